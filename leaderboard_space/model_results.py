@@ -205,8 +205,9 @@ def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
 
 def shares_of(line: Line) -> list[Share]:
     """How often the result chose each letter, or yes and no; empty where nobody wrote that down, as in papers."""
-    held = line.row.entry.result.scores
-    keys = _key_shares(line.outcomes) if line.outcomes is not None else {}
+    held, method = line.row.entry.result.scores, line.row.entry.result.method
+    turns = method.samples or 1 if method.generation.get("permute") else 1
+    keys = _key_shares(line.outcomes, turns) if line.outcomes is not None else {}
     return [
         Share(name.removeprefix("share_"), score, keys.get(name.removeprefix("share_")))
         for name, score in held.items()
@@ -214,16 +215,16 @@ def shares_of(line: Line) -> list[Share]:
     ]
 
 
-def _key_shares(outcomes: Outcomes) -> dict[str, float]:
-    """Letter (yes, no) -> in percent of the questions that offer it, how often it is the one right option."""
-    offered: dict[str, int] = {}
-    right: dict[str, int] = {}
+def _key_shares(outcomes: Outcomes, turns: int) -> dict[str, float]:
+    """Letter (yes, no) -> in percent of the questions that offer it, how often it is the one right option. `turns`: how many orders of its
+    options each question was shown in (`--permute`)."""
+    offered: Counter[str] = Counter()
+    right: Counter[str] = Counter()
     table = outcomes.questions
     for kind, options, key in zip(table["question_type"], table["options"], table["answer"], strict=True):
-        if len(key) != 1:  # several right options, or a hidden key
+        if len(key) != 1 or kind == "multiple":  # several right options, or a hidden key
             continue
         names = ("yes", "no") if kind == "yes_no" else [chr(65 + at) for at in range(len(options))]
-        for at, name in enumerate(names[: len(options)]):
-            offered[name] = offered.get(name, 0) + 1
-            right[name] = right.get(name, 0) + (at == int(key[0]))
+        offered.update(dict.fromkeys(names, turns))
+        right.update(names[(int(key[0]) - turn) % len(options)] for turn in range(turns))
     return {name: 100 * right[name] / of for name, of in offered.items()}

@@ -16,6 +16,8 @@ from eval_harness.answer_reading.mentions import (
     REST,
     Mention,
     both_named,
+    explained_from,
+    list_of_all,
     only_lists,
     part_of_both,
     text_mentions,
@@ -109,13 +111,18 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     concluded: dict[int, None] = {}
     last: dict[int, None] = {}
     items: set[int] = set()
+    led: set[int] = set()
     short = len(text) < 120 and len(text.split()) <= SHORT
     first = end.start() if (end := _SENTENCE_END.search(text)) else len(text)
     alone = _is_alone(text, mentions, first)
     final = _last_sentence(text)
     both = () if multiple else both_named(text)
     together, either = False, set[int]()
+    listed = (-1, -1) if multiple else list_of_all(text, texts)
+    explained = explained_from(text, texts)
     for mention in mentions:
+        if listed[0] <= mention.start < listed[1]:
+            continue
         if both and part_of_both(mention.start, mention.end, both):
             together = True
             continue
@@ -131,6 +138,8 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
             items.update(mention.options)
         if _is_meant(text, mention, texts, short, alone):
             meant.update(dict.fromkeys(mention.options))
+            if mention.start < explained:
+                led.update(mention.options)
             clause = clause_start(text, mention.start), mention.start
             if _CONCLUDES.search(text, *clause) or (
                 mention.end <= first and _PREDICATE.search(text, *clause) and _ENDS.match(text, mention.end)
@@ -145,6 +154,8 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
         return ()
     if len(alive) > 1 and not multiple:
         alive = tuple(last) if len(last) == 1 else tuple(concluded) or alive
+    if len(alive) > 1 and not multiple and len(led) == 1 and led.issuperset(concluded):
+        alive = tuple(led)
     if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
         return alive
     return () if alive or together else None
@@ -420,19 +431,28 @@ def _enough(count: int) -> int:
 def _fragment(text: str, texts: OptionTexts) -> int | None:
     if len(text) > 60:
         return None
-    said = {stem(word[0].lower()) for word in WORD.finditer(text) if word[0].lower() not in _FILLERS}
+    begins = frame.end() if (frame := _FRAME.match(text)) else 0
+    said = {stem(word[0].lower()) for word in WORD.finditer(text, begins) if word[0].lower() not in _FILLERS}
     if not said or len(said) > 4:
         return None
     options = [option for option, stems in enumerate(texts.stems) if said <= stems]
-    if len(options) != 1 or not said & texts.distinguishing[options[0]]:
+    if len(options) != 1:
         return None
     missing = [word for word in texts.words[options[0]] if stem(word) not in said]
     head = next(iter(_HEAD.split(" ".join(texts.words[options[0]]), maxsplit=1))).split(" ")[-1]
-    if (head in missing and head not in _GENERIC_HEADS) or not _QUALIFIERS.isdisjoint(missing):
+    shared = stem(head) in texts.stems[options[0]] and all(stem(head) in stems for stems in texts.stems)
+    if (head in missing and head not in _GENERIC_HEADS and not shared) or not _QUALIFIERS.isdisjoint(missing):
         return None
     return options[0]
 
 
+_FRAME = re.compile(
+    r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right|likely|most) )*(?:answer|choice|diagnosis)(?:\s*:| is)"
+    r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals|demonstrates)"
+    r"|there (?:is|are))\s",
+    re.IGNORECASE,
+)
+"""What may stand before a few words that are all one option's ("The diagnosis is pneumonia" for "Lobar pneumonia")."""
 _FILLERS = STOP | {"a", "most", "likely", "probably", "all", "none", "above"}
 _HEAD = re.compile(r" (?:of|in|on|at|to|with|for|by|from|and|extending|within|involving|without) ")
 """What ends the noun that names an option: its last word has to be said ("cancer" names "lung cancer", "lung" does not)."""

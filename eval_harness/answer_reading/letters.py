@@ -327,7 +327,7 @@ def is_named_thing(text: str, start: int) -> bool:
 
 
 _WORD_BEFORE = re.compile(
-    r"(?<![^\W_])([^\W\d_]+(?:[ ]of)?)\s*\W?\s*(?:[A-Z]\s*(?:,\s*(?:and|or)\b|,|/|&|\band\b|\bor\b)\s*)*$",
+    r"(?<![^\W_])([^\W\d_]+(?:[ ]of)?)[^\S\n]*[^\w.;!?\n]?[^\S\n]*(?:[A-Z]\s*(?:,\s*(?:and|or)\b|,|/|&|\band\b|\bor\b)\s*)*$",
     re.IGNORECASE,
 )
 

@@ -162,6 +162,9 @@ def labelled_mentions(text: str, count: int, texts: OptionTexts, multiple: bool)
 def _after_list(text: str, count: int, texts: OptionTexts) -> Found:
     """The one option that is named, with its letter, after a list of all options with one a line."""
     mentions = text_mentions(text, texts)
+    _, end = list_of_all(text, texts)
+    if end > 0 and (after := tuple(mention for mention in mentions if mention.start >= end)):
+        return _one_named(text, after)
     for start in range(len(mentions) - count):
         if not all(
             mention.labelled
@@ -170,12 +173,52 @@ def _after_list(text: str, count: int, texts: OptionTexts) -> Found:
             for place, mention in enumerate(mentions[start : start + count])
         ):
             continue
-        after = mentions[start + count :]
-        named = {option for mention in after for option in mention.options}
-        meant = [mention for mention in after if not is_denied(text, mention.start, mention.end)]
-        clear = len(named) == 1 and len(meant) == len(after) and any(mention.labelled for mention in after)
-        return tuple(named) if clear else None
+        return _one_named(text, mentions[start + count :])
     return None
+
+
+def _one_named(text: str, after: tuple[Mention, ...]) -> Found:
+    named = {option for mention in after for option in mention.options}
+    meant = [mention for mention in after if not is_denied(text, mention.start, mention.end)]
+    clear = len(named) == 1 and len(meant) == len(after) and any(mention.labelled for mention in after)
+    return tuple(named) if clear else None
+
+
+def list_of_all(text: str, texts: OptionTexts) -> tuple[int, int]:
+    """Where the list of all options begins and ends, one right after the other, each with its letter or on a line of its own; (-1, -1)
+    where there is none."""
+    mentions, count = text_mentions(text, texts), texts.count
+    for first in range(len(mentions) - count + 1 if count > 1 else 0):
+        items = mentions[first : first + count]
+        if [item.options for item in items] == [(place,) for place in range(count)] and all(
+            (item.labelled or ITEM.search(text[max(0, item.start - 8) : item.start]))
+            and (place == 0 or not _BETWEEN.sub("", text[items[place - 1].end : item.start]))
+            for place, item in enumerate(items)
+        ):
+            return items[0].start, items[-1].end
+    return -1, -1
+
+
+def explained_from(text: str, texts: OptionTexts) -> int:
+    """Where a response goes on to explain every option, each on a line of its own, or the other options; 0 where it does not."""
+    mentions, count = text_mentions(text, texts), texts.count
+    starts = [match.start()] if (match := _OTHER_OPTIONS.search(text)) else []
+    for first in range(1, len(mentions) - count + 1):
+        items = mentions[first : first + count]
+        if all(
+            item.options == (place,) and ITEM.search(text[max(0, item.start - 8) : item.start])
+            for place, item in enumerate(items)
+        ):
+            starts.append(items[0].start)
+            break
+    return min(starts, default=0)
+
+
+_OTHER_OPTIONS = phrase(
+    "the other remaining",
+    r"(?:the )?(?:other|remaining) (?:\w+ )?(?:options|choices|answers|diagnoses|possibilities|conditions)\b",
+)
+_BETWEEN = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|\d{1,2})\b", re.IGNORECASE)
 
 
 def only_lists(text: str, texts: OptionTexts) -> bool:

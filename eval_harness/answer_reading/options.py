@@ -33,7 +33,7 @@ _NEGATIVE = frozenset({"no", "not", "without", "absence", "absent", "negative", 
 _IRREGULAR = {"torn": "tear", "broken": "break", "bled": "bleed", "swollen": "swell", "grown": "grow"}
 _REGULAR = {stem: word for word, stem in _IRREGULAR.items()}
 _SUFFIX = re.compile(
-    r"(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"
+    r"(?<=\w{4})(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"
     r"|ified|ify|ies|ied|edly|ed|es|e|s|y|ous|ive)$"
 )
 
@@ -48,8 +48,7 @@ def stem(word: str) -> str:
     word = _IRREGULAR.get(word, word)
     if not word.isalpha() or len(word) < 4 or word.endswith("iae"):
         return word
-    cut = _SUFFIX.sub("", word, count=1)
-    if len(cut) >= 4:
+    if (cut := _SUFFIX.sub("", word, count=1)) != word:
         return _DOUBLED.sub(r"\1", cut)
     return word[:-1] if word[-1] in "se" and len(word) > 4 else word
 
@@ -285,8 +284,18 @@ class OptionTexts:
         """How words with these stems begin."""
         return first_letters(" ".join(f"{stem} {stem}{stem[-1]} {_REGULAR.get(stem, '')}" for stem in self.known))
 
+    def formula(self, text: str) -> int | None:
+        """The option that a text is as a formula."""
+        formula = exact(text)
+        return self._formulas.get(formula) if self._signs.issuperset(formula) or not self._joined.isascii() else None
+
     @once
-    def exact(self) -> dict[str, int | None]:
+    def _signs(self) -> frozenset[str]:
+        """The letters and signs of options in ASCII, and what their LaTeX stands for."""
+        return frozenset(self._joined + "()/*√π°<>=-")
+
+    @once
+    def _formulas(self) -> dict[str, int | None]:
         """The options as formulas; None where two are the same."""
         formulas: dict[str, int | None] = {}
         for place, option in enumerate(of_each(exact, self._options)):

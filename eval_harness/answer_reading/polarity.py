@@ -302,6 +302,7 @@ def _ends(text: str) -> str:
     return text if len(text) <= 2 * ENDS else text[:ENDS] + "\n" + text[-ENDS:]
 
 
+@lru_cache(maxsize=16)
 def declines(text: str) -> bool:
     """Whether a response declines to answer."""
     return says_any(_ends(text), _DECLINES)
@@ -318,11 +319,12 @@ def disclaims(text: str) -> bool:
     return _DISCLAIMS.search(_ends(text)) is not None
 
 
-_CANNOT_KNOW = re.compile(
+_CANNOT_KNOW = phrase(
+    "do can cannot could unable not impossible insufficient",
     r"\b(?:do not know|(?:can ?not|could not|unable to|not able to|(?:not |im)possible to) (?:be )?(?:\w+ly )?"
     r"(?:determine[ds]?|say|said|tell|told|know|known|decided?|conclude[ds]?|established?|ascertain(?:ed)?|infer(?:red)?|answer(?:ed)?)"
     r"|(?:not enough|insufficient|not sufficient) (?:information|data|evidence))\b",
-    re.IGNORECASE,
+    "know determine say said tell told decide conclude establish ascertain infer answer information data evidence",
 )
 
 

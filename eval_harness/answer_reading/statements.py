@@ -35,7 +35,6 @@ from eval_harness.answer_reading.mentions import (
     text_mentions,
 )
 from eval_harness.answer_reading.options import OptionTexts
-from eval_harness.answer_reading.plain_text import exact
 from eval_harness.answer_reading.polarity import is_asked, is_denied, is_supposed, negated_before, sentence_end
 from eval_harness.answer_reading.words import (
     ONE_LETTER,
@@ -142,8 +141,8 @@ def last_statement(text: str, count: int, texts: OptionTexts, multiple: bool) ->
     """What the last answer statement names; () where that is more than one option without saying which."""
     best: tuple[int, Found] = (-1, None)
     said = bits_of(text)
-    for statements, words in _KINDS:
-        if not any(said & each == each for each in words):
+    for statements, words, wide in _KINDS:
+        if said & words != words and not (wide and said & WIDE):
             continue
         named = statements(text, count, texts, multiple)
         if statements is _called and best[1] and not multiple:
@@ -309,14 +308,14 @@ def _in_other_words(text: str, count: int, texts: OptionTexts, multiple: bool) -
 
 
 _KINDS = (
-    (_after_cue, (_CUES.bit, WIDE)),
-    (_chosen, (_CHOOSE.bits | _LONE.bits,)),
-    (_called, (_CALLS_CORRECT.bit | ONE_LETTER.bit, WIDE | ONE_LETTER.bit)),
-    (_text_called, (_CALLS_TEXT.bit,)),
-    (_ordinal, (_ORDINAL.bits,)),
-    (_in_other_words, (_OTHER_WORDS.bits, WIDE)),
+    (_after_cue, _CUES.bit, True),
+    (_chosen, _CHOOSE.bits | _LONE.bits, False),
+    (_called, _CALLS_CORRECT.bit | ONE_LETTER.bit, True),
+    (_text_called, _CALLS_TEXT.bit, False),
+    (_ordinal, _ORDINAL.bits, False),
+    (_in_other_words, _OTHER_WORDS.bits, True),
 )
-"""The kinds of statements, each with the words (bits of vocabularies) of which a text has to say all of one group."""
+"""The kinds of statements, each with the words (bits of vocabularies) all of which a text has to say, or whether it may be wide instead."""
 
 
 def _is_cue(text: str, cue: re.Match[str], multiple: bool) -> bool:
@@ -401,7 +400,7 @@ def _target(text: str, start: int, count: int, texts: OptionTexts, multiple: boo
     if texts.numeric:
         line = text[start : min(len(text), start + 200)].split("\n", maxsplit=1)[0]
         for rest in (line, re.split(r"[.;,](?=\s|$)", line)[0]):
-            formula = texts.exact.get(exact(rest))
+            formula = texts.formula(rest)
             if formula is not None:
                 return (formula,)
     while start < len(text) and text[start] in " \n\t\"'(":

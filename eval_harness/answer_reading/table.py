@@ -33,6 +33,7 @@ from eval_harness.answer_reading.mentions import (
     labelled_options,
     labelled_verdicts,
     labelled_verdicts_end,
+    list_of_all,
     lists_itself,
     lists_options,
     numbered_option,
@@ -41,7 +42,7 @@ from eval_harness.answer_reading.mentions import (
 )
 from eval_harness.answer_reading.names import plain_words
 from eval_harness.answer_reading.options import OptionTexts, option_texts
-from eval_harness.answer_reading.plain_text import exact, plain
+from eval_harness.answer_reading.plain_text import plain
 from eval_harness.answer_reading.polarity import cannot_know, declines, disclaims, is_undecided
 from eval_harness.answer_reading.said import Found, Said
 from eval_harness.answer_reading.statements import agreeing, last_statement
@@ -180,7 +181,7 @@ def _formula(raw: str, texts: OptionTexts) -> int | None:
     """The option that a response is as a formula."""
     if len(raw) > 4 * texts.longest + 40 or not texts.may_be(raw):
         return None
-    return texts.exact.get(exact(raw))
+    return texts.formula(raw)
 
 
 _ONE_LETTER = re.compile(r"\(?[A-Za-z][.)]?")
@@ -305,7 +306,9 @@ def _leading(said: Said) -> Found:
     if led is None:
         return None
     if len(places(text, ONE_LETTER)) > 1 and len(labelled_options(text, 0, texts, 80 if said.multiple else 0)) > 1:
-        return None if said.multiple else ()
+        end = list_of_all(text, texts)[1]
+        goes_on = any(mention.start >= end > 0 for mention in text_mentions(text, texts))
+        return None if said.multiple or goes_on else ()
     found = led[0]
     if said.yes_no and found == (-1,):
         return None
@@ -325,6 +328,8 @@ def _leading(said: Said) -> Found:
 
 def _declining_option(said: Said) -> Found:
     """An option that itself declines to judge, where the response does so in its words."""
+    if not (declines(said.text) or cannot_know(said.text)):
+        return None
     place = _declining_place(said.texts)
     if place is None or lists_options(said.text, said.texts):
         return None

@@ -195,7 +195,8 @@ class Phrase:
 
     def last(self, text: str, most: int) -> list[re.Match[str]]:
         """The last matches, the last first; at most so many words are looked at. Matches may overlap."""
-        found = places(text, self.first)[: -most - 1 : -1]
+        index = _index(text)
+        found = index.places(self.first)[: -most - 1 : -1] if index.says & self.bits == self.bits else ()
         return [match for place in found if (match := self.pattern.match(text, place)) is not None]
 
     def match(self, text: str, start: int) -> re.Match[str] | None:

@@ -34,16 +34,15 @@ def compared_in_full(
 ) -> str:
     """What stands under the finding of a paired test."""
     alike = n - only_a - only_b
+    disagree = ""
+    if (p < 0.05) == (low <= 0 <= high):
+        disagree = "The interval and the test disagree about 0, as they may where few or unequal clusters decide. "
     return (
         f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} ({method}). "
-        f"Of {plural(n, 'scored unit')}, {count(only_a)} {_was(only_a)} won by the first only and {count(only_b)} by the second only; "
-        f"{count(alike)} had the same outcome. The p-value is for this comparison alone; it is not corrected for others "
+        f"Of {plural(n, 'scored unit')}, the first scored more on {count(only_a)} and the second on {count(only_b)}; "
+        f"{count(alike)} had the same outcome. {disagree}The p-value is for this comparison alone; it is not corrected for others "
         "you may have looked at."
     )
-
-
-def _was(value: int) -> str:
-    return "was" if value == 1 else "were"
 
 
 def compared_unpaired(difference: float, low: float, high: float, p: float) -> str:
@@ -87,6 +86,10 @@ def p_value(p: float) -> str:
         return "p < 0.001"
     shown = f"p = {p:.3f}"
     return f"{shown} (under 0.05)" if p < 0.05 and shown == "p = 0.050" else shown
+
+
+FIRST_SAMPLE = "Of results with several samples per question, the first is shown."
+"""What is said where answers are shown, and some are not."""
 
 
 def flips(first: str, second: str, units: int, cases: int, shown: int) -> str:

@@ -176,8 +176,7 @@ def _extreme(found: Finding) -> str:
         everyone = f"Both {many}" if len(equal) == 2 else f"All {in_words(len(equal))} {many}"
         return f"{everyone} have the same {label} ({value})."
     if len(equal) == 1 and tied <= 0:
-        side, rest = "above" if found.higher else "below", "the other" if len(found.ranked) == 2 else "all others"
-        return f"{best.name} has the {extreme} {label} ({value}), significantly {side} {rest}."
+        return f"{best.name} has the {extreme} {label} ({value}) and alone holds rank 1."
     who, verb, it = best.name, "has", "it"
     if len(equal) > 1:
         who = (

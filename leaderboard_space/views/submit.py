@@ -232,7 +232,7 @@ def _row(name: str, score: Score, family: str) -> str:
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)} cases)"
     unit = "" if info.unit == "count" or score.value is None else " %"
     return (
-        f'<tr><th scope="row">{text(info.label)}</th><td>{number(score.value, 0 if info.unit == "count" else 2)}{unit}</td>'
+        f'<tr><th scope="row">{text(info.label)}</th><td>{number(score.value, 1 if info.unit == "count" else 2)}{unit}</td>'
         f"<td>{interval(score.low, score.high)}</td><td>{number(score.chance)}</td><td>{n}</td>"
         f"<td>{VERDICTS.get(score.verdict or '', '')}</td></tr>"
     )

@@ -196,8 +196,9 @@ def apart(truth: dict[str, Raw]) -> dict[str, str]:
 
 def by_shown_name(truth: dict[str, Raw]) -> dict[str, Raw]:
     """The results by the names that the board may give them: the model, with its account where others stand beside it."""
-    found = {one.result.model.name: one for one in truth.values()}
-    named = {one.result.model.name + (f" ({one.account})" if one.account else ""): one for one in truth.values()}
+    held = sorted(truth.values(), key=lambda one: not one.withdrawn)  # of one name, one that is not withdrawn
+    found = {one.result.model.name: one for one in held}
+    named = {one.result.model.name + (f" ({one.account})" if one.account else ""): one for one in held}
     return found | named
 
 

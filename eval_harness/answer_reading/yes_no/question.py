@@ -504,7 +504,7 @@ def content_of(text: str) -> tuple[str, ...]:
     """The stems of the words that count, of a text that has been made plain."""
     words = plain_words(_ABBREVIATION.sub("", text)).split()
     stems = (stem(word[:-1] if word.endswith("tions") else word) for word in words if word not in _EMPTY_WORDS)
-    return tuple(_ENDING.sub("", word) for word in stems)
+    return tuple(_ENDING.sub("", word) if word[-1] in "siu" else word for word in stems)
 
 
 _ENDING = re.compile(r"(?<=\w{3})s$|(?<=\w{4})s?[iu]$")

@@ -60,16 +60,22 @@ _STATEMENT = phrase(
     rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b|\bshould be\b|:|="
     rf"|->))+[\s\"'(\[]*{_SURELY}"
     rf"(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b",
+    f"{_YES}|{_NO}".replace("|", " "),
 )
 _IN_OTHER_WORDS = phrase(
-    "i therefore thus hence so actually wait correction overall finally in conclusion but however the this that",
+    "i therefore thus hence so actually wait correction overall finally in conclusion but however",
     r"\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
     rf"|(?P<no2>no))\b(?!\s+(?!to (?:this|the|your)\b)\w)"
     rf"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*(?:(?P<yes3>yes)"
     rf"|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))"
-    rf"|\b(?:but|however)\b(?:[^.:\n]{{0,80}}:\s*|,?\s+{_SURELY})(?:(?P<yes5>yes)|(?P<no5>no))\b(?=\W*(?:$|[.,;!\n]|[-–—]\s))"
-    r"|\b(?:the|this|that) (?:(?:statement|claim|assertion)(?:,? \"[^\"\n]{1,200}\",?| that [^.\n]{1,200}?)? )?is "
+    rf"|\b(?:but|however)\b(?:[^.:\n]{{0,80}}:\s*|,?\s+{_SURELY})(?:(?P<yes5>yes)|(?P<no5>no))\b(?=\W*(?:$|[.,;!\n]|[-–—]\s))",
+    "yes no",
+)
+_CALLED_TRUE = phrase(
+    "the this that",
+    r"\b(?:the|this|that) (?:(?:statement|claim|assertion)(?:,? \"[^\"\n]{1,200}\",?| that [^.\n]{1,200}?)? )?is "
     r"(?:(?P<yes4>true|correct)|(?P<no4>false|incorrect|not true|not correct))\b",
+    "true correct false incorrect",
 )
 _FOREIGN_STATEMENT = phrase(
     "antwort lösung respuesta réponse risposta resposta ответ",
@@ -138,7 +144,11 @@ def whole(text: str) -> str | None:
 def stated(text: str) -> str | None:
     """The last explicit statement: "the answer is no", "so, yes", a last sentence that is only the word."""
     text = _without_pairs(text)
-    statements = [*_IN_OTHER_WORDS.last(text, len(text)), *_STATEMENT.last(text, 40 + len(text) // 30)]
+    statements = [
+        *_IN_OTHER_WORDS.last(text, len(text)),
+        *_CALLED_TRUE.last(text, len(text)),
+        *_STATEMENT.last(text, 40 + len(text) // 30),
+    ]
     said = [(match.start(), _kind(match)) for match in statements if not is_supposed(text, match.start(), match.end())]
     if (last := _LAST.search(text, max(0, len(text) - 60))) is not None and text[: last.start()].strip():
         if {_kind(match) for match in _by_itself(text)} != {last[1].lower()}:
@@ -206,7 +216,7 @@ _YES_WORD, _PAIRED = beginnings("yes"), beginnings("no neither either both")
 
 def _foreign_lead(text: str) -> str | None:
     """A word for yes or no of another language before the first comma or stop, or one in a script without blanks at the start."""
-    first = re.split(r"[,.;!\n，]", text[:40], maxsplit=1)[0].strip().lower()
+    first = _STOP.split(text[:40], maxsplit=1)[0].strip().lower()
     if first in _FOREIGN_WORDS:
         return _FOREIGN_WORDS[first]
     return next(
@@ -217,6 +227,9 @@ def _foreign_lead(text: str) -> str | None:
         ),
         None,
     )
+
+
+_STOP = re.compile(r"[,.;!\n，]")
 
 
 def _kind(match: re.Match[str]) -> str:

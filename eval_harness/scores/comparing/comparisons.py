@@ -41,7 +41,8 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Two models on the same questions. Percent points; `only_a`, `only_b`: units won by one of them; p two-sided."""
+    """Two models on the same questions. Percent points; `n`: units that count in either of them; `only_a`, `only_b`: on how many one of
+    them scored more; p two-sided."""
 
     difference: float
     low: float
@@ -244,7 +245,7 @@ def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> Pa
         float(pairs.p[0, 1]),
         int((won > 0).sum()),
         int((won < 0).sum()),
-        len(outcomes.units),
+        int((outcomes.denominator > 0).any(axis=0).sum()),
         HOW[int(pairs.how[0, 1])],
     )
 

@@ -40,7 +40,7 @@ def right_shares(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
         top, base = units.run(outcomes.row_of[key])
         counted = base > 0
         total = np.bincount(at, counted, minlength=cases)
-        right = np.bincount(at, counted & (top > 0), minlength=cases)
+        right = np.bincount(at, top / np.where(counted, base, 1.0), minlength=cases)
         with np.errstate(invalid="ignore"):
             shares[row] = np.where(total > 0, right / np.maximum(total, 1), np.nan)
     return shares
@@ -70,7 +70,8 @@ def right_of_case(outcomes: Outcomes, keys: Sequence[str], case: int) -> Floats:
     counted = np.broadcast_to(units.base > 0, units.top.shape)
     total = counted.sum(axis=1)
     with np.errstate(invalid="ignore"):
-        return np.where(total > 0, (counted & (units.top > 0)).sum(axis=1) / np.maximum(total, 1), np.nan)
+        right = (units.top / np.where(counted, units.base, 1.0)).sum(axis=1)
+        return np.where(total > 0, right / np.maximum(total, 1), np.nan)
 
 
 def matching(outcomes: Outcomes, wanted: str) -> Bools:

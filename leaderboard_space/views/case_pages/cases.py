@@ -155,12 +155,14 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
 
 def failures(board: Board, section: Section, outcomes: Outcomes, entry: Entry, most: int) -> str:
-    """The first cases that a result got wrong altogether, those that most others got right first; nothing where there is none."""
+    """The first cases that a result did not score in full, those that it got wrong altogether first, of these those that most others got
+    right; nothing where there is none."""
     others = [key for key in counted_of(section, outcomes) if key != entry.key]
     (mine,) = right_shares(outcomes, [entry.key])
-    cases = np.flatnonzero(mine == 0)
+    cases = np.flatnonzero(mine < 1)
     if others:
         cases = ordered(cases, 1 - mean_right(outcomes, others), "wrong")
+    cases = cases[np.argsort(mine[cases], kind="stable")]
     given = given_to(outcomes, cases[:most], [entry])
     datasets = datasets_of(board, section)
     return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases[:most].tolist())
@@ -263,6 +265,8 @@ def _explained(chosen: _List, entries: Sequence[Entry]) -> str:
         "The key is marked; each option is followed by the results that chose it. Images appear where the dataset can be read and its "
         "licences permit redistribution."
     )
+    if any((entry.result.method.samples or 1) > 1 for entry in entries):
+        parts.append(sentences.FIRST_SAMPLE)
     if len(chosen.cases) > MOST_IN_FILE:
         parts.append(f"The saved files contain the first {count(MOST_IN_FILE)} cases of this selection.")
     if len(entries) < len(chosen.outcomes.runs):

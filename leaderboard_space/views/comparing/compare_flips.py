@@ -112,4 +112,6 @@ def view(board: Board, found: Comparison) -> str:
         head = f'<small>{text(found.name_of(winner), 120)} scored more · <a href="{both}">both answers and neighbouring cases</a></small>'
         body += article(found.section, found.outcomes, case, two, given, datasets_of(board, found.section), head)
     sub = sentences.flips(found.name(two[0]), found.name(two[1]), len(flipped), len(cases), len(shown))
+    if any((entry.result.method.samples or 1) > 1 for entry in two):
+        sub += f" {sentences.FIRST_SAMPLE}"
     return f'<div class="bar-head"><h3>Questions that flip</h3>{files("flips")}</div><p class="sub">{prose(sub, 500)}</p>{body}'

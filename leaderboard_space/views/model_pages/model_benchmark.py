@@ -99,7 +99,7 @@ def _bias(line: Line) -> str:
     rows = "".join(
         f'<tr><th scope="row">{text(share.name)}</th><td class="num"><b>{percent(share.chosen.value)}</b></td>'
         f'<td class="chart">{dots(share.chosen, WHOLE, share.key)}</td>'
-        f'<td class="num">{percent(share.key) if share.key is not None else "key hidden"}</td></tr>'
+        f'<td class="num">{percent(share.key) if share.key is not None else "not known"}</td></tr>'
         for share in shares
     )
     return (

@@ -18,7 +18,7 @@ from leaderboard_space.data.ranks.ranking import Bools, scores_of
 from leaderboard_space.data.ranks.standings import Standings, info_of, own_score, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, shown_label
-from leaderboard_space.html import count, number, options, percent, text
+from leaderboard_space.html import count, number, options, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.charts.plots import saves
 from leaderboard_space.views.parts import files, sorted_by
@@ -292,5 +292,5 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     kind = "few" if score.n_cases < FEW else "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
     return (
         f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 200)}">'
-        f"{number(score.value, 0) if info.unit == 'count' else percent(score.value)}<i>{mark}</i></td>"
+        f"{score_text(score.value, info.unit)}<i>{mark}</i></td>"
     )

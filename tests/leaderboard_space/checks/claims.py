@@ -167,8 +167,7 @@ def check_headline(
         assert total == len(equal) == len(rows) and found[3] == noun[1] and rounds_to(found[5], best), said
         return
     extreme = "highest" if up else "lowest"
-    side, rest = "above" if up else "below", "the other" if len(rows) == 2 else "all others"
-    if found := re.fullmatch(rf"(.+) has the {extreme} .+ \((\S+)\), significantly {side} {rest}\.", said):
+    if found := re.fullmatch(rf"(.+) has the {extreme} .+ \((\S+)\) and alone holds rank 1\.", said):
         assert [row.name for row in equal] == [found[1]] == [row.name for row in firsts] and rounds_to(
             found[2], best
         ), said

@@ -142,7 +142,7 @@ def check_compared_in_full(page: str, test: PairedTest) -> None:
     """What stands under the finding of two results, against their paired test."""
     found = re.search(
         r"Difference (\S+) points, 95% interval (\S+) to (\S+), p ([<=]) ([\d.]+)(?: \(under 0.05\))? \((.*?)\)\. "
-        r"Of ([\d,]+) scored units?, ([\d,]+) (?:was|were) won by the first only and ([\d,]+) by the second only; "
+        r"Of ([\d,]+) scored units?, the first scored more on ([\d,]+) and the second on ([\d,]+); "
         r"([\d,]+) had the same outcome",
         page,
     )

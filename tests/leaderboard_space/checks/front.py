@@ -153,7 +153,10 @@ def check_topics(front: Front, family: str, sections: list[dict[str, Raw]]) -> N
         cells = [
             (found.result.model.name, score)
             for found in rows
-            for cell in found.cells.get(facet, {}).values()
+            for cell in [
+                *found.cells.get(facet, {}).values(),
+                found.scores,
+            ]  # a label of every question selects nothing
             for score in cell.values()
         ]
         check_behind(page, [score for _, score in cells])

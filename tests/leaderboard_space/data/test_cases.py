@@ -12,10 +12,12 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.evidence.answers_shown import answers_to
+from leaderboard_space.service import Service
 from leaderboard_space.views.case_pages import case, case_results, cases
+from leaderboard_space.views.model_pages import model as model_page
 from leaderboard_space.views.tables.choices import measured_sections
 from tests.leaderboard_space.checks.claims import plain
-from tests.leaderboard_space.stores import add_run, answers, questions
+from tests.leaderboard_space.stores import add_run, answers, change, questions
 
 FORMAT = "halt-medvqa"
 
@@ -181,6 +183,21 @@ def test_filters_list_what_they_say(tmp_path: Path) -> None:
     link = "http://x/#/cases?label=Spinal"
     cited = cases.file(board, {"as": "cite", "label": "Spinal", "show": "wrong", "link": link})["text"]
     assert "label Spinal; shown wrong" in cited and f"url = {{{link}}}" in cited and "urldate = {2" in cited
+
+
+def test_who_is_right_in_one_sample_of_several_has_not_scored_a_case_in_full(tmp_path: Path) -> None:
+    asked = questions(FORMAT, 20)
+    right, wrong = (
+        answers(asked, 1.0).assign(choice=asked["answer"].map(turned))
+        for turned in (list, lambda key: [1 - key[0] % 2])
+    )
+    folder = add_run(tmp_path, FORMAT, asked, pd.concat([right, wrong.assign(sample=1)]), "Model")
+    change(folder, lambda result: result["method"].update(samples=2))
+    board = Board(tmp_path)
+    assert "0 of 1 result scored this case in full, 1 in part" in plain(cases.page(board, {"id": asked["case_id"][0]}))
+    page = plain(cases.page(board, {"show": "disputed"}))
+    assert "20 cases match." in page and "Of results with several samples per question, the first is shown." in page
+    assert "Nothing, by" not in model_page.page(Service(board), {"id": "Model"})
 
 
 def test_one_case_has_its_neighbours_and_a_tally(tmp_path: Path) -> None:

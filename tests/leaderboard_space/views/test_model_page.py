@@ -16,12 +16,20 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import exposure, identity_of
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.published_tables import models, read_table
-from leaderboard_space.model_results import all_models, ends_of, entries_of, lines_of, main_lines, scores_by_metric
+from leaderboard_space.model_results import (
+    all_models,
+    ends_of,
+    entries_of,
+    lines_of,
+    main_lines,
+    scores_by_metric,
+    shares_of,
+)
 from leaderboard_space.service import Service
 from leaderboard_space.views.comparing import compare
 from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.checks.claims import plain
-from tests.leaderboard_space.stores import add_run, answers, land, questions, withdraw
+from tests.leaderboard_space.stores import add_run, answers, change, land, questions, withdraw
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +110,19 @@ def test_results_under_several_names_stand_on_one_page_with_accounts_and_what_wa
     assert "What it got wrong in MediConfusion (drawn images)" in said
     history = page[page.index('data-table="history"') :]
     assert history.count("<tr data-key") == len(entries_of(service, "GPT-4o"))
+
+
+def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
+    asked = questions("gmai-mmbench", 9)
+    asked["options"], asked["answer"] = (
+        [["a", "b", "c"]] * 9,
+        [[0]] * 9,
+    )  # of options in every order, each letter is the key as often
+    folder = add_run(tmp_path, "gmai-mmbench", asked, answers(asked, 0.5), "Model A")
+    for permuted, keys in ((False, {"A": 100, "B": 0, "C": 0}), (True, dict.fromkeys("ABC", pytest.approx(100 / 3)))):
+        change(folder, lambda result, turn=permuted: result["method"].update(samples=3, generation={"permute": turn}))
+        service = Service(Board(tmp_path))
+        assert {share.name: share.key for share in shares_of(lines_of(service, "Model A")[0])} == keys
 
 
 def test_failures_are_cases_that_were_got_wrong(tmp_path: Path) -> None:

@@ -124,11 +124,12 @@ def test_a_comparison_claims_what_the_test_says(difference, p, up, n, won) -> No
     n = max(n, sum(won))
     below = sentences.compared_in_full(difference, difference - 1, difference + 1, p, "exact", n, *won)
     found = re.search(
-        r"Of ([\d,]+) scored (units?), ([\d,]+) (was|were) won by the first only and ([\d,]+) by the second only; ([\d,]+) had the same",
+        r"Of ([\d,]+) scored (units?), the first scored more on ([\d,]+) and the second on ([\d,]+); ([\d,]+) had the same",
         below,
     )
-    assert found and [int(found[i].replace(",", "")) for i in (1, 3, 5, 6)] == [n, *won, n - sum(won)]
-    assert (found[2] == "unit") == (n == 1) and (found[4] == "was") == (won[0] == 1)
+    assert found and [int(found[i].replace(",", "")) for i in (1, 3, 4, 5)] == [n, *won, n - sum(won)]
+    assert (found[2] == "unit") == (n == 1)
+    assert ("disagree about 0" in below) == ((p < 0.05) == (abs(difference) <= 1))
 
 
 @given(
