@@ -133,7 +133,7 @@ def clustered_intervals(
         rho = np.where(mixed & (size > 1), np.clip((variance / independent - 1) / (size - 1), 0.0, 1.0), 0.0)
         spread = kinds[1] * (1 - rho[:, None]) + kinds[0] ** 2 * rho[:, None]
         bias, satterthwaite = under_correlation(kinds[0] / total, spread, many)
-        rarer = np.where((share <= 0.5)[:, None], sums, weight - sums)
+        rarer = np.where((share <= 0.5 + ROUNDING)[:, None], sums, weight - sums)
         alike = Clusters(weight, squares, residual, rarer, times)
         variance, df = steadied(variance / bias, satterthwaite, independent, one, alike)
         worth = np.where(mixed, share * (1 - share) / variance, n / (1 + PRIOR_CORRELATION * (size - 1)))

@@ -434,3 +434,19 @@ def test_a_pairs_test_is_the_same_in_any_company(seed: int) -> None:
     for a, b in itertools.combinations(range(len(models)), 2):
         alone = comparisons.paired_test(*(models[found.models[at]] for at in (a, b)), "m")
         assert (found.p[a, b], comparisons.HOW[found.how[a, b]]) == (pytest.approx(alone.p, rel=1e-4), alone.method)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_interval_does_not_hang_on_rounding(seed: int) -> None:
+    """Weights all scaled alike, and units in another order, change sums in their last digits only."""
+    rng = np.random.default_rng(seed)
+    n, drawn = int(rng.integers(2, 40)), int(rng.integers(2, 6))
+    base = np.repeat(rng.integers(1, drawn + 1, n) / drawn, 2)
+    n *= 2
+    top = [base / 2, base / 3, base * (rng.random(n) < 0.5), base * (np.arange(n) % 2)][seed % 4]
+    cluster = rng.integers(0, n, n)
+    found = intervals.clustered_interval(top, base, cluster)
+    order = rng.permutation(n)
+    for weight in (1 / 3, 1 / 7, 23.1):
+        again = intervals.clustered_interval(weight * top[order], weight * base[order], cluster[order])
+        assert (again.low, again.high) == pytest.approx((found.low, found.high), abs=1e-9)
