@@ -14,6 +14,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.results import Result, Score, read_result
+from eval_harness.results.summary import shown
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import units
 from eval_harness.scores.comparing.comparisons import paired_test
@@ -157,7 +158,7 @@ def _scores(a: Side, b: Side) -> list[str]:
         left, right = a.result.scores[name], b.result.scores[name]
         if left.value is None or right.value is None:
             continue
-        numbers = f"{left.value:>7.2f}  {right.value:>7.2f}  {left.value - right.value:>+7.2f}"
+        numbers = f"{shown(left.value):>7}  {shown(right.value):>7}  {left.value - right.value:>+7.2f}"
         lines.append(f"  {named[name]:<{width}}  {numbers}  {_test(tables, name, left, right)}".rstrip())
     if tables is None:
         why = (

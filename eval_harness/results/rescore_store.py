@@ -23,6 +23,7 @@ from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.answers import READER_VERSION
 from eval_harness.results import Result, read_result
 from eval_harness.results.store_source import is_hub_store
+from eval_harness.results.summary import shown
 from eval_harness.runs.scoring import Reread, write_result
 from eval_harness.scores import HEADLINE
 from eval_harness.scores.intervals import OLDER_METHODS
@@ -58,14 +59,14 @@ class Rescored:
             return f"{self.folder}: was read by this reader already"
         told = f"{self.folder}: {self.changed:,} of {self.answers:,} answers are read otherwise"
         order = sorted(self.moved, key=lambda name: name != self.headline)
-        shown = [f"{name} {_number(self.moved[name][0])} -> {_number(self.moved[name][1])}" for name in order[:4]]
+        most = [f"{name} {_number(self.moved[name][0])} -> {_number(self.moved[name][1])}" for name in order[:4]]
         more = f" and {len(order) - 4} more" if len(order) > 4 else ""
         new = "; its intervals are new" if self.intervals else ""
-        return f"{told}; {', '.join(shown) + more if shown else 'no score moved'}{new}"
+        return f"{told}; {', '.join(most) + more if most else 'no score moved'}{new}"
 
 
 def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.2f}"
+    return "none" if value is None else shown(value)
 
 
 def rescore_store(

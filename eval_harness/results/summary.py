@@ -52,8 +52,19 @@ def _cells(breakdown: Breakdown) -> list[str]:
     return lines
 
 
+def shown(value: float | None) -> str:
+    """A score with two digits; "100.00" and "0.00" stand for all and none, not for nearly.
+
+    >>> shown(99.998), shown(0.002), shown(29.545), shown(None)
+    ('>99.99', '<0.01', '29.55', '-')
+    """
+    if value is None:
+        return "-"
+    return "<0.01" if 0 < value < 0.005 else ">99.99" if 99.995 <= value < 100 else f"{value:.2f}"
+
+
 def _value(score: Score | None) -> str:
-    return "-" if score is None or score.value is None else f"{score.value:.2f}"
+    return shown(None if score is None else score.value)
 
 
 def _line(name: str, score: Score, width: int) -> str:

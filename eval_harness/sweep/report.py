@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dataset_builders.files import replace_file
 from eval_harness.results import Result
+from eval_harness.results.summary import shown
 from eval_harness.results.table import tidy
 from eval_harness.scores.metrics import HEADLINE
 from eval_harness.sweep.forecast import aligned
@@ -61,7 +62,7 @@ def _row(task: Task, result: Result) -> tuple[str, ...]:
         result.benchmark.name,
         result.method.name,
         metric,
-        "-" if score.value is None else f"{score.value:.2f}",
+        shown(score.value),
         f"{score.low:.1f} - {score.high:.1f}" if known else "",
         str(score.n),
         str(result.statuses.get("failed", 0)),

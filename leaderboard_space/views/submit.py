@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from eval_harness.results import Result, Score
+from eval_harness.results.summary import shown
 from eval_harness.scores import METRICS
 from eval_harness.submissions.hidden_test import HiddenScore
 from eval_harness.submissions.submission import Submission
@@ -230,9 +231,9 @@ def _table(result: Result) -> str:
 def _row(name: str, score: Score, family: str) -> str:
     info = info_of(name, family)
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)} cases)"
-    unit = "" if info.unit == "count" or score.value is None else " %"
+    value = f"{shown(score.value)} %" if info.unit == "percent" and score.value is not None else number(score.value)
     return (
-        f'<tr><th scope="row">{text(info.label)}</th><td>{number(score.value, 1 if info.unit == "count" else 2)}{unit}</td>'
+        f'<tr><th scope="row">{text(info.label)}</th><td>{text(value)}</td>'
         f"<td>{interval(score.low, score.high)}</td><td>{number(score.chance)}</td><td>{n}</td>"
         f"<td>{VERDICTS.get(score.verdict or '', '')}</td></tr>"
     )
