@@ -105,7 +105,10 @@ class OptionTexts:
     def may_be(self, text: str) -> bool:
         """False where a text says a word of answer statements that no option says: then it is none of them."""
         lowered = text.lower()
-        return "none" in self._joined or all(cue not in lowered or cue in self._joined for cue in _CUES)
+        for cue in _CUES:
+            if cue in lowered and cue not in self._joined:
+                return "none" in self._joined
+        return True
 
     @once
     def _marked(self) -> bool:

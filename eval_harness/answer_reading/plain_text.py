@@ -297,7 +297,7 @@ _NUMBER_STEPS = _steps(
     ("%|cent", r"(?<=\d)\s*(?:%|per\s?cent\b)", " percent "),
     (
         "m|g|c|k|l|v|w|n|j|h|p|b|day|year",
-        r"(\d)(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?|[kmglvwnj]|k[jnwv]|k?hz|k?pa|btu)\b",
+        r"(\d)(?=[a-zµ])(mm|cm|ml|mg|kg|cc|nm|um|µm|km|weeks?|days?|months?|years?|hours?|minutes?|[kmglvwnj]|k[jnwv]|k?hz|k?pa|btu)\b",
         r"\1 \2",
     ),
     (" to ", r"(?<=\d) to (?=\d)", "-"),

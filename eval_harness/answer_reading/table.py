@@ -160,10 +160,12 @@ def _whole(said: Said) -> Found:
         return ()
     if said.letters and not said.yes_no and _ONE_LETTER.fullmatch(text):
         return whole_letters(text, said.count, said.multiple)
-    if len(text) <= 2 * texts.longest + 60 and texts.may_be(text) and (place := texts.named(text)) is not None:
-        return (place,)
-    if (place := _formula(said.raw, texts)) is not None:
-        return (place,)
+    short, short_raw = len(text) <= 2 * texts.longest + 60, len(said.raw) <= 4 * texts.longest + 40
+    if (short or short_raw) and texts.may_be(text):
+        if short and (place := texts.named(text)) is not None:
+            return (place,)
+        if short_raw and (place := texts.formula(said.raw)) is not None:
+            return (place,)
     if text.lower().strip(" .") == "none" and (place := texts.index.get("none of the above")) is not None:
         return (place,)
     if said.yes_no and (word := spoken.whole(text)) is not None and word in texts.leads:
@@ -175,13 +177,6 @@ def _whole(said: Said) -> Found:
         return labelled  # "B. Q, P" where that is the second option
     opening = _OPENING.match(text) if found is None and len(text) <= 120 else None
     return whole_letters(text[opening.end() :], said.count, said.multiple) if opening else found
-
-
-def _formula(raw: str, texts: OptionTexts) -> int | None:
-    """The option that a response is as a formula."""
-    if len(raw) > 4 * texts.longest + 40 or not texts.may_be(raw):
-        return None
-    return texts.formula(raw)
 
 
 _ONE_LETTER = re.compile(r"\(?[A-Za-z][.)]?")

@@ -233,7 +233,7 @@ def _wide_in(pattern: re.Pattern[str]) -> frozenset[str]:
 
 def says_stems(text: str, stems: frozenset[str]) -> bool:
     """Whether a text may say a word with one of these stems, each cut to four letters."""
-    return not _index(text).words.keys().isdisjoint(stems)
+    return bool(stems) and not _index(text).words.keys().isdisjoint(stems)
 
 
 def says_any(text: str, phrases: Iterable[Phrase]) -> bool:
