@@ -14,7 +14,7 @@ from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from eval_harness.results import Score
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.models.identity import identity_of
-from leaderboard_space.data.ranks.groups import GROUPS
+from leaderboard_space.data.ranks.groups import GROUPS, order_of
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.random_run import is_random_run, tested
 from leaderboard_space.data.ranks.ranking import scores_of
@@ -103,7 +103,8 @@ def all_models(service: Service) -> list[str]:
 
 
 def lines_of(service: Service, name: str) -> list[Line]:
-    """One line for every set of questions and account, ranked ones first within a set; waits for answers that are still being read."""
+    """One line for every set of questions and account, ranked ones first within a set, of these the one that stands for the model
+    (`groups.order_of`); waits for answers that are still being read."""
     wanted, lines = identity_of(name), []
     sections = {id(section): section for section, _ in entries_of(service, name)}
     for section in sections.values():
@@ -114,7 +115,7 @@ def lines_of(service: Service, name: str) -> list[Line]:
         ranked = Counter(row.group for row in found.rows if row.first is not None)
         lines += [
             Line(section, query.metric, row, ranked[row.group], query.outcomes)
-            for row in sorted(mine, key=lambda row: list(GROUPS).index(row.group))
+            for row in sorted(mine, key=lambda row: (list(GROUPS).index(row.group), order_of(row.entry)))
             if row.score.value is not None
         ]
     return lines

@@ -112,6 +112,16 @@ def test_results_under_several_names_stand_on_one_page_with_accounts_and_what_wa
     assert history.count("<tr data-key") == len(entries_of(service, "GPT-4o"))
 
 
+def test_a_model_is_what_its_standing_result_is_not_its_best_account(tmp_path: Path) -> None:
+    asked = questions("mediconfusion", 60)
+    for account, skill, day in (("alice", 0.0, 10), ("bob", 1.0, 20)):
+        folder = add_run(tmp_path, "mediconfusion", asked, answers(asked, skill), "Model A", run=account)
+        land(folder, account, f"2026-11-{day}T00:00:00+00:00")
+    service = Service(Board(tmp_path))
+    assert [line.row.entry.account for line in main_lines(lines_of(service, "Model A"))] == ["alice"]
+    assert ">Not significantly different from guessing" in model.page(service, {"id": "Model A"})
+
+
 def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
     asked = questions("gmai-mmbench", 9)
     asked["options"], asked["answer"] = (
