@@ -43,12 +43,12 @@ ASSERTS = phrase(
 ONLY_NEAR = phrase(
     "adjacent next near close behind in above below beneath beside surround around anterior posterior lateral medial superior inferior"
     " abut compress supplies drain drains mimic confused treated history risk screen connected attached toward away can may might could"
-    " possible options choices candidates alternatives compared",
+    " possible options choices candidates alternatives compared recovered treatment ordered confuse",
     r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
     r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
     r"|treated (?:for|with)|history of"
     r"|compared (?:to|with)|risk (?:of|for)|screen\w* for"
-    r"|connected to|attached to|towards?|away from"
+    r"|recovered from|treat\w+ (?:of choice )?(?:of|for)|ordered for|confuse \w+ (?:\w+ )?with|connected to|attached to|towards?|away from"
     r"|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to|due to|seen in)"
     r"|possib\w+"
     r"|(?:options|choices|possibilities|candidates|alternatives)\b(?:\s+\w+){0,3}?\s*(?:are|include|:"
@@ -93,10 +93,10 @@ _CONCLUDES = phrase(
     r"|most consistent|final|diagnosis is|must be|has to be|leaves|leaving)\b",
 )
 SHORT = 8
-"""Words up to which a response is an answer rather than prose: whatever option it names, it means."""
+"""Words up to which a response is an answer rather than prose, its options' words not counted: whatever option it names, it means."""
 
 
-def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
+def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str | None = None) -> Found:
     """Options named by their text alone, where the sentence says that they are there; a definition or a neighbour says nothing.
 
     Of several the one that the last sentence concludes counts. Numbers and formulas are read only of a response without workings, or
@@ -112,9 +112,10 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool) -> Found:
     last: dict[int, None] = {}
     items: set[int] = set()
     led: set[int] = set()
-    short = len(text) < 120 and len(text.split()) <= SHORT
+    spaces = sum(text.count(" ", mention.start, mention.end) + 1 for mention in mentions[:2])
+    short = len(text) < 120 and len(text.split()) - spaces < SHORT
     first = end.start() if (end := _SENTENCE_END.search(text)) else len(text)
-    alone = _is_alone(text, mentions, first)
+    alone = question is not None and _answers(text, mentions, first, question)
     final = _last_sentence(text)
     both = () if multiple else both_named(text)
     together, either = False, set[int]()
@@ -174,13 +175,21 @@ _IN_CONDITION = re.compile(r"(?:^|[.!?\n]\s{0,3})(?:if|when|suppose|assuming|giv
 _PREDICATE = re.compile(r"\b(?:is|are|was|were)\s+(?:(?:the|an?)\s+)?$", re.IGNORECASE)
 
 
-def _is_alone(text: str, mentions: tuple[Mention, ...], first: int) -> bool:
-    """Whether a response names one option and no other, in its first sentence (not in its condition), which denies nothing, compares
-    nothing and speaks of no test for it: then that is what it says, whatever its verb is."""
+def _answers(text: str, mentions: tuple[Mention, ...], first: int, question: str) -> bool:
+    """Whether a response names one option and no other, in a first sentence of which the other words (or those of its condition) are
+    mostly the question's, and which denies and compares nothing and speaks of no test for it: then that is the answer, whatever its verb
+    is."""
     if len(text) > PROSE or {mention.options for mention in mentions} != {mentions[0].options[:1]}:
         return False
     start = condition.end() if (condition := _CONDITION.match(text)) else 0
-    return mentions[0].start < first and _ELSEWHERE.search(text, start, first) is None
+    if mentions[0].start >= first or _ELSEWHERE.search(text, start, first) is not None:
+        return False
+    others = condition[0] if condition else text[: mentions[0].start] + text[min(first, mentions[0].end) : first]
+    said, asked = (
+        {stem(word) for word in WORD.findall(part.lower()) if len(word) > 2 and word not in STOP}
+        for part in (others, question)
+    )
+    return len(said) > 1 and 2 * len(said & asked) >= len(said)
 
 
 _CONDITION = re.compile(r"\W*(?:if|when|suppose|assuming|given)\b[^.,;\n]{1,200},", re.IGNORECASE)

@@ -36,7 +36,7 @@ _NEGATOR = phrase(
 )
 _VERDICT = (
     r"not|n't|incorrect|wrong|unlikely|ruled out|excluded|absent|inconsistent|less|inaccurate|unrelated|inappropriate|impossible"
-    r"|eliminated|rejected|dismissed|discarded|irrelevant|false|improbable|implausible|out|be considered"
+    r"|eliminated|rejected|dismissed|discarded|irrelevant|false|(?:since )?(?:cleared|resolved)|improbable|implausible|out|be considered"
     r"|(?:the )?(?:lowest|weakest|worst|exception)"
 )
 _DENIED_AFTER = re.compile(
@@ -44,6 +44,7 @@ _DENIED_AFTER = re.compile(
     rf"|were|can|could|may|would|does|do|did"
     rf"|has|have|seems?|appears?)\s+"
     rf"(?:\w+\s+){{0,2}}?(?:{_VERDICT})\b"
+    rf"|[^()\n]{{0,60}}\)\s+(?:is|are|was|were)\s+(?:\w+\s+){{0,2}}?(?:{_VERDICT})\b"
     r"|\W{0,4}\bbut (?:this|that|it) (?:is|does|seems|appears)\s+(?:much |far |also )?(?:less|unlikely|not|improbable)\b"
     r"|\s*,?\s*which (?:is|are|was|were) (?:\w+ly )?not\b"
     r"|\s+would be (?:my|the) (?:last|least|worst|second)\b"
@@ -79,7 +80,8 @@ def is_denied(text: str, start: int, end: int, own: Spans = ()) -> bool:
 
 DENIALS = beginnings(
     "not no n incorrect wrong unlikely ruled excluded absent inconsistent less inaccurate unrelated inappropriate impossible eliminated"
-    " rejected dismissed discarded irrelevant false improbable implausible out be lowest weakest worst exception would falsch nicht fausse"
+    " rejected dismissed discarded irrelevant cleared resolved false improbable implausible out be lowest weakest worst exception would"
+    " falsch nicht fausse"
 )
 """Of these `_DENIED_AFTER` needs one."""
 

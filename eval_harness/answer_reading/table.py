@@ -370,7 +370,7 @@ _GEOMETRY = re.compile(
 def _texts(said: Said) -> Found:
     if _ASKS_BACK.search(said.text, len(said.text) - 200):
         return ()
-    return asserted_texts(said.text, said.texts, said.multiple)
+    return asserted_texts(said.text, said.texts, said.multiple, said.question)
 
 
 _ASKS_BACK = re.compile(r"(?:^|[.!\n])\s*which (?:of|one|option)\b[^.!?\n]*\?\W*$", re.IGNORECASE)
