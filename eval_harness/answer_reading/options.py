@@ -34,7 +34,7 @@ _IRREGULAR = {"torn": "tear", "broken": "break", "bled": "bleed", "swollen": "sw
 _REGULAR = {stem: word for word, stem in _IRREGULAR.items()}
 _SUFFIX = re.compile(
     r"(?<=\w{4})(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"
-    r"|ified|ify|ies|ied|edly|ed|es|e|s|y|ous|ive)$"
+    r"|ies|ied|edly|ed|es|e|s|y|ous|ive)$"
 )
 
 

@@ -10,6 +10,8 @@ EXCLUSIVE = tuple(
         "left|right", "upper superior|middle|lower inferior", "anterior|posterior", "medial|lateral", "proximal|distal",
         "axial transverse|coronal|sagittal", "t1|t2|flair", "pa posteroanterior|ap anteroposterior|lateral", "frontal|lateral",
         "ct|mri|xray|ultrasound|endoscopy|mammogram|pet", "chest thoracic|abdominal abdomen|brain head|pelvic pelvis|knee|spine spinal",
+        "lung lungs pulmonary|liver hepatic|kidney kidneys renal|spleen splenic|pancreas pancreatic|stomach gastric|bladder vesical"
+        "|thyroid|prostate prostatic|uterus uterine|ovary ovarian|heart cardiac|breast|colon colonic|gallbladder",
         "benign|malignant cancerous", "acute|chronic", "solid|cystic", "hyperdense|hypodense|isodense", "single|multiple",
         "hyperintense|hypointense|isointense", "hyperechoic|hypoechoic|anechoic", "midline central|deviated", "unilateral|bilateral",
         "increased|decreased reduced|unchanged stable", "improved|worsened progressed deteriorated|unchanged stable",

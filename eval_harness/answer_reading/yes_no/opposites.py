@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 
 from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.words import words_in
@@ -113,6 +114,7 @@ def _compares_alone(asked: str) -> Rule | None:
 
 
 def _spaced(text: str) -> str:
+    text = _LETTER_A.sub("letter_a", text)
     return text.replace("lessthan ", "less than ").replace("morethan ", "more than ")
 
 
@@ -121,6 +123,8 @@ def _is_meant(said: frozenset[str], thing: frozenset[str], other: frozenset[str]
     return thing <= said or (bool(said) and said <= thing and not said <= other)
 
 
+_LETTER_A = re.compile(r"(?<=\w )A\b")
+"""Within a sentence, no article ("the bar for A")."""
 _SIDE = frozenset(content_of("side part one that those"))
 
 
@@ -135,7 +139,8 @@ def _compared(one: str, other: str) -> tuple[bool, bool]:
 _CHANGED = r"enlarged|dilated|widened|thickened|swollen|distended|elevated|increased|decreased|reduced"
 _CHANGED += r"|shrunken|atrophied|atrophic|hypertrophied|displaced|deviated|inflamed"
 _NORMALLY = r"(?:un\s?remarkable|within (?:the )?normal (?:limits|range)|healthy)"
-_STATE = rf"(?P<normal>normal\b(?! variant)|{_NORMALLY})|(?P<abnormal>abnormal\b|diseased)|(?P<changed>{_CHANGED})"
+_MEASURES = "size|shape|caliber|calibre|contour|appearance|width|thickness|position"
+_STATE = rf"(?P<normal>normal\b(?! variant| in (?!{_MEASURES}))|{_NORMALLY})|(?P<abnormal>abnormal\b|diseased)|(?P<changed>{_CHANGED})"
 _IN = (
     r"(?: in (?:size|shape|caliber|calibre|contour|appearance|width|thickness|position|signal|intensity|and|or|[, ])+)?"
 )
@@ -147,6 +152,7 @@ _ASKS_STATE = re.compile(
 _ASKS_WHOLE = re.compile(
     r"\W*(?:is (?:this|that|it) an? (?P<normal>normal|healthy)\b"
     r"|(?:is|are) there (?:any(?:thing)? |an? |something )?(?:\w+ )?(?P<abnormal>abnormal\w*)"
+    r"|does [^?]{1,40}? (?:show|reveal|demonstrate|display|depict) an? (?P<normal2>normal|healthy) (?P<part>[\w-]+(?: [\w-]+)?)\W*$"
     r"|(?:does|do) [^?]{1,40}? (?:show|have|reveal|demonstrate|contain|display) (?:any |an? )?(?:\w+ )?(?P<abnormal2>abnormal\w*)"
     r"|(?:is|are) (?:an? |any )?(?P<abnormal3>abnormalit\w+) )",
     re.IGNORECASE,
@@ -159,6 +165,10 @@ _IS_STATE = re.compile(
 )
 _SHOWS_ABNORMAL = re.compile(
     r"\b(?:there (?:is|are)|shows?|reveals?|demonstrates?|has|have|displays?|contains?)\b(?: (?!no\b|not\b)[\w-]+){0,4}? abnormal\w*",
+    re.IGNORECASE,
+)
+_SHOWS = re.compile(
+    r"\b(?:there (?:is|are)|shows?|reveals?|demonstrates?|has|have|displays?|suggests?|indicates?|(?:consistent )?with|of)\b",
     re.IGNORECASE,
 )
 _THERE = re.compile(r"\W*there\W*", re.IGNORECASE)
@@ -178,9 +188,9 @@ def _judges(asked: str) -> Rule | None:
     state = None if whole else _ASKS_STATE.match(asked)
     if whole:
         groups = whole.groupdict()
-        kind = "normal" if groups["normal"] else "abnormal"
+        kind = "normal" if groups["normal"] or groups["normal2"] else "abnormal"
         where = _PLACE.search(asked)
-        subject = frozenset(content_of(where[1])) if where else frozenset()
+        subject = frozenset(content_of(groups["part"] or (where[1] if where else "")))
     elif state:
         kind = "normal" if state["normal"] else "abnormal" if state["abnormal"] else "changed"
         subject = frozenset() if _WHOLE.fullmatch(state["subject"]) else frozenset(content_of(state["subject"])) - _SIZE
@@ -194,6 +204,13 @@ def _judges(asked: str) -> Rule | None:
         said = _IS_STATE.match(clause)
         if said is None or _THERE.fullmatch(said["subject"]):
             shows = _SHOWS_ABNORMAL.search(clause)
+            if changed and f"{changed} " in clause.lower():
+                after = content_of(clause.lower().partition(f"{changed} ")[2])[: len(subject) + 1]
+                return (
+                    ("no" if is_negation(clause) else "yes")
+                    if subject <= set(after) and _SHOWS.search(clause)
+                    else None
+                )
             if shows and not is_negation(clause) and subject <= set(content_of(clause)) and kind != "changed":
                 return "yes" if kind == "abnormal" else "no"
             return None
@@ -221,6 +238,10 @@ _PLACE = re.compile(
 
 _IS = re.compile(r"\b(?:is|are|was|were|has|have|appears?|seems?|looks?|lies|located)\b", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W_]+")
+_ALMOST = words_in(
+    "almost nearly half partly partially mostly than near next beside behind above below adjacent close between"
+)
+_PLACES = frozenset(chain.from_iterable(EXCLUSIVE[:5]))
 _FEW = words_in("in on at of the a an to side located part")
 
 
@@ -232,8 +253,8 @@ def _excludes(asked: str) -> Rule | None:
         return None
     words = _WORDS.findall(one_name(asked).lower())
     values = [(at, word, group) for at, word in enumerate(words) for group in EXCLUSIVE if word in group]
-    last = stem(words[-1]) if words else ""
-    if not values and (kind == "named" or len(last) < 5):
+    last = {stem(word) for word in (words[2:] if kind == "named" else words[-1:]) if len(word) > 4}
+    if not values and not last:
         return None
 
     def rule(clause: str, text: str) -> str | None:
@@ -244,17 +265,24 @@ def _excludes(asked: str) -> Rule | None:
         if verb is None:
             return None
         before = frozenset(_WORDS.findall(plain[: verb.start()].lower()))
-        after = _WORDS.findall(plain[verb.end() :].lower())[: 8 if kind == "named" else 12]
+        after = _WORDS.findall(plain[verb.end() :].lower().replace("non-", "non"))[: 8 if kind == "named" else 12]
         for at, word, group in values:
             own = {name for name in group if group[name] == group[word]}
-            others = [other for other in after if other in group and other not in own]
-            if not others or not own.isdisjoint(_WORDS.findall(one_name(text).lower())):
+            other = next((place for place, name in enumerate(after) if name in group and name not in own), -1)
+            if (
+                other < 0
+                or not _ALMOST.isdisjoint(after[:other])
+                or not own.isdisjoint(_WORDS.findall(one_name(text).lower()))
+            ):
+                continue
+            if kind == "named" and word in _PLACES and words[at + 1 : at + 2] != after[other + 1 : other + 2]:
                 continue
             if kind != "named" and (at < 3 or not _said(words[1:at], before)):
                 continue
             return "no"
-        if kind != "named" and _said(words[1:-1], before) and any(_is_prefixed(last, stem(word)) for word in after[:4]):
-            return "no"
+        if kind == "named" or _said(words[1:-1], before):
+            near = {stem(word) for word in after[:4]} - last
+            return "no" if any(_is_prefixed(one, other) for one in last for other in near) else None
         return None
 
     return rule
@@ -270,5 +298,5 @@ _PREFIXES = words_in("a ab dis il im in ir non un")
 
 
 def _said(subject: list[str], before: frozenset[str]) -> bool:
-    wanted = {word for word in subject if word not in _FEW and len(word) > 1}
-    return bool(wanted) and wanted <= before
+    wanted = {stem(word) for word in subject if word not in _FEW and len(word) > 1}
+    return bool(wanted) and wanted <= set(map(stem, before))

@@ -17,7 +17,7 @@ from eval_harness.answer_reading.yes_no.spoken import FOUND
 _EMPTY_WORDS = frozenset(
     word
     for words in (
-        "a an and any the is are was were be been does do did has have had can could will would there this that these to",
+        "a an and any the it is are was were be been does do did has have had can could will would there this that these to",
         "look looks appear appears seem seems located situated seen considered described or",
     )
     for word in words.split()
@@ -50,6 +50,7 @@ _UNSURE = re.compile(
     r"\b(?:if|whether|mention(?:s|ed)?|necessarily|may|might|could"
     rf"|can not(?! be {FOUND})|possib\w+|perhaps|probably not|hardly|false|incorrect|suspicio\w+|suspected"
     r"|suspect|concern\w*|un(?:clear|certain)|difficult|history|prior|previous|risk|differential|question"
+    r"|(?<!it )would (?!say|think|describe|call|conclude)|(?:more|less) (?:consistent|likely|suggestive|typical|compatible)\b[^.]*\bthan"
     r"|to (?:rule out|exclude|look for|assess|evaluate|check)|conclusion about"
     r"|not (?:\w+ )?(?:confirm|indicat|suggest|mean|show)\w* that)\b",
     re.IGNORECASE,
@@ -152,10 +153,9 @@ def _repeats(text: str, question: str) -> str | None:
     if not subject - _KNOWN <= content or not (content.issuperset(core) or says(text, _SETS_ASIDE)):
         return None
     copula = not finding and not named and _COPULA.match(question) is not None
-    history = _HISTORY.search(question) is not None
     said: set[str] = set()
     for sentence in _SENTENCES.split(text):
-        if sentence.rstrip().endswith("?") or _UNSURE.search(_HISTORY.sub("", sentence) if history else sentence):
+        if _is_doubted(sentence, question):
             continue
         if other := _INSTEAD.search(sentence):
             denied = set(_without_generic(content_of(other[1])))
@@ -196,11 +196,20 @@ _ARTICLES = re.compile(r"\b(?:the|an?|this|these)\b", re.IGNORECASE)
 
 def clauses_of(text: str, question: str) -> Iterator[str]:
     """The clauses of a response, of a long one those of its end, without sentences that doubt or ask."""
-    history = _HISTORY.search(question) is not None
     for sentence in _SENTENCES.split(_end_of(text)):
-        doubted = _UNSURE.search(_HISTORY.sub("", sentence) if history else sentence)
-        if not doubted and not sentence.rstrip().endswith("?"):
+        if not _is_doubted(sentence, question):
             yield from _CLAUSE.split(sentence)
+
+
+def _is_doubted(sentence: str, question: str) -> bool:
+    """Whether a sentence doubts or asks, or speaks of the history or of what would be where that is not asked for."""
+    for asked_for in (_HISTORY, _WOULD):
+        if asked_for.search(question):
+            sentence = asked_for.sub("", sentence)
+    return sentence.rstrip().endswith("?") or _UNSURE.search(sentence) is not None
+
+
+_WOULD = re.compile(r"\bwould\b", re.IGNORECASE)
 
 
 def _end_of(text: str) -> str:
@@ -273,6 +282,8 @@ def speaks_of_another(text: str, question: str) -> bool:
         if place and not _PREPOSITIONS.isdisjoint(wanted) and place.isdisjoint(wanted):
             return True
     _, finding, named, words = _parts(asked)
+    if not finding and not named and words[-1:] != words[:1] and _NOT_SEEN.search(first) and words[-1] not in said:
+        return _PRIOR.search(first) is not None or not said.isdisjoint(words[:-1])
     if finding or named or len(words) < 2 or _ASKS_HOW.match(asked) is None or words[-1] not in said:
         return False
     return said.isdisjoint(words[:-1]) and _POINTS.search(first) is None
@@ -282,6 +293,11 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(plain_words(one_name(text)).split())
 
 
+_NOT_SEEN = re.compile(
+    rf"\bnot (?:\w+ )?(?:{FOUND}|included|clear|available|assessed)\b|\bno (?:prior|previous)\b", re.IGNORECASE
+)
+_PRIOR = re.compile(r"\bno (?:prior|previous)\b", re.IGNORECASE)
+"""What says nothing of how a thing is ("The appendix is not seen." to "Is the appendix inflamed?")."""
 _OR = re.compile(r"\bor\b", re.IGNORECASE)
 _ASKS_HOW = re.compile(r"\W*(?:(?:is|are|was|were)\b|do(?:es)? .+ (?:appear|look|seem)\b)", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:it|they|this|that|these|image|picture|scan|film|patient|i|we|he|she)\b", re.IGNORECASE)
@@ -295,7 +311,7 @@ def denies_signs(text: str, question: str) -> str | None:
         return None
     for sentence in _SENTENCES.split(text):
         signs = _NO_SIGNS.search(sentence)
-        if not signs or _UNSURE.search(sentence) or speaks_of_another(sentence, question):
+        if not signs or _is_doubted(sentence, question) or speaks_of_another(sentence, question):
             continue
         if _repeats_words(content_of(sentence[signs.end() :]), words, 0):
             return None if _BUT.search(text) else "no"
@@ -428,7 +444,18 @@ def _without_place(clause: str, question: str) -> str | None:
     negations = len(_NEGATES.findall(_own_part(clause, core, 0)))
     if negations:
         return "no" if negations == 1 else ""
-    return "yes" if _says_there(clause, core) or _ASSERTS.search(clause) else None
+    is_so = not after and len(core) == 1 and place_said(question, said[:start]) and _IS_SO.search(clause)
+    return "yes" if is_so or _says_there(clause, core) or _ASSERTS.search(clause) else None
+
+
+def place_said(question: str, said: tuple[str, ...]) -> bool:
+    """Whether words are those of the place that a question asks for."""
+    place = set(content_of(question)) - _PREPOSITIONS - _KNOWN - set(_finding_words(question))
+    return bool(place) and place <= set(said)
+
+
+_IS_SO = re.compile(r"\b(?:is|are|appears?|looks?)\s+(?:\w+ly\s+)?\w+(?:ed|en|ic|ous|al|ent)\W*$", re.IGNORECASE)
+"""A finding as what its place is ("The aorta is calcified." to "Is there calcification in the aorta?")."""
 
 
 _ASSERTS = re.compile(
@@ -502,11 +529,12 @@ _ABBREVIATION = re.compile(r"\([A-Z]{2,6}\)")
 @lru_cache(maxsize=256)
 def content_of(text: str) -> tuple[str, ...]:
     """The stems of the words that count, of a text that has been made plain."""
-    words = plain_words(_ABBREVIATION.sub("", text)).split()
+    words = plain_words(_NON.sub("non", _ABBREVIATION.sub("", text))).split()
     stems = (stem(word[:-1] if word.endswith("tions") else word) for word in words if word not in _EMPTY_WORDS)
     return tuple(_ENDING.sub("", word) if word[-1] in "siu" else word for word in stems)
 
 
+_NON = re.compile(r"\bnon[- ](?=[^\W\d_])", re.IGNORECASE)
 _ENDING = re.compile(r"(?<=\w{3})s$|(?<=\w{4})s?[iu]$")
 """What is left of a plural ("masses", "metastases", "emboli")."""
 
