@@ -152,21 +152,26 @@ class OptionTexts:
         }
 
     @once
-    def index(self) -> dict[str, int | None]:
-        """The words that name each option, its own and others; None where two options read the same."""
-        index: dict[str, int | None] = {}
+    def _own(self) -> dict[str, int | None]:
+        """The options by their own words; None where two read the same."""
+        own: dict[str, int | None] = {}
         for place, option in enumerate(self.words):
             key = " ".join(option)
             if key and not (len(key) == 1 and key.isalpha()):
-                index[key] = None if key in index else place
-        return other_names(self._options, self.words, self.numeric) | index
+                own[key] = None if key in own else place
+        return own
+
+    @once
+    def index(self) -> dict[str, int | None]:
+        """The words that name each option, its own and others; None where two options read the same."""
+        return other_names(self._options, self.words, self.numeric) | self._own
 
     def named(self, text: str) -> int | None:
         """The option of which a text that has been made plain is a name, word for word."""
         words = plain_words(text)
         if len(words) < 2 and "(" not in self._joined and (not words or words.isalpha()):
             return None
-        return self.index.get(words)
+        return self._own[words] if words in self._own else self.index.get(words)
 
     @once
     def _names(self) -> dict[str, list[Name]]:
