@@ -183,7 +183,8 @@ def _cell(column: Column, cell: Cell | None, scale: Axis) -> str:
         return f'<td class="none" data-b="{text(column.label)}">not run</td>'
     score, row = cell.score, cell.row
     mark = sentences.MARK[cell.verdict]
-    source = table_of(row.entry.result, column.metric) if row.entry.result.kind == "published" else "measured"
+    kind = row.entry.result.kind
+    source = table_of(row.entry.result, column.metric) if kind == "published" else kind
     said = [WORD[cell.verdict], sentences.behind(score.low, score.high, score.n, score.n_cases), source or "published"]
     if column.section.key and cell.results > 1:
         said.append(f"1 of {cell.results} results")

@@ -78,7 +78,8 @@ def pairwise(outcomes: Outcomes) -> Pairs:
         share = total_top / total_base
     row, column = np.triu_indices(len(top), 1)
     p, how = np.empty(len(row)), np.zeros(len(row), np.int64)
-    alike, single = _same_rows(base), (base == 1).all(axis=1) & ((top == 0) | (top == 1)).all(axis=1)
+    alike = np.zeros(len(top), np.int64) if outcomes.paired else _same_rows(base)
+    single = (base == 1).all(axis=1) & ((top == 0) | (top == 1)).all(axis=1)
     paired, binary = alike[row] == alike[column], single[row] & single[column]
     if binary.any():
         both = (top @ top.T).astype(np.float64)[row, column]
