@@ -163,13 +163,11 @@ def says_between(text: str, words: Beginnings, start: int, stop: int) -> bool:
 @dataclass(frozen=True, slots=True, eq=False)
 class Phrase:
     """A pattern that begins with one of some words (`first`): tried only where one of them stands, and only in a text that says a word of
-    each vocabulary whose bit is in `bits`, and one of those that it `needs`, if any. A text that holds one of the pattern's wide letters
-    or signs (`wide`) is searched as a whole."""
+    each vocabulary whose bit is in `bits`. A text that holds one of the pattern's wide letters or signs (`wide`) is searched as a whole."""
 
     pattern: re.Pattern[str]
     first: Beginnings
     bits: int = 0
-    needs: frozenset[str] = frozenset()
     wide: frozenset[str] = frozenset()
 
     def find(self, text: str, start: int = 0, stop: int | None = None) -> Iterable[re.Match[str]]:
@@ -177,15 +175,9 @@ class Phrase:
         index = _index(text)
         if self.wide and not self.wide.isdisjoint(index.wide):
             return self.pattern.finditer(text, start, len(text) if stop is None else stop)
-        if not (found := self._places(index)):
+        if index.says & self.bits != self.bits:
             return ()
-        return self._matches(text, found, start, len(text) if stop is None else stop)
-
-    def _places(self, index: _Index) -> list[int]:
-        """Where a match may begin."""
-        if index.says & self.bits != self.bits or not (found := index.places(self.first)):
-            return []
-        return [] if self.needs and not index.wide and index.words.keys().isdisjoint(self.needs) else found
+        return self._matches(text, index.places(self.first), start, len(text) if stop is None else stop)
 
     def _matches(self, text: str, found: list[int], start: int, stop: int) -> Iterator[re.Match[str]]:
         for place in found[bisect_left(found, start) : bisect_left(found, stop)]:
@@ -208,9 +200,9 @@ class Phrase:
         index = _index(text)
         if self.wide and not self.wide.isdisjoint(index.wide):
             return self.pattern.search(text, start, len(text) if stop is None else stop)
-        if index.says & self.bits != self.bits or not (found := self._places(index)):
+        if index.says & self.bits != self.bits:
             return None
-        stop = len(text) if stop is None else stop
+        stop, found = len(text) if stop is None else stop, index.places(self.first)
         for place in found[bisect_left(found, start) : bisect_left(found, stop)]:
             if (match := self.pattern.match(text, place, stop)) is not None:
                 return match
