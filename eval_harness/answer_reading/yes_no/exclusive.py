@@ -16,7 +16,7 @@ EXCLUSIVE = tuple(
         "hyperintense|hypointense|isointense", "hyperechoic|hypoechoic|anechoic", "midline central|deviated", "unilateral|bilateral",
         "increased|decreased reduced|unchanged stable", "improved|worsened progressed deteriorated|unchanged stable",
         "open|closed shut", "empty|full", "day daytime|night nighttime", "indoors|outdoors", "same identical equal|different unequal",
-        "clean|dirty", "male man|female woman", "wet|dry", "even|odd", "arterial|venous",
+        "clean|dirty", "male man|female woman", "wet|dry", "even|odd", "well|poorly|moderately", "arterial|venous",
     )
 )  # fmt: skip
 """Words that exclude one another; those before the next bar mean the same."""

@@ -204,8 +204,8 @@ def _judges(asked: str) -> Rule | None:
         said = _IS_STATE.match(clause)
         if said is None or _THERE.fullmatch(said["subject"]):
             shows = _SHOWS_ABNORMAL.search(clause)
-            if changed and f"{changed} " in clause.lower():
-                after = content_of(clause.lower().partition(f"{changed} ")[2])[: len(subject) + 1]
+            if changed and (place := re.search(rf"(?<![\w-]){changed}\s", clause, re.IGNORECASE)):
+                after = content_of(clause[place.end() :])[: len(subject) + 1]
                 return (
                     ("no" if is_negation(clause) else "yes")
                     if subject <= set(after) and _SHOWS.search(clause)
@@ -245,6 +245,11 @@ _PLACES = frozenset(chain.from_iterable(EXCLUSIVE[:5]))
 _FEW = words_in("in on at of the a an to side located part")
 
 
+@lru_cache(maxsize=4)
+def _words_said(text: str) -> frozenset[str]:
+    return frozenset(_WORDS.findall(one_name(text).lower()))
+
+
 @lru_cache(maxsize=4096)
 def _excludes(asked: str) -> Rule | None:
     """Of questions what a thing is, or where, whose answer names another value that excludes the one asked for."""
@@ -253,8 +258,8 @@ def _excludes(asked: str) -> Rule | None:
         return None
     words = _WORDS.findall(one_name(asked).lower())
     values = [(at, word, group) for at, word in enumerate(words) for group in EXCLUSIVE if word in group]
-    last = {stem(word) for word in (words[2:] if kind == "named" else words[-1:]) if len(word) > 4}
-    if not values and not last:
+    qualities = [(at, stem(word)) for at, word in enumerate(words) if at > 1 and len(word) > 3 and word not in _FEW]
+    if not values and not qualities:
         return None
 
     def rule(clause: str, text: str) -> str | None:
@@ -269,20 +274,19 @@ def _excludes(asked: str) -> Rule | None:
         for at, word, group in values:
             own = {name for name in group if group[name] == group[word]}
             other = next((place for place, name in enumerate(after) if name in group and name not in own), -1)
-            if (
-                other < 0
-                or not _ALMOST.isdisjoint(after[:other])
-                or not own.isdisjoint(_WORDS.findall(one_name(text).lower()))
-            ):
+            if other < 0 or not _ALMOST.isdisjoint(after[:other]) or not own.isdisjoint(_words_said(text)):
                 continue
             if kind == "named" and word in _PLACES and words[at + 1 : at + 2] != after[other + 1 : other + 2]:
                 continue
-            if kind != "named" and (at < 3 or not _said(words[1:at], before)):
+            if kind != "named" and (at < 3 or not _said(words[1:at], before, after)):
                 continue
             return "no"
-        if kind == "named" or _said(words[1:-1], before):
-            near = {stem(word) for word in after[:4]} - last
-            return "no" if any(_is_prefixed(one, other) for one in last for other in near) else None
+        near = set(map(stem, after[:4])).difference(map(stem, words))
+        for at, quality in qualities:
+            if any(_is_prefixed(quality, other) for other in near) and (
+                kind == "named" or _said(words[1:at], before, after)
+            ):
+                return "no"
         return None
 
     return rule
@@ -290,13 +294,15 @@ def _excludes(asked: str) -> Rule | None:
 
 def _is_prefixed(one: str, other: str) -> bool:
     """Whether one of two words is the other with a prefix that denies it ("regular", "irregular")."""
-    short, long = sorted((one, other), key=len)
-    return len(short) > 4 and long.endswith(short) and long.removesuffix(short) in _PREFIXES
+    short, long = sorted((one.rstrip("e"), other.rstrip("e")), key=len)
+    return len(short) > 2 and long.endswith(short) and long.removesuffix(short) in _PREFIXES
 
 
 _PREFIXES = words_in("a ab dis il im in ir non un")
 
 
-def _said(subject: list[str], before: frozenset[str]) -> bool:
-    wanted = {stem(word) for word in subject if word not in _FEW and len(word) > 1}
-    return bool(wanted) and wanted <= set(map(stem, before))
+def _said(subject: list[str], before: frozenset[str], after: list[str]) -> bool:
+    """Whether words that a question asks about are said, the first of them before the verb."""
+    wanted = [stem(word) for word in subject if word not in _FEW and len(word) > 1]
+    first = set(map(stem, before))
+    return bool(wanted) and wanted[0] in first and first.union(map(stem, after)).issuperset(wanted)

@@ -25,7 +25,7 @@ _EMPTY_WORDS = frozenset(
 _GENERIC = frozenset(
     map(
         stem,
-        ("of", "evidence", "sign", "indication", "presence", "present", "visible", "shown", "modality", "type", "view", "image", "picture",
+        ("of", "evidence", "sign", "indication", "presence", "present", "visible", "shown", "modality", "type", "view", "plane", "image", "picture",
            "photo", "scan", "x-ray", "radiograph", "film", "slide", "patient"),
     )
 )  # fmt: skip
@@ -74,7 +74,7 @@ _IS_A = re.compile(
 )
 IT_IS_A = re.compile(
     r"\W*(?:it (?:appears|seems) that )?(?:(?:it|this|the) ?(?:[\w-]+ ){0,6})?(?:is|are|was|shows|using|(?:appears|seems) to be)"
-    r"\s+(?:not\s+)?(?:\w+ly\s+|indeed\s+)?(?:an?|the)?\s*",
+    r"\s+(?:not\s+)?(?:\w+ly\s+|indeed\s+)?(?:(?:an?|the)\b)?\s*",
     re.IGNORECASE,
 )
 _SAYS_THERE = re.compile(
@@ -136,6 +136,8 @@ def _repeats(text: str, question: str) -> str | None:
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
     question, text = asked_of(question), _end_of(text)
+    if "likely" in question:
+        text = text.replace("unlikely", "not likely")
     if _NEEDED.search(question):
         question, text = _as_needed(question), _as_needed(text)
     if "normal" in question.lower():
@@ -410,12 +412,14 @@ def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) ->
     if not _repeats_words(content_of(clause), wanted, gap):
         if exists or named or len(wanted) > 5:
             return None
-        clause = _ADVERB.sub("", clause)
+        whole, clause = clause, _ADVERB.sub("", clause)
         said = tuple(word for word in content_of(clause) if word in wanted or word not in _SIDES)
         if not _repeats_words(said, wanted, 0):  # "an enlarged liver"
-            if not _repeats_words(content_of(clause), wanted[-1:] + wanted[:-1], 0) or not _SAYS_A.search(clause):
+            said, turned = content_of(clause), wanted[-1:] + wanted[:-1]
+            of = " of " in clause and _repeats_words(tuple(word for word in said if word != "of"), turned, 1)
+            if not (of or _repeats_words(said, turned, 0)) or not (_SAYS_THERE if of else _SAYS_A).search(whole):
                 return None
-            wanted = wanted[-1:] + wanted[:-1]
+            return {0: "yes", 1: "no"}.get(len(_NEGATES.findall(whole)), "")
     own = _own_part(clause, wanted, gap)
     negations = sum(negator != "resolved" or stem(negator) not in wanted for negator in _NEGATES.findall(own.lower()))
     if negations:
@@ -467,7 +471,7 @@ _PREPOSITIONS = words_in("in on at of within near along involving over around th
 _ADVERB = re.compile(
     r"\b(?:mildly|slightly|moderately|severely|significantly|markedly|clearly|visibly|obviously|grossly|diffusely|somewhat|very|quite|also"
     r"|indeed|abnormally|well|highly|extremely|now|still|specifically|definitely|definitively|apparently|currently"
-    r"|clinically|actually|really|seems?|appears?|looks?)\b",
+    r"|clinically|actually|really|shows?|demonstrates?|displays?|exhibits?|seems?|appears?|looks?)\b",
     re.IGNORECASE,
 )
 _SIDES = frozenset(map(stem, words_in("left right upper middle lower anterior posterior medial lateral")))
@@ -531,11 +535,11 @@ def content_of(text: str) -> tuple[str, ...]:
     """The stems of the words that count, of a text that has been made plain."""
     words = plain_words(_NON.sub("non", _ABBREVIATION.sub("", text))).split()
     stems = (stem(word[:-1] if word.endswith("tions") else word) for word in words if word not in _EMPTY_WORDS)
-    return tuple(_ENDING.sub("", word) if word[-1] in "siu" else word for word in stems)
+    return tuple(_ENDING.sub("", word) if word[-1] in "sium" else word for word in stems)
 
 
 _NON = re.compile(r"\bnon[- ](?=[^\W\d_])", re.IGNORECASE)
-_ENDING = re.compile(r"(?<=\w{3})s$|(?<=\w{4})s?[iu]$")
+_ENDING = re.compile(r"(?<=\w{3})s$|(?<=\w{4})(?:s?[iu]|um)$")
 """What is left of a plural ("masses", "metastases", "emboli")."""
 
 
