@@ -25,7 +25,8 @@ _EMPTY_WORDS = frozenset(
 _GENERIC = frozenset(
     map(
         stem,
-        ("of", "evidence", "sign", "indication", "presence", "present", "visible", "shown", "modality", "type", "view", "plane", "image", "picture",
+        ("of", "evidence", "sign", "indication", "presence", "present", "visible", "shown", "modality", "type", "view", "plane", "image",
+           "picture",
            "photo", "scan", "x-ray", "radiograph", "film", "slide", "patient"),
     )
 )  # fmt: skip
