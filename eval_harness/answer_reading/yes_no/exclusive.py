@@ -43,3 +43,10 @@ def is_another(said: frozenset[str], asked: frozenset[str]) -> bool:
         if {group[word] for word in wanted}.isdisjoint({group[word] for word in named}):
             return True
     return False
+
+
+def says_several(said: frozenset[str], asked: frozenset[str]) -> bool:
+    """Whether words say the value asked for and another that excludes it ("benign or malignant"); sides and parts may stand together."""
+    return any(
+        asked & group.keys() and len({group[word] for word in said & group.keys()}) > 1 for group in EXCLUSIVE[5:]
+    )

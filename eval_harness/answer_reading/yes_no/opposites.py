@@ -171,6 +171,8 @@ _SHOWS = re.compile(
     r"\b(?:there (?:is|are)|shows?|reveals?|demonstrates?|has|have|displays?|suggests?|indicates?|(?:consistent )?with|of)\b",
     re.IGNORECASE,
 )
+_OTHERWISE = re.compile(r" in (?!size|caliber|calibre|width|thickness)\w+(?! and size)", re.IGNORECASE)
+_SIDES = frozenset(map(stem, words_in("left right upper middle lower anterior posterior medial lateral")))
 _THERE = re.compile(r"\W*there\W*", re.IGNORECASE)
 _WHOLE = re.compile(
     r"\W*(?:it (?:appears|seems) that )?(?:(?:the|this|these|an?|your|provided|given|shown|chest|abdominal|brain|head"
@@ -223,6 +225,8 @@ def _judges(asked: str) -> Rule | None:
             if said["changed"] or kind == "changed":
                 return "no" if changed and changed == (said["changed"] or "").lower() else None
             normal = not normal
+        if own & _SIDES - subject or (kind == "changed" and normal and _OTHERWISE.match(clause, said.end())):
+            return None
         if kind == "changed":
             return "no" if normal else "yes" if changed == (said["changed"] or "").lower() else None
         return "yes" if normal == (kind == "normal") else "no"
@@ -283,9 +287,8 @@ def _excludes(asked: str) -> Rule | None:
             return "no"
         near = set(map(stem, after[:4])).difference(map(stem, words))
         for at, quality in qualities:
-            if any(_is_prefixed(quality, other) for other in near) and (
-                kind == "named" or _said(words[1:at], before, after)
-            ):
+            rest = [*(words[1:at] if kind != "named" else []), *(word for word in words[at + 1 :] if len(word) > 3)]
+            if any(_is_prefixed(quality, other) for other in near) and (not rest or _said(rest, before, after, kind)):
                 return "no"
         return None
 
@@ -301,8 +304,8 @@ def _is_prefixed(one: str, other: str) -> bool:
 _PREFIXES = words_in("a ab dis il im in ir non un")
 
 
-def _said(subject: list[str], before: frozenset[str], after: list[str]) -> bool:
+def _said(subject: list[str], before: frozenset[str], after: list[str], kind: str = "copula") -> bool:
     """Whether words that a question asks about are said, the first of them before the verb."""
     wanted = [stem(word) for word in subject if word not in _FEW and len(word) > 1]
     first = set(map(stem, before))
-    return bool(wanted) and wanted[0] in first and first.union(map(stem, after)).issuperset(wanted)
+    return bool(wanted) and (kind == "named" or wanted[0] in first) and first.union(map(stem, after)).issuperset(wanted)

@@ -11,7 +11,7 @@ from eval_harness.answer_reading.names import NUMBER_WORDS, plain_words
 from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.plain_text import spell_out
 from eval_harness.answer_reading.words import beginnings, says, words_in
-from eval_harness.answer_reading.yes_no.exclusive import is_another, one_name
+from eval_harness.answer_reading.yes_no.exclusive import is_another, one_name, says_several
 from eval_harness.answer_reading.yes_no.spoken import FOUND
 
 _EMPTY_WORDS = frozenset(
@@ -156,6 +156,7 @@ def _repeats(text: str, question: str) -> str | None:
     if not subject - _KNOWN <= content or not (content.issuperset(core) or says(text, _SETS_ASIDE)):
         return None
     copula = not finding and not named and _COPULA.match(question) is not None
+    asked = _words(question)
     said: set[str] = set()
     for sentence in _SENTENCES.split(text):
         if _is_doubted(sentence, question):
@@ -166,8 +167,12 @@ def _repeats(text: str, question: str) -> str | None:
                 said.add("no")
                 continue
         for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
+            if not finding and (_GENERAL.match(clause) or says_several(_words(clause), asked)):
+                continue
             if copula and plain_words(_ARTICLES.sub("", clause)).count(" ") < len(wanted):
                 continue  # "the left ventricle": nothing is said of it
+            if finding and (other := _NOT_SO.search(clause)) and stem(other[1]) not in wanted:
+                continue
             verdict = _verdict(clause, wanted, finding, named)
             if not verdict and finding:
                 verdict = _without_place(clause, question) or verdict
@@ -192,6 +197,7 @@ def _as_needed(text: str) -> str:
 
 _NO_NEED = re.compile(r"\b(?:there (?:is|was) )?no need (?:for|of) ([^.,;]+)", re.IGNORECASE)
 _FURTHER = re.compile(r"\b(?:additional|any further|more)\b", re.IGNORECASE)
+_GENERAL = re.compile(r"\W*(?:most|some|many|such)\b", re.IGNORECASE)
 _STATES = re.compile(r"\W*(?:is|are|was|were|has|have)\b", re.IGNORECASE)
 _COPULA = re.compile(r"\W*(?:is|are|was|were)\b", re.IGNORECASE)
 _ARTICLES = re.compile(r"\b(?:the|an?|this|these)\b", re.IGNORECASE)
@@ -279,10 +285,13 @@ def speaks_of_another(text: str, question: str) -> bool:
     if (core := _finding_words(question)) and not said.isdisjoint(core):
         if _OR.search(asked) and not said.issuperset(core):
             return True
+        if (other := _NOT_SO.search(first)) and stem(other[1]) not in wanted:
+            return True
         tokens, known = content_of(first), _KNOWN | _PREPOSITIONS
         after = tokens[max(at for at, word in enumerate(tokens) if word in core) + 1 :]
         place = set(after[next((at for at, word in enumerate(after) if word in _PREPOSITIONS), len(after)) :]) - known
-        if place and not _PREPOSITIONS.isdisjoint(wanted) and place.isdisjoint(wanted):
+        nouns = place - _SIDES or place
+        if place and not _PREPOSITIONS.isdisjoint(wanted) and nouns.isdisjoint(wanted):
             return True
     _, finding, named, words = _parts(asked)
     if not finding and not named and words[-1:] != words[:1] and _NOT_SEEN.search(first) and words[-1] not in said:
@@ -301,6 +310,10 @@ _NOT_SEEN = re.compile(
 )
 _PRIOR = re.compile(r"\bno (?:prior|previous)\b", re.IGNORECASE)
 """What says nothing of how a thing is ("The appendix is not seen." to "Is the appendix inflamed?")."""
+_NOT_SO = re.compile(
+    r"\bnot (?:\w+ly )?(normal|abnormal|enlarged|dilated|thickened|widened|swollen|inflamed|displaced|large|small)\b"
+)
+"""What is denied of a thing that is there."""
 _OR = re.compile(r"\bor\b", re.IGNORECASE)
 _ASKS_HOW = re.compile(r"\W*(?:(?:is|are|was|were)\b|do(?:es)? .+ (?:appear|look|seem)\b)", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:it|they|this|that|these|image|picture|scan|film|patient|i|we|he|she)\b", re.IGNORECASE)

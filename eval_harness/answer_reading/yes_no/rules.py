@@ -40,10 +40,12 @@ def leading_word(said: Said) -> Found:
     normal = question.denies_abnormal(said.text, said.question) if said.question else None
     found = normal or spoken.leading(said.text)
     if found == "no" and said.question and _NO_THING.match(said.text):
-        found = None if question.speaks_of_another(said.text, said.question) else found
+        unless = _UNLESS.match(said.text) is not None
+        found = None if unless or question.speaks_of_another(said.text, said.question) else found
     return word_found(said, found)
 
 
+_UNLESS = re.compile(r"[^.\n]{1,200}\b(?:unless|only if)\b", re.IGNORECASE)
 _NO_THING = re.compile(r"\W*no\s+\w", re.IGNORECASE)
 """A denial of one thing, which is no answer where it is another ("No nodule is seen in the right lung.")."""
 
