@@ -115,7 +115,7 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
     spaces = sum(text.count(" ", mention.start, mention.end) + 1 for mention in mentions[:2])
     short = len(text) < 120 and len(text.split()) - spaces < SHORT
     first = end.start() if (end := _SENTENCE_END.search(text)) else len(text)
-    alone = question is not None and _answers(text, mentions, first, question)
+    answered = question is not None and _answers(text, mentions, first, question)
     final = _last_sentence(text)
     both = () if multiple else both_named(text)
     together, either = False, set[int]()
@@ -137,13 +137,16 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
             text[max(0, mention.start - 8) : mention.start]
         ):
             items.update(mention.options)
+        alone = answered and mention.start < first
         if _is_meant(text, mention, texts, short, alone):
             meant.update(dict.fromkeys(mention.options))
             if mention.start < explained:
                 led.update(mention.options)
             clause = clause_start(text, mention.start), mention.start
-            if _CONCLUDES.search(text, *clause) or (
-                mention.end <= first and _PREDICATE.search(text, *clause) and _ENDS.match(text, mention.end)
+            if (
+                alone
+                or _CONCLUDES.search(text, *clause)
+                or (mention.end <= first and _PREDICATE.search(text, *clause) and _ENDS.match(text, mention.end))
             ):
                 concluded.update(dict.fromkeys(mention.options))
             if mention.start >= final > 0 and _CONCLUDES_LAST.search(text, *clause):
@@ -176,13 +179,14 @@ _PREDICATE = re.compile(r"\b(?:is|are|was|were)\s+(?:(?:the|an?)\s+)?$", re.IGNO
 
 
 def _answers(text: str, mentions: tuple[Mention, ...], first: int, question: str) -> bool:
-    """Whether a response names one option and no other, in a first sentence of which the other words (or those of its condition) are
-    mostly the question's, and which denies and compares nothing and speaks of no test for it: then that is the answer, whatever its verb
-    is."""
-    if len(text) > PROSE or {mention.options for mention in mentions} != {mentions[0].options[:1]}:
+    """Whether the first sentence names one option and no other, its other words (or those of its condition) are mostly the question's,
+    and it denies and compares nothing and speaks of no test: then that is the answer, whatever its verb is and whatever is explained
+    after it."""
+    named = {mention.options for mention in mentions if mention.start < first}
+    if len(text) > PROSE or named != {mentions[0].options[:1]} or _TURNS.search(text, first) is not None:
         return False
     start = condition.end() if (condition := _CONDITION.match(text)) else 0
-    if mentions[0].start >= first or _ELSEWHERE.search(text, start, first) is not None:
+    if _ELSEWHERE.search(text, start, first) is not None:
         return False
     others = condition[0] if condition else text[: mentions[0].start] + text[min(first, mentions[0].end) : first]
     said, asked = (
@@ -192,6 +196,7 @@ def _answers(text: str, mentions: tuple[Mention, ...], first: int, question: str
     return len(said) > 1 and 2 * len(said & asked) >= len(said)
 
 
+_TURNS = phrase("however but actually wait although yet", r"\b(?:however|but|actually|wait|although|yet)\b")
 _CONDITION = re.compile(r"\W*(?:if|when|suppose|assuming|given)\b[^.,;\n]{1,200},", re.IGNORECASE)
 _ELSEWHERE = phrase(
     "not no n nor neither never without incorrect wrong false unlikely less least lowest worst rule ruled ruling exclude excluded excluding"
@@ -213,7 +218,7 @@ _NOT_BUT = phrase(
 )
 """What a statement puts in place of what it denies ("not in the frontal but in the parietal lobe")."""
 _RESULT_IS = re.compile(
-    r"\b(?:is|was|are|be|equals|equal to)\s+(?:about |approximately |exactly )?[^\w\s]?$", re.IGNORECASE
+    r"\b(?:is|was|are|be|equals|is (?:also )?equal to)\s+(?:about |approximately |exactly )?[^\w\s]?$", re.IGNORECASE
 )
 """Before the number that ends a response ("With 200 minutes a month the saving would be 52.61.")."""
 _ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")

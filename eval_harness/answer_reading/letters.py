@@ -311,7 +311,7 @@ _NAME_HINTS = beginnings(" ".join(name.split("/")[0] for name in _NAMES))
 _NAME_AFTER = re.compile(
     r"\s+(?:cells?|lymphocytes?|lines?|waves?|scan|arm|sign|spine|section|fibers?|symptoms?|antigen|virus|mode|coli|streptococc\w*"
     r"|weighted"
-    r"|vertebra\w*|ring|loop|shaped?|level|is for|stands for)\b|\s*(?:-+>|→|[+=])",
+    r"|vertebra\w*|ring|loop|shaped?|level|is for|stands for)\b|\s*(?:-+>|→|[+=])|/\d",
     re.IGNORECASE,
 )
 

@@ -222,12 +222,14 @@ _BETWEEN = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|\d
 
 
 def only_lists(text: str, texts: OptionTexts) -> bool:
-    """Whether options are named only in a list of all of them; some of their texts may not have been recognized."""
+    """Whether options are named only in a list of all of them, in their order; some of their texts may not have been recognized."""
     count, mentions = len(texts.words), text_mentions(text, texts)
-    named = {mention.options for mention in mentions}
+    named = tuple(dict.fromkeys(mention.options for mention in mentions))
     if count < 2 or not mentions or not all(mention.labelled for mention in mentions):
         return False
-    return len(named) == count or (len(named) == 1 and count > 3 and _all_letters(text, count))
+    return named == tuple((place,) for place in range(count)) or (
+        len(named) == 1 and count > 3 and _all_letters(text, count)
+    )
 
 
 def labelled_verdicts(text: str, texts: OptionTexts) -> Found:

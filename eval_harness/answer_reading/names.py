@@ -215,6 +215,8 @@ _BEFORE = ("non-", "non ")
 _BEFORE_NUMBER = (*_BEFORE, *(f"{bound} " for bound in _BOUNDS - {"plus"}))
 """After which a name means something else ("non-union", "less than 3")."""
 _MORE_DIGITS = re.compile(r"[.,]\d|\s?/\d|\s?(?:[√^]|[*×]\s?[\d√])")
+_FACTOR = re.compile(r"\d\s?[*\\]?\s?\\?$")
+"""Before "pi" in a multiple of it ("6 pi", which is not "pi")."""
 _MERELY = re.compile(
     r"(?:(?:obvious |clear )?(?:evidence|signs?) of|acute|definite|obvious|significant|visible|clear)[\W_]{1,4}"
 )
@@ -269,6 +271,8 @@ class Name:
         before, number = lowered[start - 1], self.text[0].isdigit()
         if before.isalnum():
             return not self.begins_wide
+        if self.words[0] == "pi" and _FACTOR.search(lowered, max(0, start - 4), start):
+            return True
         if before in ".,/" and lowered[start - 2 : start - 1].isdigit():
             return before != "/" or number
         return before in " -" and lowered.endswith(_BEFORE_NUMBER if number else _BEFORE, 0, start)

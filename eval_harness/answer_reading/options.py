@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from dataset_builders.schema import LETTERS
@@ -77,6 +78,13 @@ _CUES = ("answer", "correct", "option", "choice")
 _MAY_BE_LONE = re.compile(r"^[\W_]*[^\W\d_][\W_]*$|[\\\x80-\U0010ffff]", re.MULTILINE)
 """An option that is one letter, or of which nobody can say so before it is made plain."""
 _STATUS_WORDS = frozenset({"positive", "negative"})
+
+
+_UNIT = re.compile(
+    r"(?:(?<=[^a-z])|^)(?:sq\.?|square)?(?:mm|cm|km|m|in|ft|inches|feet|met(?:er|re)s?|kg|g|mg|ml|l|s|h|hp|min|hours?|minutes?|units?|°|%)"
+    r"(?:\^?[23])?$"
+)
+"""The unit that a formula ends with."""
 
 
 class Named(NamedTuple):
@@ -306,8 +314,12 @@ class OptionTexts:
     def _formulas(self) -> dict[str, int | None]:
         """The options as formulas; None where two are the same."""
         formulas: dict[str, int | None] = {}
-        for place, option in enumerate(of_each(exact, self._options)):
-            key = option.rstrip(".,;:!")
+        keys = [option.rstrip(".,;:!") for option in of_each(exact, self._options)]
+        unit = _UNIT.search(keys[0]) if len(keys) > 1 else None
+        bare = (
+            [key.removesuffix(unit[0]) for key in keys] if unit and all(key.endswith(unit[0]) for key in keys) else []
+        )
+        for place, key in chain(enumerate(keys), enumerate(bare)):
             if key and not (len(key) == 1 and key.isalpha()):
                 formulas[key] = None if key in formulas else place
         return formulas

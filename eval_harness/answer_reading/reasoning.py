@@ -47,7 +47,7 @@ _THOUGHT = re.compile(
     r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)", re.IGNORECASE
 )
 _ANSWER_LINE = re.compile(
-    r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:answer|response|output|conclusion)\b[ \t*_]{0,4}(?:is\b)?[ \t*_]{0,4}[:：]",
+    r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:(?:answer|response|output|conclusion)\b|答案)[ \t*_]{0,4}(?:is\b)?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 _ANSWER_TAG = re.compile(
@@ -63,7 +63,7 @@ _LAST_LINE = re.compile(
 )
 
 
-_BROKEN_TAG = re.compile(r"(?:^|[\s.\"])(?P<says>answer\s*\n\s*[A-Z]\s*(?:</answer>\s*)?)$")
+_BROKEN_TAG = re.compile(r"(?:^|[\s.\"])(?P<says>(?i:answer)\s*\n\s*[A-Z]\s*(?:</answer>\s*)?)$")
 """What is left of `<answer>` tags ("... a stage.answer\nD")."""
 
 

@@ -107,8 +107,8 @@ _CHOOSE = phrase(
     r"|(?:wait|actually|correction(?=\s*[:,.!\n-])|scratch that|on second thought"
     r"|i mean)\b[,.:!\s-]*(?:no\b[,.\s]*)?(?:it is|that is|should be"
     r"|make that)?"
-    r"|(?:it|this)(?: is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice)|(?:choose"
-    r"|select|pick|guess)(?:ing)?|left with|leaving|leaves(?: us with)?|going with|go for|settle on"
+    r"|(?:it|this)(?: is| must be| should be| has to be)|\bmust be|(?:correct|best|right) (?:answer|option|choice|[a-z]+(?: [a-z]+)? is)"
+    r"|(?:choose|select|pick|guess)(?:ing)?|left with|leaving|leaves(?: us with)?|going with|go for|settle on"
     r"|(?:most|more) (?:likely|probably))[\s,:]+)"
     r"(?:(?:the|only|definitely|clearly|probably|likely|simply|just)\s+)*(?:(?:correct |best |right )?"
     r"(?:options?|choices?|answers?|letters?)\b\s*[:#]?\s*)?[\s:=>*,\"'(\[{<«「-]{0,8}$",
@@ -436,13 +436,13 @@ def agreeing(text: str, start: int, texts: OptionTexts, found: tuple[int, ...]) 
 
 
 _ANOTHER = re.compile(
-    rf"[^.;:\n]{{0,60}}?[\s,]+(?:or|and)\s+(?:option\s+)?(?={OPEN}([A-Z])(?:{CLOSE}\s*[,.:)]|{CLOSED}))"
+    rf"[^.;:\n]{{0,60}}?[\s,]+(?:or|and)\s+(?:option\s+)?(?={OPEN}([A-Z])(?:{CLOSE}\s*[,.:)]|{CLOSED}))|[^.;:\n]{{0,40}}?,\s*(?=\(([A-Z])\))"
 )
 
 
 def _names_another(text: str, start: int, found: int, count: int) -> bool:
     """Whether the clause goes on to name a second option that it does not deny ("A) 1% or B) 2%", "B, stroke, and C, sepsis")."""
     more = _ANOTHER.match(text, start)
-    if more is None or position(more[1], count) in (found, -1):
+    if more is None or position(more[1] or more[2], count) in (found, -1):
         return False
     return not is_denied(text, more.end(), letter_list(text, more.end(), count)[1])

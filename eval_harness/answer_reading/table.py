@@ -370,9 +370,19 @@ _GEOMETRY = re.compile(
 def _texts(said: Said) -> Found:
     if _ASKS_BACK.search(said.text, len(said.text) - 200):
         return ()
+    if (
+        said.texts.numeric
+        and len(said.text) <= 300
+        and (end := _ENDS_FORMULA.search(said.raw, max(0, len(said.raw) - 120)))
+    ):
+        place = said.texts.formula(end[1])
+        if place is not None:
+            return (place,)
     return asserted_texts(said.text, said.texts, said.multiple, said.question)
 
 
+_ENDS_FORMULA = re.compile(r"(?:\b(?:is|equals)|=)\s*([^=\n]{1,80}?)\s*[.$]*\s*$")
+"""A formula that ends a short response ("The arc is 3*\\pi/5.")."""
 _ASKS_BACK = re.compile(r"(?:^|[.!\n])\s*which (?:of|one|option)\b[^.!?\n]*\?\W*$", re.IGNORECASE)
 
 
