@@ -193,6 +193,7 @@ def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served,
     eventually(lambda: page.evaluate("0") or len(choosers), 1)
     choosers[0].set_files(str(tmp_path / "by-keyboard.jsonl"))
     page.locator("#mp-report [role=alert]", has_text="ready to be submitted").wait_for()
+    page.wait_for_function("document.getAnimations().length === 0")  # Gradio lets the report fade in
     found = axe.run(page, None, {"resultTypes": ["violations"]}).response["violations"]
     assert not found, [(one["id"], one["nodes"][0]["html"][:160]) for one in found]
     tab_to(page, "Submit")
