@@ -16,6 +16,7 @@ from eval_harness.answer_reading.words import words_in
 from eval_harness.answer_reading.yes_no.exclusive import EXCLUSIVE, one_name
 from eval_harness.answer_reading.yes_no.question import (
     IT_IS_A,
+    SIDES,
     asked_of,
     asks_what,
     clauses_of,
@@ -172,7 +173,6 @@ _SHOWS = re.compile(
     re.IGNORECASE,
 )
 _OTHERWISE = re.compile(r" in (?!size|caliber|calibre|width|thickness)\w+(?! and size)", re.IGNORECASE)
-_SIDES = frozenset(map(stem, words_in("left right upper middle lower anterior posterior medial lateral")))
 _THERE = re.compile(r"\W*there\W*", re.IGNORECASE)
 _WHOLE = re.compile(
     r"\W*(?:it (?:appears|seems) that )?(?:(?:the|this|these|an?|your|provided|given|shown|chest|abdominal|brain|head"
@@ -225,7 +225,7 @@ def _judges(asked: str) -> Rule | None:
             if said["changed"] or kind == "changed":
                 return "no" if changed and changed == (said["changed"] or "").lower() else None
             normal = not normal
-        if own & _SIDES - subject or (kind == "changed" and normal and _OTHERWISE.match(clause, said.end())):
+        if own & SIDES - subject or (kind == "changed" and normal and _OTHERWISE.match(clause, said.end())):
             return None
         if kind == "changed":
             return "no" if normal else "yes" if changed == (said["changed"] or "").lower() else None

@@ -11,7 +11,7 @@ from eval_harness.answer_reading.names import NUMBER_WORDS, plain_words
 from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.plain_text import spell_out
 from eval_harness.answer_reading.words import beginnings, says, words_in
-from eval_harness.answer_reading.yes_no.exclusive import is_another, one_name, says_several
+from eval_harness.answer_reading.yes_no.exclusive import one_name, says_several
 from eval_harness.answer_reading.yes_no.spoken import FOUND
 
 _EMPTY_WORDS = frozenset(
@@ -56,7 +56,7 @@ _UNSURE = re.compile(
     r"|not (?:\w+ )?(?:confirm|indicat|suggest|mean|show)\w* that)\b",
     re.IGNORECASE,
 )
-_HISTORY = re.compile(r"\bhistory\b", re.IGNORECASE)
+HISTORY = re.compile(r"\bhistory\b", re.IGNORECASE)
 """Where a question asks for it, it is no doubt."""
 _FINDING = re.compile(
     rf"\W*(?:(?:is|are|was|were) there(?: any| an?)?\b(?P<there>.+?)(?:\s{FOUND})?\W*"
@@ -149,17 +149,17 @@ def _repeats(text: str, question: str) -> str | None:
         if _ABNORMAL.search(question):
             verdict = _repeats(_ABNORMAL.sub("not normal", text), _ABNORMAL.sub("normal", question))
             return {"yes": "no", "no": "yes"}.get(verdict or "", verdict)
-    subject, finding, named, wanted = _parts(question)
+    subject, finding, named, wanted = parts_of(question)
     if not (1 if finding or named else 2) <= len(wanted) <= 40:
         return None
-    content, core = set(content_of(text)), _finding_words(question) if finding else wanted
-    if not subject - _KNOWN <= content or not (content.issuperset(core) or says(text, _SETS_ASIDE)):
+    content, core = set(content_of(text)), finding_words(question) if finding else wanted
+    if not subject - KNOWN <= content or not (content.issuperset(core) or says(text, _SETS_ASIDE)):
         return None
     copula = not finding and not named and _COPULA.match(question) is not None
-    asked = _words(question)
+    asked = words_of(question)
     said: set[str] = set()
-    for sentence in _SENTENCES.split(text):
-        if _is_doubted(sentence, question):
+    for sentence in SENTENCES.split(text):
+        if is_doubted(sentence, question):
             continue
         if other := _INSTEAD.search(sentence):
             denied = set(_without_generic(content_of(other[1])))
@@ -167,11 +167,11 @@ def _repeats(text: str, question: str) -> str | None:
                 said.add("no")
                 continue
         for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
-            if not finding and (_GENERAL.match(clause) or says_several(_words(clause), asked)):
+            if not finding and (_GENERAL.match(clause) or says_several(words_of(clause), asked)):
                 continue
             if copula and plain_words(_ARTICLES.sub("", clause)).count(" ") < len(wanted):
                 continue  # "the left ventricle": nothing is said of it
-            if finding and (other := _NOT_SO.search(clause)) and stem(other[1]) not in wanted:
+            if finding and (other := NOT_SO.search(clause)) and stem(other[1]) not in wanted:
                 continue
             verdict = _verdict(clause, wanted, finding, named)
             if not verdict and finding:
@@ -205,14 +205,14 @@ _ARTICLES = re.compile(r"\b(?:the|an?|this|these)\b", re.IGNORECASE)
 
 def clauses_of(text: str, question: str) -> Iterator[str]:
     """The clauses of a response, of a long one those of its end, without sentences that doubt or ask."""
-    for sentence in _SENTENCES.split(_end_of(text)):
-        if not _is_doubted(sentence, question):
+    for sentence in SENTENCES.split(_end_of(text)):
+        if not is_doubted(sentence, question):
             yield from _CLAUSE.split(sentence)
 
 
-def _is_doubted(sentence: str, question: str) -> bool:
+def is_doubted(sentence: str, question: str) -> bool:
     """Whether a sentence doubts or asks, or speaks of the history or of what would be where that is not asked for."""
-    for asked_for in (_HISTORY, _WOULD):
+    for asked_for in (HISTORY, _WOULD):
         if asked_for.search(question):
             sentence = asked_for.sub("", sentence)
     return sentence.rstrip().endswith("?") or _UNSURE.search(sentence) is not None
@@ -231,7 +231,7 @@ def is_negation(clause: str) -> bool:
 
 def asks_what(asked: str) -> Literal["named", "copula"] | None:
     """Whether a question asks what the image is ("Is this an MRI?"), or what a thing is, or where; None for what is there."""
-    _, finding, named, _ = _parts(asked)
+    _, finding, named, _ = parts_of(asked)
     return None if finding else "named" if named else "copula" if _STATES.match(asked) else None
 
 
@@ -246,7 +246,7 @@ _AND_IF_SO = re.compile(r",? (?:and|or),? if (?:so|yes|any|not)\b[^?]*\?$", re.I
 
 
 @lru_cache(maxsize=4096)
-def _parts(question: str) -> tuple[frozenset[str], bool, bool, tuple[str, ...]]:
+def parts_of(question: str) -> tuple[frozenset[str], bool, bool, tuple[str, ...]]:
     """The words for what is to show a finding; whether the question asks for a finding, or what a thing is; the words that it asks for."""
     about = _ABOUT.sub("", question)
     asked = _FINDING.match(about)
@@ -267,86 +267,33 @@ def _replaces_one(said: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
 def names_finding(text: str, question: str) -> bool | None:
     """Whether a response says the noun of what the question asks for; None where it says no word of it, perhaps a synonym. False where it
     says other words of it only ("pleural effusion" to a question about pleural thickening)."""
-    words, said = _finding_words(question), content_of(text)
+    words, said = finding_words(question), content_of(text)
     if words and (any(word.startswith(words[-1]) for word in said) or (said and words[-1].startswith(said[-1]))):
         return True  # perhaps cut within the word
     return None if set(said).isdisjoint(words) else False
 
 
-def speaks_of_another(text: str, question: str) -> bool:
-    """Whether the first sentence is about another side or part than the question ("the right lung" for the left), about another thing
-    of which the same is asked, or about the history where it is not asked for."""
-    first, asked = _SENTENCES.split(text, maxsplit=1)[0], asked_of(question)
-    if _HISTORY.search(first) and not _HISTORY.search(question):
-        return True
-    said, wanted = set(content_of(first)), set(content_of(asked))
-    if is_another(_words(first), _words(asked)):
-        return True
-    if (core := _finding_words(question)) and not said.isdisjoint(core):
-        if _OR.search(asked) and not said.issuperset(core):
-            return True
-        if (other := _NOT_SO.search(first)) and stem(other[1]) not in wanted:
-            return True
-        tokens, known = content_of(first), _KNOWN | _PREPOSITIONS
-        after = tokens[max(at for at, word in enumerate(tokens) if word in core) + 1 :]
-        place = set(after[next((at for at, word in enumerate(after) if word in _PREPOSITIONS), len(after)) :]) - known
-        nouns = place - _SIDES or place
-        if place and not _PREPOSITIONS.isdisjoint(wanted) and nouns.isdisjoint(wanted):
-            return True
-    _, finding, named, words = _parts(asked)
-    if not finding and not named and words[-1:] != words[:1] and _NOT_SEEN.search(first) and words[-1] not in said:
-        return _PRIOR.search(first) is not None or not said.isdisjoint(words[:-1])
-    if finding or named or len(words) < 2 or _ASKS_HOW.match(asked) is None or words[-1] not in said:
-        return False
-    return said.isdisjoint(words[:-1]) and _POINTS.search(first) is None
-
-
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
     return frozenset(plain_words(one_name(text)).split())
 
 
-_NOT_SEEN = re.compile(
-    rf"\bnot (?:\w+ )?(?:{FOUND}|included|clear|available|assessed)\b|\bno (?:prior|previous)\b", re.IGNORECASE
-)
-_PRIOR = re.compile(r"\bno (?:prior|previous)\b", re.IGNORECASE)
-"""What says nothing of how a thing is ("The appendix is not seen." to "Is the appendix inflamed?")."""
-_NOT_SO = re.compile(
+NOT_SO = re.compile(
     r"\bnot (?:\w+ly )?(normal|abnormal|enlarged|dilated|thickened|widened|swollen|inflamed|displaced|large|small)\b"
 )
 """What is denied of a thing that is there."""
-_OR = re.compile(r"\bor\b", re.IGNORECASE)
-_ASKS_HOW = re.compile(r"\W*(?:(?:is|are|was|were)\b|do(?:es)? .+ (?:appear|look|seem)\b)", re.IGNORECASE)
-_POINTS = re.compile(r"\b(?:it|they|this|that|these|image|picture|scan|film|patient|i|we|he|she)\b", re.IGNORECASE)
 
 
-def denies_signs(text: str, question: str) -> str | None:
-    """`no` where a response sees no sign of what the question asks for, and takes nothing back ("appears normal, with no signs of
-    glaucoma")."""
-    words = _finding_words(question)
-    if not words or is_negated(question):
-        return None
-    for sentence in _SENTENCES.split(text):
-        signs = _NO_SIGNS.search(sentence)
-        if not signs or _is_doubted(sentence, question) or speaks_of_another(sentence, question):
-            continue
-        if _repeats_words(content_of(sentence[signs.end() :]), words, 0):
-            return None if _BUT.search(text) else "no"
-    return None
-
-
-_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
-_NO_SIGNS = re.compile(r"\b(?:no|without)(?: any)?(?: \w+)? (?:signs?|evidence|indications?) of\b", re.IGNORECASE)
-_BUT = re.compile(r"\b(?:however|but|although|though|yet)\b", re.IGNORECASE)
+SENTENCES = re.compile(r"(?<=[.!?])\s+|\n")
 
 
 def says_finding(text: str, question: str) -> bool:
     """Whether a response says the noun of what the question asks for, and all other words of it."""
-    return bool(names_finding(text, question)) and set(content_of(text)).issuperset(_finding_words(question)[:-1])
+    return bool(names_finding(text, question)) and set(content_of(text)).issuperset(finding_words(question)[:-1])
 
 
 def counts(text: str, question: str) -> str | None:
     """Whether a response counts as many of the things as a question asks for ("Are there five nodules?" - "There is only one nodule.")."""
-    words, said = _finding_words(question), _COUNT.search(text)
+    words, said = finding_words(question), _COUNT.search(text)
     if said is None or len(words) < 2 or not (asked := _number(words[0])) or not names_finding(text, question):
         return None
     if _ADDED_UP.search(text[said.end() :].partition(".")[0]):
@@ -371,7 +318,7 @@ _NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 
 
 @lru_cache(maxsize=4096)
-def _finding_words(question: str) -> tuple[str, ...]:
+def finding_words(question: str) -> tuple[str, ...]:
     """The words of what the question asks for, its noun last; without where it is ("in the right lung")."""
     asked = _FINDING.match(_ABOUT.sub("", asked_of(question)))
     parts = asked.groupdict() | {"subject": None} if asked else {}
@@ -389,12 +336,6 @@ def _whole_is_normal(text: str) -> str | None:
     return None if found is None else "no" if found["not"] else "yes"
 
 
-def is_negated(question: str) -> bool:
-    """Whether a question asks by a negation ("Is no fracture visible?"), so that a denial may confirm it."""
-    return _ASKS_NOT.search(question) is not None
-
-
-_ASKS_NOT = re.compile(r"\b(?:no|not|without|absent)\b|n't\b", re.IGNORECASE)
 _WHOLE = r"(?:the |this |an? )?(?:[\w-]+ ){0,2}?(?:image|picture|x-?ray|radiograph|scan|film|study|ct|mri|it)"
 _WHOLE_NORMAL = re.compile(
     rf"(?:is|does) {_WHOLE} (?:look |appear |seem )?(?:to be )?normal\W*|is (?:this|it) an? normal {_WHOLE}\W*",
@@ -408,55 +349,43 @@ _WHOLE_IS_NORMAL = re.compile(
 _ABNORMALITY = re.compile(r"\babnormal(?:ity|ities)?\b", re.IGNORECASE)
 
 
-def denies_abnormal(text: str, question: str) -> str | None:
-    """`yes` where a question asks whether something is normal and the response denies that it is abnormal."""
-    return "yes" if _ASKS_NORMAL.search(question) and _NOT_ABNORMAL.match(text) else None
-
-
-_ASKS_NORMAL = re.compile(r"\bnormal\b", re.IGNORECASE)
-_NOT_ABNORMAL = re.compile(
-    r"\W*(?:there (?:is|are) |the [\w-]+ shows? )?no (?:\w+ )?(?:(?:evidence|signs?) of )?(?:\w+ )?abnormal\w*|[^.,\n]{0,60}\bnot abnormal",
-    re.IGNORECASE,
-)
-
-
 def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) -> str | None:
     """What a clause says of the wanted words; empty where it names them and nobody can say how it means them."""
     gap = GAP if exists else 0
-    if not _repeats_words(content_of(clause), wanted, gap):
+    if not repeats_words(content_of(clause), wanted, gap):
         if exists or named or len(wanted) > 5:
             return None
         whole, clause = clause, _ADVERB.sub("", clause)
-        said = tuple(word for word in content_of(clause) if word in wanted or word not in _SIDES)
-        if not _repeats_words(said, wanted, 0):  # "an enlarged liver"
+        said = tuple(word for word in content_of(clause) if word in wanted or word not in SIDES)
+        if not repeats_words(said, wanted, 0):  # "an enlarged liver"
             said, turned = content_of(clause), wanted[-1:] + wanted[:-1]
-            of = " of " in clause and _repeats_words(tuple(word for word in said if word != "of"), turned, 1)
-            if not (of or _repeats_words(said, turned, 0)) or not (_SAYS_THERE if of else _SAYS_A).search(whole):
+            of = " of " in clause and repeats_words(tuple(word for word in said if word != "of"), turned, 1)
+            if not (of or repeats_words(said, turned, 0)) or not (_SAYS_THERE if of else _SAYS_A).search(whole):
                 return None
             return {0: "yes", 1: "no"}.get(len(_NEGATES.findall(whole)), "")
     own = _own_part(clause, wanted, gap)
     negations = sum(negator != "resolved" or stem(negator) not in wanted for negator in _NEGATES.findall(own.lower()))
     if negations:
-        exact = _repeats_words(content_of(clause), wanted, 0)
+        exact = repeats_words(content_of(clause), wanted, 0)
         return "no" if negations == 1 and "not" not in wanted and exact else ""
     if named:
         start = IT_IS_A.match(own)
-        return "yes" if start and _repeats_words(content_of(own[start.end() :])[: len(wanted) + 2], wanted, 0) else ""
+        return "yes" if start and repeats_words(content_of(own[start.end() :])[: len(wanted) + 2], wanted, 0) else ""
     return "yes" if not exists or _says_there(own, wanted) else None
 
 
 def _without_place(clause: str, question: str) -> str | None:
     """What a clause says of the finding alone, without where it is or where elsewhere in the clause ("The left lung shows a nodule." to
     "Is there a nodule in the left lung?"): nothing where it names another place, or describes the finding in words of unknown meaning."""
-    core, said = _finding_words(question), content_of(_ADVERB.sub("", clause))
+    core, said = finding_words(question), content_of(_ADVERB.sub("", clause))
     start = (
         next((at for at in range(len(said) - len(core) + 1) if said[at : at + len(core)] == core), -1) if core else -1
     )
     if start < 0:
         return None
-    known = _KNOWN.union(content_of(question))
+    known = KNOWN.union(content_of(question))
     after = said[start + len(core) :]
-    place = next((at for at, word in enumerate(after) if word in _PREPOSITIONS), len(after))
+    place = next((at for at, word in enumerate(after) if word in PREPOSITIONS), len(after))
     if not (known.issuperset(said[:start]) and known.issuperset(after[place:])):
         return None
     negations = len(_NEGATES.findall(_own_part(clause, core, 0)))
@@ -468,7 +397,7 @@ def _without_place(clause: str, question: str) -> str | None:
 
 def place_said(question: str, said: tuple[str, ...]) -> bool:
     """Whether words are those of the place that a question asks for."""
-    place = set(content_of(question)) - _PREPOSITIONS - _KNOWN - set(_finding_words(question))
+    place = set(content_of(question)) - PREPOSITIONS - KNOWN - set(finding_words(question))
     return bool(place) and place <= set(said)
 
 
@@ -479,7 +408,7 @@ _IS_SO = re.compile(r"\b(?:is|are|appears?|looks?)\s+(?:\w+ly\s+)?\w+(?:ed|en|ic
 _ASSERTS = re.compile(
     r"\b(?:positive for|(?:is|are) an? (?:clear |typical )?(?:case|example) of|diagnosed with)\b", re.IGNORECASE
 )
-_PREPOSITIONS = words_in("in on at of within near along involving over around throughout")
+PREPOSITIONS = words_in("in on at of within near along involving over around throughout")
 
 
 _ADVERB = re.compile(
@@ -488,7 +417,7 @@ _ADVERB = re.compile(
     r"|clinically|actually|really|shows?|demonstrates?|displays?|exhibits?|seems?|appears?|looks?)\b",
     re.IGNORECASE,
 )
-_SIDES = frozenset(map(stem, words_in("left right upper middle lower anterior posterior medial lateral")))
+SIDES = frozenset(map(stem, words_in("left right upper middle lower anterior posterior medial lateral")))
 _SAYS_A = re.compile(
     r"(?:there is|shows?|reveals?|demonstrates?|depicts?|displays?|has|have|this is|it is|image is) an?\b",
     re.IGNORECASE,
@@ -504,15 +433,15 @@ def _says_there(clause: str, wanted: tuple[str, ...]) -> bool:
     if (degree := _DEGREE.match(clause)) and content_of(clause[degree.end() :])[: len(wanted)] == wanted:
         return True
     return any(
-        _repeats_words(content_of(clause[verb.end() :]), wanted, GAP) for verb in _SAYS_THERE.finditer(clause)
+        repeats_words(content_of(clause[verb.end() :]), wanted, GAP) for verb in _SAYS_THERE.finditer(clause)
     ) or any(
-        _repeats_words(content_of(clause[: verb.start()] + " " + clause[verb.end() :]), wanted, GAP)
-        and _repeats_words(content_of(clause[: verb.start()]), wanted[:1], GAP)
+        repeats_words(content_of(clause[: verb.start()] + " " + clause[verb.end() :]), wanted, GAP)
+        and repeats_words(content_of(clause[: verb.start()]), wanted[:1], GAP)
         for verb in _IS_THERE.finditer(clause)
     )
 
 
-def _repeats_words(said: tuple[str, ...], wanted: tuple[str, ...], gap: int) -> bool:
+def repeats_words(said: tuple[str, ...], wanted: tuple[str, ...], gap: int) -> bool:
     """Whether the wanted words are said in their order, with at most `gap` others between two of them."""
     affirmed = [word for word in said if word not in _DENYING]
     for start, word in enumerate(affirmed):
@@ -536,7 +465,7 @@ _DENYING = frozenset({"not", stem("unlikely")})
 def _own_part(sentence: str, wanted: tuple[str, ...], gap: int) -> str:
     """The part of the sentence up to where it denies something else, as long as that part holds the wanted words."""
     for beside in _BESIDE.finditer(sentence):
-        if _repeats_words(content_of(sentence[: beside.start()]), wanted, gap):
+        if repeats_words(content_of(sentence[: beside.start()]), wanted, gap):
             return sentence[: beside.start()]
     return sentence
 
@@ -557,7 +486,7 @@ _ENDING = re.compile(r"(?<=\w{3})s$|(?<=\w{4})(?:s?[iu]|um)$")
 """What is left of a plural ("masses", "metastases", "emboli")."""
 
 
-_KNOWN = _GENERIC | {
+KNOWN = _GENERIC | {
     *content_of(
         "image picture photo scan x-ray radiograph film ct mri study slide figure view chest patient it they i we finding appearance result"
         " no not without absent absence lack free clear of from negative fail neither with show reveal demonstrate depict display contain"

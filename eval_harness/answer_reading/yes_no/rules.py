@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.said import Found, Said
-from eval_harness.answer_reading.yes_no import opposites, question, spoken
+from eval_harness.answer_reading.yes_no import denied, opposites, question, spoken
 
 _CROSSED_YES_NO = re.compile(
     r"\W*(?:(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b|(yes|no)\W{1,3}(?:option )?([A-Z])\))",
@@ -37,11 +37,11 @@ def by(find: Callable[[str], str | None]) -> Callable[[Said], Found]:
 
 
 def leading_word(said: Said) -> Found:
-    normal = question.denies_abnormal(said.text, said.question) if said.question else None
+    normal = denied.denies_abnormal(said.text, said.question) if said.question else None
     found = normal or spoken.leading(said.text)
     if found == "no" and said.question and _NO_THING.match(said.text):
         unless = _UNLESS.match(said.text) is not None
-        found = None if unless or question.speaks_of_another(said.text, said.question) else found
+        found = None if unless or denied.speaks_of_another(said.text, said.question) else found
     return word_found(said, found)
 
 
@@ -54,23 +54,23 @@ def affirms(said: Said) -> Found:
     if said.question and (counted := question.counts(said.text, said.question)) is not None:
         return word_found(said, counted)
     if said.question and (
-        not question.says_finding(said.text, said.question) or question.speaks_of_another(said.text, said.question)
+        not question.says_finding(said.text, said.question) or denied.speaks_of_another(said.text, said.question)
     ):
         return None
     return word_found(said, spoken.affirms(said.text))
 
 
 def denies(said: Said) -> Found:
-    if said.question and question.is_negated(said.question):
+    if said.question and denied.is_negated(said.question):
         return None
     if said.question and question.names_finding(said.text, said.question) is False:
         return None
-    denied = spoken.denies(said.text)
-    if said.question and denied is None:
-        denied = question.denies_signs(said.text, said.question)
-    elif denied and said.question and question.speaks_of_another(said.text, said.question):
+    found = spoken.denies(said.text)
+    if said.question and found is None:
+        found = denied.denies_signs(said.text, said.question)
+    elif found and said.question and denied.speaks_of_another(said.text, said.question):
         return None
-    return word_found(said, denied)
+    return word_found(said, found)
 
 
 def repeats(said: Said) -> Found:

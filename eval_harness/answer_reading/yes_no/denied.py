@@ -1,0 +1,101 @@
+"""Denials that only the question makes an answer (of signs of what it asks for, of an abnormality), and those of another thing."""
+
+from __future__ import annotations
+
+import re
+
+from eval_harness.answer_reading.options import stem
+from eval_harness.answer_reading.yes_no.exclusive import is_another
+from eval_harness.answer_reading.yes_no.question import (
+    HISTORY,
+    KNOWN,
+    NOT_SO,
+    PREPOSITIONS,
+    SENTENCES,
+    SIDES,
+    asked_of,
+    content_of,
+    finding_words,
+    is_doubted,
+    parts_of,
+    repeats_words,
+    words_of,
+)
+from eval_harness.answer_reading.yes_no.spoken import FOUND
+
+
+def speaks_of_another(text: str, question: str) -> bool:
+    """Whether the first sentence is about another side or part than the question ("the right lung" for the left), about another thing
+    of which the same is asked, or about the history where it is not asked for."""
+    first, asked = SENTENCES.split(text, maxsplit=1)[0], asked_of(question)
+    if HISTORY.search(first) and not HISTORY.search(question):
+        return True
+    said, wanted = set(content_of(first)), set(content_of(asked))
+    if is_another(words_of(first), words_of(asked)):
+        return True
+    if (core := finding_words(question)) and not said.isdisjoint(core):
+        if _OR.search(asked) and not said.issuperset(core):
+            return True
+        if (other := NOT_SO.search(first)) and stem(other[1]) not in wanted:
+            return True
+        tokens, known = content_of(first), KNOWN | PREPOSITIONS
+        after = tokens[max(at for at, word in enumerate(tokens) if word in core) + 1 :]
+        place = set(after[next((at for at, word in enumerate(after) if word in PREPOSITIONS), len(after)) :]) - known
+        nouns = place - SIDES or place
+        if place and not PREPOSITIONS.isdisjoint(wanted) and nouns.isdisjoint(wanted):
+            return True
+    _, finding, named, words = parts_of(asked)
+    if not finding and not named and words[-1:] != words[:1] and _NOT_SEEN.search(first) and words[-1] not in said:
+        return _PRIOR.search(first) is not None or not said.isdisjoint(words[:-1])
+    if finding or named or len(words) < 2 or _ASKS_HOW.match(asked) is None or words[-1] not in said:
+        return False
+    return said.isdisjoint(words[:-1]) and _POINTS.search(first) is None
+
+
+_NOT_SEEN = re.compile(
+    rf"\bnot (?:\w+ )?(?:{FOUND}|included|clear|available|assessed)\b|\bno (?:prior|previous)\b", re.IGNORECASE
+)
+"""What says nothing of how a thing is ("The appendix is not seen." to "Is the appendix inflamed?")."""
+_PRIOR = re.compile(r"\bno (?:prior|previous)\b", re.IGNORECASE)
+_OR = re.compile(r"\bor\b", re.IGNORECASE)
+_ASKS_HOW = re.compile(r"\W*(?:(?:is|are|was|were)\b|do(?:es)? .+ (?:appear|look|seem)\b)", re.IGNORECASE)
+_POINTS = re.compile(r"\b(?:it|they|this|that|these|image|picture|scan|film|patient|i|we|he|she)\b", re.IGNORECASE)
+
+
+def denies_signs(text: str, question: str) -> str | None:
+    """`no` where a response sees no sign of what the question asks for, and takes nothing back ("appears normal, with no signs of
+    glaucoma")."""
+    words = finding_words(question)
+    if not words or is_negated(question):
+        return None
+    for sentence in SENTENCES.split(text):
+        signs = _NO_SIGNS.search(sentence)
+        if not signs or is_doubted(sentence, question) or speaks_of_another(sentence, question):
+            continue
+        if repeats_words(content_of(sentence[signs.end() :]), words, 0):
+            return None if _BUT.search(text) else "no"
+    return None
+
+
+_NO_SIGNS = re.compile(r"\b(?:no|without)(?: any)?(?: \w+)? (?:signs?|evidence|indications?) of\b", re.IGNORECASE)
+_BUT = re.compile(r"\b(?:however|but|although|though|yet)\b", re.IGNORECASE)
+
+
+def is_negated(question: str) -> bool:
+    """Whether a question asks by a negation ("Is no fracture visible?"), so that a denial may confirm it."""
+    return _ASKS_NOT.search(question) is not None
+
+
+_ASKS_NOT = re.compile(r"\b(?:no|not|without|absent)\b|n't\b", re.IGNORECASE)
+
+
+def denies_abnormal(text: str, question: str) -> str | None:
+    """`yes` where a question asks whether something is normal and the response denies that it is abnormal."""
+    return "yes" if _ASKS_NORMAL.search(question) and _NOT_ABNORMAL.match(text) else None
+
+
+_ASKS_NORMAL = re.compile(r"\bnormal\b", re.IGNORECASE)
+_NOT_ABNORMAL = re.compile(
+    r"\W*(?:there (?:is|are) |the [\w-]+ shows? )?no (?:\w+ )?(?:(?:evidence|signs?) of )?(?:\w+ )?abnormal\w*|[^.,\n]{0,60}\bnot abnormal",
+    re.IGNORECASE,
+)
