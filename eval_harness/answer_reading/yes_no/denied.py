@@ -72,11 +72,19 @@ def denies_signs(text: str, question: str) -> str | None:
         signs = _NO_SIGNS.search(sentence)
         if not signs or is_doubted(sentence, question) or speaks_of_another(sentence, question):
             continue
-        if repeats_words(content_of(sentence[signs.end() :]), words, 0):
+        rest = sentence[signs.end() :]
+        if repeats_words(content_of(rest), words, 0) or any(_is_wider(item, words) for item in _ITEMS.split(rest)):
             return None if _BUT.search(text) else "no"
     return None
 
 
+def _is_wider(item: str, words: tuple[str, ...]) -> bool:
+    """Whether an item of what is denied is the noun of what is asked for, with no other words ("no sign of fracture or effusion")."""
+    said = content_of(item)
+    return said[-1:] == words[-1:] and set(said) <= set(words)
+
+
+_ITEMS = re.compile(r"[,.;]|\b(?:or|and|in|on|at|within)\b", re.IGNORECASE)
 _NO_SIGNS = re.compile(r"\b(?:no|without)(?: any)?(?: \w+)? (?:signs?|evidence|indications?) of\b", re.IGNORECASE)
 _BUT = re.compile(r"\b(?:however|but|although|though|yet)\b", re.IGNORECASE)
 

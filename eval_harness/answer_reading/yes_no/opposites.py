@@ -50,7 +50,9 @@ _HEART = re.compile(r"\bcardiac(?: silhouette| size)?\b", re.IGNORECASE)
 Rule = Callable[[str, str], str | None]
 """What a clause of a response (the second argument) says."""
 
-_THAN = re.compile(r"(.*?)\b((?:(?:more|less) )?[^\W\d_]+) than (.*)", re.IGNORECASE | re.DOTALL)
+_THAN = re.compile(
+    r"(.*?)\b((?:(?:more|less|fewer|greater|higher|lower) )?[^\W\d_]+) than (.*)", re.IGNORECASE | re.DOTALL
+)
 _COMPARATIVES = tuple(
     tuple(frozenset(words.split()) for words in pair.split("|"))
     for pair in (
@@ -71,11 +73,18 @@ def _compares(asked: str) -> Rule | None:
     than = match[2].lower()
     subject = frozenset(content_of(_PRONOUN.sub("", match[1], count=1))) - _SIDE
     other = frozenset(content_of(match[3])) - _SIDE
+    of_two = " and " not in match[3]
     if not other or subject == other or than in ("rather", "other"):
         return None
 
     def rule(clause: str, text: str) -> str | None:
         if (said := _THAN.match(_spaced(clause))) is None:
+            if (alone := _ENDS_MORE.fullmatch(clause)) is not None and of_two and not is_negation(clause):
+                one = frozenset(content_of(alone[1])) - _SIDE
+                same, opposite = _compared(alone[2].lower(), than)
+                first, second = _is_meant(one, subject, other), _is_meant(one, other, subject)
+                if (same or opposite) and first is not second and subject:
+                    return "yes" if first is same else "no"
             both = content_of(clause)
             alike = subject and (subject | other).issubset(both) and _ALIKE.search(clause)
             return "no" if alike and not is_negation(clause) else None

@@ -33,7 +33,8 @@ _GENERIC = frozenset(
 """Words of a question that an answer need not repeat, as long as there are others."""
 _ABOUT = re.compile(
     r"\s*,?\s*(?:shown |seen |depicted |given )?\b(?:in|on|from|by|within) (?:the|this|these) (?:[\w-]+ ){0,2}"
-    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri)s?(?: shown| above| below| provided)?\W*$",
+    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri|slide"
+    r"|specimen)s?(?: shown| above| below| provided)?\W*$",
     re.IGNORECASE,
 )
 _IN_THE_IMAGE = re.compile(
@@ -294,11 +295,14 @@ def says_finding(text: str, question: str) -> bool:
 def counts(text: str, question: str) -> str | None:
     """Whether a response counts as many of the things as a question asks for ("Are there five nodules?" - "There is only one nodule.")."""
     words, said = finding_words(question), _COUNT.search(text)
+    more = words[:2] == (stem("more"), stem("than"))
+    words = words[2:] if more else words[1:] if words[:1] == (stem("only"),) else words
     if said is None or len(words) < 2 or not (asked := _number(words[0])) or not names_finding(text, question):
         return None
     if _ADDED_UP.search(text[said.end() :].partition(".")[0]):
         return None
-    return "yes" if asked == _number(said[1].lower()) else "no"
+    found = _number(said[1].lower()) or ""
+    return "yes" if (int(found or 0) > int(asked) if more else asked == found) else "no"
 
 
 _COUNT = re.compile(

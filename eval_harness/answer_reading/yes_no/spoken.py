@@ -92,7 +92,7 @@ _BEGINS = (
 )
 FOUND = (
     r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated"
-    r"|visuali[sz]ed|apparent|appreciated)"
+    r"|visuali[sz]ed|apparent|appreciated|in place)"
 )
 _DENIES = re.compile(
     _BEGINS + r"(?:(?:i|we) (?:can |could |do |did |am |was )?(?:not )?(?:see|find|notice|observe|identify|detect) no\b"
