@@ -16,6 +16,7 @@ from eval_harness.answer_reading.words import words_in
 from eval_harness.answer_reading.yes_no.exclusive import EXCLUSIVE, one_name
 from eval_harness.answer_reading.yes_no.question import (
     IT_IS_A,
+    KNOWN,
     SIDES,
     asked_of,
     asks_what,
@@ -251,6 +252,10 @@ _PLACE = re.compile(
 
 _IS = re.compile(r"\b(?:is|are|was|were|has|have|appears?|seems?|looks?|lies|located)\b", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W_]+")
+_THINGS = content_of(
+    "modality technique lesion tumor mass patient person section cut sequence plane procedure diagnosis condition type kind used"
+)
+"""What a sentence may call the thing that is asked about."""
 _ALMOST = words_in(
     "almost nearly half partly partially mostly than near next beside behind above below adjacent close between"
 )
@@ -274,6 +279,7 @@ def _excludes(asked: str) -> Rule | None:
     qualities = [(at, stem(word)) for at, word in enumerate(words) if at > 1 and len(word) > 3 and word not in _FEW]
     if not values and not qualities:
         return None
+    known = KNOWN.union(_THINGS, content_of(asked))
 
     def rule(clause: str, text: str) -> str | None:
         if is_negation(clause):
@@ -281,6 +287,8 @@ def _excludes(asked: str) -> Rule | None:
         plain = one_name(clause)
         verb = IT_IS_A.match(plain) if kind == "named" else _IS.search(plain)
         if verb is None:
+            return None
+        if kind == "named" and not known.issuperset(content_of(verb[0])):
             return None
         before = frozenset(_WORDS.findall(plain[: verb.start()].lower()))
         after = _WORDS.findall(plain[verb.end() :].lower().replace("non-", "non"))[: 8 if kind == "named" else 12]

@@ -37,6 +37,9 @@ _ABOUT = re.compile(
     r"|specimen)s?(?: shown| above| below| provided)?\W*$",
     re.IGNORECASE,
 )
+_NORMAL = stem("normal")
+_IN_THIS = re.compile(r"\s*\b(?:in|on|from|within|by) (?:this|these|your)\b.*", re.IGNORECASE | re.DOTALL)
+"""What shows a finding is no place of it ("in this colonoscopy")."""
 _IN_THE_IMAGE = re.compile(
     r"(?:(?<!\bis)(?<!\bare)(?<!\bbe) (?:shown|seen))? (?:in|on) (?:the|this) (?:(?:chest|ct|mri?|given|provided) )?"
     r"(?:image|picture|figure|scan|x-?ray|radiograph|chart|graph|diagram|photo)\b",
@@ -253,7 +256,7 @@ def parts_of(question: str) -> tuple[frozenset[str], bool, bool, tuple[str, ...]
     asked = _FINDING.match(about)
     parts = asked.groupdict() if asked else {}
     subject = frozenset(content_of(parts.pop("subject", "") or "")) - _GENERIC
-    place = parts.pop("place", "") or ""
+    place = _IN_THIS.sub("", parts.pop("place", "") or "")
     finding = next((part for part in parts.values() if part), "")
     named = not finding and _IS_A.match(question) is not None
     words = content_of(_ABOUT.sub("", finding) + place if finding else about)
@@ -374,6 +377,8 @@ def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) ->
         return "no" if negations == 1 and "not" not in wanted and exact else ""
     if named:
         start = IT_IS_A.match(own)
+        if start and _NORMAL in wanted and not KNOWN.union(wanted).issuperset(content_of(start[0])):
+            return ""  # "the left lung is normal" of the image
         return "yes" if start and repeats_words(content_of(own[start.end() :])[: len(wanted) + 2], wanted, 0) else ""
     return "yes" if not exists or _says_there(own, wanted) else None
 
