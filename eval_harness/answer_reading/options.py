@@ -31,7 +31,15 @@ _TOO_COMMON = frozenset(
 
 STOP = words_in("the of in on at to and or with for by from is are was be an as it its this that into other than both")
 _NEGATIVE = frozenset({"no", "not", "without", "absence", "absent", "negative", "none", "non"})
-_IRREGULAR = {"torn": "tear", "broken": "break", "bled": "bleed", "swollen": "swell", "grown": "grow"}
+_IRREGULAR = {
+    "torn": "tear",
+    "broken": "break",
+    "bled": "bleed",
+    "swollen": "swell",
+    "grown": "grow",
+    "expansion": "expand",
+    "hyperexpansion": "hyperexpand",
+}
 _REGULAR = {stem: word for word, stem in _IRREGULAR.items()}
 _SUFFIX = re.compile(
     r"(?<=\w{4})(?:ication|isation|ization|ations?|ements?|ances?|ancy|ants?|ions?|ities|ity|ures?|ured|uring|ings?|ously|ial|ally|al|ly|(?<=\w{4})at(?:ed|es?|ing)"

@@ -12,7 +12,8 @@ EXCLUSIVE = tuple(
         "ct|mri|xray|ultrasound|endoscopy|mammogram|pet", "chest thoracic|abdominal abdomen|brain head|pelvic pelvis|knee|spine spinal",
         "lung lungs pulmonary|liver hepatic|kidney kidneys renal|spleen splenic|pancreas pancreatic|stomach gastric|bladder vesical"
         "|thyroid|prostate prostatic|uterus uterine|ovary ovarian|heart cardiac|breast|colon colonic|gallbladder",
-        "benign|malignant cancerous", "acute|chronic", "solid|cystic", "hyperdense|hypodense|isodense", "single|multiple",
+        "benign|malignant cancerous", "acute|chronic", "mild minimal slight|moderate|severe massive", "solid|cystic",
+        "hyperdense|hypodense|isodense", "single|multiple",
         "hyperintense|hypointense|isointense", "hyperechoic|hypoechoic|anechoic", "midline central|deviated", "unilateral|bilateral",
         "increased|decreased reduced|unchanged stable", "improved|worsened progressed deteriorated|unchanged stable",
         "open|closed shut", "empty|full", "day daytime|night nighttime", "indoors|outdoors", "same identical equal|different unequal",
@@ -48,5 +49,7 @@ def is_another(said: frozenset[str], asked: frozenset[str]) -> bool:
 def says_several(said: frozenset[str], asked: frozenset[str]) -> bool:
     """Whether words say the value asked for and another that excludes it ("benign or malignant"); sides and parts may stand together."""
     return any(
-        asked & group.keys() and len({group[word] for word in said & group.keys()}) > 1 for group in EXCLUSIVE[5:]
+        asked & group.keys() and len({group[word] for word in said & group.keys()}) > 1
+        for group in EXCLUSIVE[5:]
+        if not (said & group.keys()) <= asked  # "the thoracic spine"
     )

@@ -15,6 +15,7 @@ from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.words import words_in
 from eval_harness.answer_reading.yes_no.exclusive import EXCLUSIVE, one_name
 from eval_harness.answer_reading.yes_no.question import (
+    ABOUT,
     IT_IS_A,
     KNOWN,
     SIDES,
@@ -28,7 +29,7 @@ from eval_harness.answer_reading.yes_no.question import (
 
 def says(text: str, question: str) -> str | None:
     """What the sentences say that doubt nothing, empty for what may be either; None where two of them contradict one another."""
-    asked = asked_of(question)
+    asked = ABOUT.sub("", asked_of(question))
     if (organ := _ENLARGED.match(asked)) is not None:
         asked, text = f"Is the {_ORGANS[organ[1].lower()]} enlarged?", _HEART.sub("heart", text)
     rules = [rule for prepare in (_compares, _judges, _excludes) if (rule := prepare(asked)) is not None]
@@ -38,7 +39,7 @@ def says(text: str, question: str) -> str | None:
         verdict
         for clause in clauses_of(text, question)
         for rule in rules
-        if (verdict := rule(clause, text)) is not None
+        if (verdict := rule(ABOUT.sub("", clause), text)) is not None
     }
     return found.pop() if len(found) == 1 else None
 
@@ -63,6 +64,7 @@ _COMPARATIVES = tuple(
     )
 )  # fmt: skip
 _ALIKE = re.compile(r"\b(?:the same|equal(?:ly)?|identical|as [^\W\d_]+ as)\b", re.IGNORECASE)
+_BOTH = re.compile(r"(?:[^.]*?,)?\W*(?:both|the (?:two|three))\b", re.IGNORECASE)
 _PRONOUN = re.compile(r"\W*(?:is|are|was|were|does|do|did)\b\W*(?:it|this|that|they|these|he|she)?\W*", re.IGNORECASE)
 
 
@@ -87,8 +89,9 @@ def _compares(asked: str) -> Rule | None:
                 if (same or opposite) and first is not second and subject:
                     return "yes" if first is same else "no"
             both = content_of(clause)
-            alike = subject and (subject | other).issubset(both) and _ALIKE.search(clause)
-            return "no" if alike and not is_negation(clause) else None
+            alike = _ALIKE.search(clause) and not is_negation(clause)
+            things = subject | other if _BOTH.match(clause) is None else subject & other - SIDES
+            return "no" if alike and subject and things and things.issubset(both) else None
         one, two, negated = frozenset(content_of(said[1])), frozenset(content_of(said[3])), is_negation(clause)
         same, opposite = _compared(said[2].lower(), than)
         if not (same or opposite):
@@ -148,16 +151,19 @@ def _compared(one: str, other: str) -> tuple[bool, bool]:
 
 
 _CHANGED = r"enlarged|dilated|widened|thickened|swollen|distended|elevated|increased|decreased|reduced"
+_CHANGED += r"|atherosclerotic|ectatic|tortuous|calcified|fractured|ruptured|collapsed|obstructed|stenotic|edematous|necrotic|blunted"
+_CHANGED += r"|hyperinflated|hyperexpanded|congested|perforated|cirrhotic"
 _CHANGED += r"|shrunken|atrophied|atrophic|hypertrophied|displaced|deviated|inflamed"
 _NORMALLY = r"(?:un\s?remarkable|within (?:the )?normal (?:limits|range)|healthy)"
 _MEASURES = "size|shape|caliber|calibre|contour|appearance|width|thickness|position"
-_STATE = rf"(?P<normal>normal\b(?! variant| in (?!{_MEASURES}))|{_NORMALLY})|(?P<abnormal>abnormal\b|diseased)|(?P<changed>{_CHANGED})"
+_ABNORMALLY = r"abnormal\b|diseased|(?<!un)remarkable|outside (?:of )?(?:the )?normal (?:limits|range)"
+_STATE = rf"(?P<normal>normal\b(?! variant| in (?!{_MEASURES}))|{_NORMALLY})|(?P<abnormal>{_ABNORMALLY})|(?P<changed>{_CHANGED})"
 _IN = (
     r"(?: in (?:size|shape|caliber|calibre|contour|appearance|width|thickness|position|signal|intensity|and|or|[, ])+)?"
 )
 _ASKS_STATE = re.compile(
     rf"\W*(?:is|are|was|were|does|do|did)\s+(?P<subject>.+?)\s+(?:(?:look|appear|seem)\s+)?(?:to be\s+)?(?:of )?(?:{_STATE}){_IN}"
-    r"(?: size)?\W*$",
+    rf"(?: size)?(?:,? (?:and|or) (?:{_CHANGED}))?\W*$",
     re.IGNORECASE,
 )
 _ASKS_WHOLE = re.compile(
@@ -176,6 +182,10 @@ _IS_STATE = re.compile(
 )
 _SHOWS_ABNORMAL = re.compile(
     r"\b(?:there (?:is|are)|shows?|reveals?|demonstrates?|has|have|displays?|contains?)\b(?: (?!no\b|not\b)[\w-]+){0,4}? abnormal\w*",
+    re.IGNORECASE,
+)
+_SHOWS_NORMAL = re.compile(
+    r"\b(?:there (?:is|are)|shows?|reveals?|demonstrates?|displays?)\s+(?:an? )?normal (?!variant)([^.,;]+)",
     re.IGNORECASE,
 )
 _SHOWS = re.compile(
@@ -216,6 +226,9 @@ def _judges(asked: str) -> Rule | None:
         said = _IS_STATE.match(clause)
         if said is None or _THERE.fullmatch(said["subject"]):
             shows = _SHOWS_ABNORMAL.search(clause)
+            if (fine := _SHOWS_NORMAL.search(clause)) and not is_negation(clause):
+                things = set(content_of(fine[1]))
+                return ("yes" if kind == "normal" else "no") if subject and subject <= things else None
             if changed and (place := re.search(rf"(?<![\w-]){changed}\s", clause, re.IGNORECASE)):
                 after = content_of(clause[place.end() :])[: len(subject) + 1]
                 return (
@@ -275,7 +288,15 @@ def _excludes(asked: str) -> Rule | None:
     if kind is None:
         return None
     words = _WORDS.findall(one_name(asked).lower())
-    values = [(at, word, group) for at, word in enumerate(words) for group in EXCLUSIVE if word in group]
+    offered = [
+        group for group in EXCLUSIVE if "or" in words and len({group[word] for word in words if word in group}) > 1
+    ]
+    values = [
+        (at, word, group)
+        for at, word in enumerate(words)
+        for group in EXCLUSIVE
+        if word in group and group not in offered  # "Is this a CT or an MRI?" has no answer yes or no
+    ]
     qualities = [(at, stem(word)) for at, word in enumerate(words) if at > 1 and len(word) > 3 and word not in _FEW]
     if not values and not qualities:
         return None

@@ -17,7 +17,7 @@ from eval_harness.answer_reading.yes_no.spoken import FOUND
 _EMPTY_WORDS = frozenset(
     word
     for words in (
-        "a an and any the it is are was were be been does do did has have had can could will would there this that these to",
+        "a an and any the it they is are was were be been does do did has have had can could will would there this that these to",
         "look looks appear appears seem seems located situated seen considered described or",
     )
     for word in words.split()
@@ -31,10 +31,11 @@ _GENERIC = frozenset(
     )
 )  # fmt: skip
 """Words of a question that an answer need not repeat, as long as there are others."""
-_ABOUT = re.compile(
-    r"\s*,?\s*(?:shown |seen |depicted |given )?\b(?:in|on|from|by|within) (?:the|this|these) (?:[\w-]+ ){0,2}"
-    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri|slide"
-    r"|specimen)s?(?: shown| above| below| provided)?\W*$",
+ABOUT = re.compile(
+    r"(?: in any way)?\s*,?\s*(?:(?:as )?(?:shown |seen |depicted |given )?\b(?:in|on|from|by|within)|\baccording to) (?:the|this|these)"
+    r" (?:[\w-]+ ){0,2}"
+    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri|slide|specimen)s?"
+    r"(?: shown| above| below| provided)?\W*$",
     re.IGNORECASE,
 )
 _NORMAL = stem("normal")
@@ -46,7 +47,8 @@ _IN_THE_IMAGE = re.compile(
     re.IGNORECASE,
 )
 _PREAMBLE = re.compile(
-    r"^(?:.*[.!?:]\s+(?=\w[^.!?]*\??$))?(?:(?:according to|based on|judging (?:by|from)|from|for|in|on) [^,?]{1,60},\s*(?=(?:is|are|was"
+    r"^(?:.*[.!?:]\s+(?=\w[^.!?]*\??$))?(?:(?:according to|based on|judging (?:by|from)|from|for|in|on|among) [^?]{1,80}?,\s*"
+    r"(?=(?:is|are|was"
     r"|were|does|do|did|has|have|had|can|could|will|would)\b))?",
     re.DOTALL | re.IGNORECASE,
 )
@@ -74,7 +76,8 @@ _FINDING = re.compile(
 )
 """A question about what is there, with the finding that it asks for, and with what is to show it."""
 _IS_A = re.compile(
-    r"\W*is (?!it \w+ (?:to|that|for)\b)(?:this|it|the (?:\w+ )?(?:image|modality|scan|picture|type of \w+))\b",
+    r"\W*is (?!it \w+ (?:to|that|for)\b)(?:this|it|the (?:(?:imaging|shown|given|above|chest|medical|provided) )?"
+    r"(?:image|modality|scan|picture|type of \w+))\b",
     re.IGNORECASE,
 )
 IT_IS_A = re.compile(
@@ -96,7 +99,8 @@ _DEGREE = re.compile(
 )
 _CLAUSE = re.compile(
     r"(?<=[.!?])\s+|\n|;|\b(?:but|however|although|though|whereas|while|(?:confirm|indicat|suggest|mean|show)\w* that)\b"
-    r"|,\s*(?=(?:and|so|which|there|the|it|this|that|a|an|therefore|thus|hence|indicating|suggesting|meaning)\b)",
+    r"|,?\s+(?=because\b)|,\s*(?=(?:as|since|and|so|which|there|the|it|this|that|a|an|therefore|thus|hence|indicating"
+    r"|suggesting|meaning)\b)",
     re.IGNORECASE,
 )
 _NEGATES = re.compile(
@@ -171,6 +175,11 @@ def _repeats(text: str, question: str) -> str | None:
                 said.add("no")
                 continue
         for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
+            if copula and _is_turned_round(clause, question):
+                said.add("yes")
+                continue
+            if copula and not repeats_words(content_of(clause), wanted, 0):
+                clause = _ITS_PLACE.sub(r"\1", clause)
             if not finding and (_GENERAL.match(clause) or says_several(words_of(clause), asked)):
                 continue
             if copula and plain_words(_ARTICLES.sub("", clause)).count(" ") < len(wanted):
@@ -201,6 +210,25 @@ def _as_needed(text: str) -> str:
 
 _NO_NEED = re.compile(r"\b(?:there (?:is|was) )?no need (?:for|of) ([^.,;]+)", re.IGNORECASE)
 _FURTHER = re.compile(r"\b(?:additional|any further|more)\b", re.IGNORECASE)
+_IS_THE = re.compile(r"\W*is (.+?) the (.+?)\W*", re.IGNORECASE)
+_IDENTITY = re.compile(r"\W*the (.+?) is (.+?)\W*", re.IGNORECASE)
+_ITS_PLACE = re.compile(
+    r"^(\W*(?:the|this|these) (?:\w+ ){1,3}?)(?:in|on|of|within) (?:the|this) [\w-]+(?: [\w-]+)? (?=(?:is|are|appears?|looks?)\b)",
+    re.IGNORECASE,
+)
+"""Where the subject of a sentence is ("The water in the trough is half full.")."""
+
+
+def _is_turned_round(clause: str, question: str) -> bool:
+    """Whether a clause turns the question round ("The Y is X." to "Is X the Y?")."""
+    said, asked = _IDENTITY.fullmatch(clause), _IS_THE.fullmatch(question)
+    return (
+        said is not None
+        and asked is not None
+        and [*map(content_of, said.groups()[::-1])] == [*map(content_of, asked.groups())]
+    )
+
+
 _GENERAL = re.compile(r"\W*(?:most|some|many|such)\b", re.IGNORECASE)
 _STATES = re.compile(r"\W*(?:is|are|was|were|has|have)\b", re.IGNORECASE)
 _COPULA = re.compile(r"\W*(?:is|are|was|were)\b", re.IGNORECASE)
@@ -216,12 +244,13 @@ def clauses_of(text: str, question: str) -> Iterator[str]:
 
 def is_doubted(sentence: str, question: str) -> bool:
     """Whether a sentence doubts or asks, or speaks of the history or of what would be where that is not asked for."""
-    for asked_for in (HISTORY, _WOULD):
+    for asked_for in (HISTORY, _WOULD, _PRIOR):
         if asked_for.search(question):
             sentence = asked_for.sub("", sentence)
     return sentence.rstrip().endswith("?") or _UNSURE.search(sentence) is not None
 
 
+_PRIOR = re.compile(r"\b(?:prior|previous)\b", re.IGNORECASE)
 _WOULD = re.compile(r"\bwould\b", re.IGNORECASE)
 
 
@@ -243,7 +272,7 @@ def asks_what(asked: str) -> Literal["named", "copula"] | None:
 def asked_of(question: str) -> str:
     """What a question asks, spelt as responses are, without what it says before it asks and after."""
     asked = _AND_IF_SO.sub("?", question[: question.rfind("?") + 1] or question)
-    return _PREAMBLE.sub("", spell_out(asked.strip()))
+    return _PREAMBLE.sub("", _ABBREVIATION.sub("", spell_out(asked.strip())))
 
 
 _AND_IF_SO = re.compile(r",? (?:and|or),? if (?:so|yes|any|not)\b[^?]*\?$", re.IGNORECASE)
@@ -252,14 +281,14 @@ _AND_IF_SO = re.compile(r",? (?:and|or),? if (?:so|yes|any|not)\b[^?]*\?$", re.I
 @lru_cache(maxsize=4096)
 def parts_of(question: str) -> tuple[frozenset[str], bool, bool, tuple[str, ...]]:
     """The words for what is to show a finding; whether the question asks for a finding, or what a thing is; the words that it asks for."""
-    about = _ABOUT.sub("", question)
+    about = ABOUT.sub("", question)
     asked = _FINDING.match(about)
     parts = asked.groupdict() if asked else {}
     subject = frozenset(content_of(parts.pop("subject", "") or "")) - _GENERIC
     place = _IN_THIS.sub("", parts.pop("place", "") or "")
     finding = next((part for part in parts.values() if part), "")
     named = not finding and _IS_A.match(question) is not None
-    words = content_of(_ABOUT.sub("", finding) + place if finding else about)
+    words = content_of(ABOUT.sub("", finding) + place if finding else about)
     return subject, bool(finding), named, _without_generic(words) if finding or named else words
 
 
@@ -327,7 +356,7 @@ _NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 @lru_cache(maxsize=4096)
 def finding_words(question: str) -> tuple[str, ...]:
     """The words of what the question asks for, its noun last; without where it is ("in the right lung")."""
-    asked = _FINDING.match(_ABOUT.sub("", asked_of(question)))
+    asked = _FINDING.match(ABOUT.sub("", asked_of(question)))
     parts = asked.groupdict() | {"subject": None} if asked else {}
     finding = _EVIDENCE.sub("", next(filter(None, parts.values()), ""))
     return _without_generic(content_of(_WHERE.split(finding, maxsplit=1)[0]))
@@ -360,6 +389,8 @@ def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) ->
     """What a clause says of the wanted words; empty where it names them and nobody can say how it means them."""
     gap = GAP if exists else 0
     if not repeats_words(content_of(clause), wanted, gap):
+        if named and _SUBJECT_IS.match(clause) and content_of(clause)[: len(wanted)] == wanted[-1:] + wanted[:-1]:
+            return "yes"  # "The rhythm is regular." to "Is this a regular rhythm?"
         if exists or named or len(wanted) > 5:
             return None
         whole, clause = clause, _ADVERB.sub("", clause)
@@ -371,7 +402,9 @@ def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) ->
                 return None
             return {0: "yes", 1: "no"}.get(len(_NEGATES.findall(whole)), "")
     own = _own_part(clause, wanted, gap)
-    negations = sum(negator != "resolved" or stem(negator) not in wanted for negator in _NEGATES.findall(own.lower()))
+    negations = sum(
+        negator not in _ASKED_TOO or stem(negator) not in wanted for negator in _NEGATES.findall(own.lower())
+    )
     if negations:
         exact = repeats_words(content_of(clause), wanted, 0)
         return "no" if negations == 1 and "not" not in wanted and exact else ""
@@ -379,8 +412,19 @@ def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) ->
         start = IT_IS_A.match(own)
         if start and _NORMAL in wanted and not KNOWN.union(wanted).issuperset(content_of(start[0])):
             return ""  # "the left lung is normal" of the image
+        if _SUBJECT_IS.match(own) and not _INDEFINITE.search(own):
+            return "yes"  # "The rhythm is regular." to "Is this rhythm regular?"
         return "yes" if start and repeats_words(content_of(own[start.end() :])[: len(wanted) + 2], wanted, 0) else ""
     return "yes" if not exists or _says_there(own, wanted) else None
+
+
+_SUBJECT_IS = re.compile(
+    r"\W*(?:the|this) (?!image|picture|scan)\w+(?: \w+){0,2}? (?:is|appears to be|appears|looks) (?!an?\b)",
+    re.IGNORECASE,
+)
+_INDEFINITE = re.compile(r"\b(?:is|appears) (?:to be )?an?\b", re.IGNORECASE)
+_ASKED_TOO = frozenset({"resolved", "without", "negative", "absent"})
+"""Negators that deny nothing where the question has them."""
 
 
 def _without_place(clause: str, question: str) -> str | None:
@@ -428,7 +472,7 @@ _ADVERB = re.compile(
 )
 SIDES = frozenset(map(stem, words_in("left right upper middle lower anterior posterior medial lateral")))
 _SAYS_A = re.compile(
-    r"(?:there is|shows?|reveals?|demonstrates?|depicts?|displays?|has|have|this is|it is|image is) an?\b",
+    r"(?:there (?:is|are)|shows?|reveals?|demonstrates?|depicts?|displays?|has|have)\b|(?:this is|it is|image is) an?\b",
     re.IGNORECASE,
 )
 

@@ -38,13 +38,15 @@ def by(find: Callable[[str], str | None]) -> Callable[[Said], Found]:
 
 def leading_word(said: Said) -> Found:
     normal = denied.denies_abnormal(said.text, said.question) if said.question else None
-    found = normal or spoken.leading(said.text)
+    found = normal or spoken.leading(_FOREIGN_LABEL.sub("", said.text))
     if found == "no" and said.question and _NO_THING.match(said.text):
         unless = _UNLESS.match(said.text) is not None
         found = None if unless or denied.speaks_of_another(said.text, said.question) else found
     return word_found(said, found)
 
 
+_FOREIGN_LABEL = re.compile(r"^\W{0,3}[C-Z]\)\s*(?=(?:yes|no)\b(?![^\0]*\([A-Z]\)|[^\0]*\b[A-Z]\)))", re.IGNORECASE)
+"""A letter that neither of the two options has, before the word of one ("C) No, it is smaller.")."""
 _UNLESS = re.compile(r"[^.\n]{1,200}\b(?:unless|only if)\b", re.IGNORECASE)
 _NO_THING = re.compile(r"\W*no\s+\w", re.IGNORECASE)
 """A denial of one thing, which is no answer where it is another ("No nodule is seen in the right lung.")."""
