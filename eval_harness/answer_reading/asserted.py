@@ -137,6 +137,8 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
             text[max(0, mention.start - 8) : mention.start]
         ):
             items.update(mention.options)
+        if _ENUMERATED.search(text, max(0, mention.start - 120), mention.start):
+            continue
         alone = answered and mention.start < first
         if _is_meant(text, mention, texts, short, alone):
             meant.update(dict.fromkeys(mention.options))
@@ -160,9 +162,30 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
         alive = tuple(last) if len(last) == 1 else tuple(concluded) or alive
     if len(alive) > 1 and not multiple and len(led) == 1 and led.issuperset(concluded):
         alive = tuple(led)
+    if len(alive) == 1 and not multiple:
+        return _longer_name(text, alive[0], texts)
     if len(alive) == 1 or (multiple and 0 < len(alive) < len(texts.words)):
         return alive
     return () if alive or together else None
+
+
+_ENUMERATED = re.compile(
+    r"(?::|\b(?:such as|including|like|namely|e\.g\.),?)\s+(?:[\w' -]{1,30},\s+){2,}(?:and\s+|or\s+)?(?:the\s+|an?\s+)?$",
+    re.IGNORECASE,
+)
+"""Before the last of several things that are named as examples."""
+
+
+def _longer_name(text: str, option: int, texts: OptionTexts) -> tuple[int, ...]:
+    """The option, or the one other whose words are the option's and more, and stand together in any order ("decrease slightly")."""
+    own, said = set(texts.words[option]), WORD.findall(text.lower())
+    longer = [
+        place
+        for place, words in enumerate(texts.words)
+        if own < set(words)
+        and any(set(words) == set(said[at : at + len(words)]) for at in range(len(said) - len(words) + 1))
+    ]
+    return (longer[0],) if len(longer) == 1 else (option,)
 
 
 def in_condition(text: str, start: int) -> bool:

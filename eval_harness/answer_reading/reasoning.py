@@ -47,7 +47,8 @@ _THOUGHT = re.compile(
     r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)", re.IGNORECASE
 )
 _ANSWER_LINE = re.compile(
-    r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:(?:answer|response|output|conclusion)\b|答案)[ \t*_]{0,4}(?:is\b)?[ \t*_]{0,4}[:：]",
+    r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:(?:answer|response|output|conclusion)\b|答案)[ \t*_]{0,4}"
+    r"(?:is\b)?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
 _ANSWER_TAG = re.compile(
@@ -58,7 +59,8 @@ _ANSWER_END = re.compile(
 )
 _LAST_LINE = re.compile(
     r"\n\s*(?:(?!if\b)[a-z ]{1,40},\s)?(?P<says>(?:(?:so|thus|therefore|hence),?\s+)?"
-    r"(?:the|my) (?:final |correct )?answer is:?[\s*(\[]{1,5}[A-Z][)\].*]{0,4}(?:(?<=[).])\s[^\n.]{1,80}\.?)?)\s*$",
+    r"(?:the|my) (?:final |correct )?(?:answer|option|choice)(?: here)? is:?[\s*(\[]{1,5}[A-Z][)\].:*]{0,4}"
+    r"(?:(?<=[).:])\s[^\n.]{1,80}\.?)?)\s*$",
     re.IGNORECASE,
 )
 
@@ -100,7 +102,7 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     tags = list(_TAG.finditer(text))
     closing = [tag for tag in tags if _closes(tag)]
     if closing and not _says_something(text[closing[-1].end() :]) and _ends_answer(text, closing):
-        closing.pop()
+        text = text[: closing.pop().start()]
     if not tags:
         return _unclosed("", text, 0) if opened else _thought_line(text)
     start = closing[-1].end() if closing else 0
@@ -123,10 +125,12 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
 
 
 def _ends_answer(text: str, closing: list[re.Match[str]]) -> bool:
-    """Whether the last end of a reasoning stands where that of the answer should ("<answer>B</think>")."""
+    """Whether the last end of a reasoning stands where that of the answer should ("<answer>B</think>"), or after the answer's line."""
     start = closing[-2].end() if len(closing) > 1 else 0
     answer = _ANSWER_TAG.search(text, start, closing[-1].start())
-    return answer is not None and closing[-1].start() - answer.end() <= 300
+    if answer is not None and closing[-1].start() - answer.end() <= 300:
+        return True
+    return _LAST_LINE.search(text, max(start, closing[-1].start() - 200), closing[-1].start()) is not None
 
 
 def _closes(tag: re.Match[str]) -> bool:

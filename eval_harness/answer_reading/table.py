@@ -478,5 +478,5 @@ def _lone(said: Said, rules: Sequence[Rule]) -> Reading:
     return nothing("no option named")
 
 
-_ANSWERS_A_LETTER = re.compile(r"(?:^|\banswer\s*:)\W*[A-Z]\W*$", re.IGNORECASE)
+_ANSWERS_A_LETTER = re.compile(r"(?:^|\banswer\s*:|\banswer is(?=\s*\())\W*[A-Z]\W*$", re.IGNORECASE)
 _ALPHABET = option_texts(("",) * len(LETTERS))

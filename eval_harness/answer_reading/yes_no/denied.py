@@ -34,7 +34,7 @@ def speaks_of_another(text: str, question: str) -> bool:
     if is_another(words_of(first), words_of(asked)):
         return True
     if (core := finding_words(question)) and not said.isdisjoint(core):
-        if _OR.search(asked) and not said.issuperset(core):
+        if _OR.search(asked) and not said.issuperset(set(core) - KNOWN - SIDES):
             return True
         if (other := NOT_SO.search(first)) and stem(other[1]) not in wanted:
             return True

@@ -127,8 +127,14 @@ def _compares_alone(asked: str) -> Rule | None:
     return rule
 
 
+_NOUN_BETWEEN = re.compile(
+    rf"\b({'|'.join(word for pair in _COMPARATIVES for words in pair for word in words)}) (\w+) than\b", re.IGNORECASE
+)
+"""A comparative and its noun ("a higher value than")."""
+
+
 def _spaced(text: str) -> str:
-    text = _LETTER_A.sub("letter_a", text)
+    text = _NOUN_BETWEEN.sub(r"\2 \1 than", _LETTER_A.sub("letter_a", text))
     return text.replace("lessthan ", "less than ").replace("morethan ", "more than ")
 
 

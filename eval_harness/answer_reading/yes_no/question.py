@@ -145,6 +145,10 @@ def _repeats(text: str, question: str) -> str | None:
     the left Y."), and must be said to be there: its bare words say nothing ("A history of X."). Sentences that doubt say nothing either,
     nor do two that contradict one another."""
     question, text = asked_of(question), _end_of(text)
+    if (either := _EITHER.fullmatch(question)) is not None:
+        asked = (f"{either['head']} {either[name]} {either['tail']}" for name in ("one", "other"))
+        if "yes" in [_repeats(text, each) for each in asked]:
+            return "yes"
     if "likely" in question:
         text = text.replace("unlikely", "not likely")
     if _NEEDED.search(question):
@@ -196,6 +200,11 @@ def _repeats(text: str, question: str) -> str | None:
     return said.pop() if len(said) == 1 and said != {""} else None
 
 
+_EITHER = re.compile(
+    rf"(?P<head>\W*(?:is|are) there(?: any| an?)?) (?P<one>[^?,]+?) or (?:an? )?(?P<other>[^?,]+?)(?P<tail>(?: {FOUND})?\W*)",
+    re.IGNORECASE,
+)
+"""A question about either of two findings."""
 _NEEDED = re.compile(
     r"\b(?:needed|required|necessary|recommended|warranted|advised|advisable|indicated)\b(?=\W*$|\W*[.,;]|\W+(?:for|to|at)\b)",
     re.IGNORECASE,
