@@ -139,7 +139,7 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
             items.update(mention.options)
         if _ENUMERATED.search(text, max(0, mention.start - 120), mention.start):
             continue
-        alone = answered and mention.start < first
+        alone = answered and mention.start < first and not _THAN.search(text, mention.start - 9, mention.start)
         if _is_meant(text, mention, texts, short, alone):
             meant.update(dict.fromkeys(mention.options))
             if mention.start < explained:
@@ -205,7 +205,11 @@ def _answers(text: str, mentions: tuple[Mention, ...], first: int, question: str
     """Whether the first sentence names one option and no other, its other words (or those of its condition) are mostly the question's,
     and it denies and compares nothing and speaks of no test: then that is the answer, whatever its verb is and whatever is explained
     after it."""
-    named = {mention.options for mention in mentions if mention.start < first}
+    named = {
+        mention.options
+        for mention in mentions
+        if mention.start < first and not _THAN.search(text, mention.start - 9, mention.start)
+    }
     if len(text) > PROSE or named != {mentions[0].options[:1]} or _TURNS.search(text, first) is not None:
         return False
     start = condition.end() if (condition := _CONDITION.match(text)) else 0
@@ -219,6 +223,7 @@ def _answers(text: str, mentions: tuple[Mention, ...], first: int, question: str
     return len(said) > 1 and 2 * len(said & asked) >= len(said)
 
 
+_THAN = phrase("than", r"\bthan (?:the )?$")
 _TURNS = phrase("however but actually wait although yet", r"\b(?:however|but|actually|wait|although|yet)\b")
 _CONDITION = re.compile(r"\W*(?:if|when|suppose|assuming|given)\b[^.,;\n]{1,200},", re.IGNORECASE)
 _ELSEWHERE = phrase(
@@ -350,7 +355,9 @@ _WOULD = re.compile(
     r"[^.;:\n,]{0,40}?\s(?:would|should|can|could|may|might)\s+(?!be\b|(?:\w+ly )?(?:in|de)crease)", re.IGNORECASE
 )
 _DEFINES_ALONE = re.compile(
-    r"\s+(?:is|are|refers?|means?|describes?|occurs?|usually|typically|often|uses|requires|involves)\b", re.IGNORECASE
+    r"\s+(?:(?:is|are)(?! (?:\w+er|more \w+|less \w+) than\b)|refers?|means?|describes?|occurs?|usually|typically|often|uses"
+    r"|requires|involves)\b",
+    re.IGNORECASE,
 )
 
 

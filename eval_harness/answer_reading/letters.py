@@ -297,7 +297,8 @@ def ticked(text: str, count: int, multiple: bool) -> Found:
 
 
 _BRACKETED = re.compile(
-    r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\.?\"|(?<![^\W_])'([A-Z])'|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter)s?\s+([A-Z])(?![\w'-])"
+    r"\(([A-Z])\)|\[([A-Z])\]|\"([A-Z])\.?\"|(?<![^\W_])'([A-Z])'"
+    r"|\b(?:[Oo]ption|[Cc]hoice|[Aa]nswer|[Ll]etter|[Oo]pción|[Oo]pção|[Oo]pzione|[Aa]ntwort|[Aa]lternativa)s?\s+([A-Z])(?![\w'-])"
 )
 _BARE = phrase_of(re.compile(r"(?<![\w'\"([{.-])([A-Z])(?![\w'\")\]}-])"), ONE_LETTER)
 _MORE = re.compile(rf"\s*(?:,\s*)?(?P<by>{_OR}|{_AND})\s*(?:options?\s+)?{OPEN}([A-Z])(?![\w'-]){CLOSE}")
@@ -350,7 +351,7 @@ def _in_brackets(text: str) -> Iterator[re.Match[str]]:
     return filter(None, (_BRACKETED.match(text, start) for start in starts))
 
 
-_LETTER_WORDS = beginnings("option choice answer letter")
+_LETTER_WORDS = beginnings("option choice answer letter opción opção opzione antwort alternativa")
 
 
 def bare_letters(text: str, count: int, multiple: bool) -> Found:

@@ -182,7 +182,7 @@ _ASKS_WHOLE = re.compile(
 )
 _IS_STATE = re.compile(
     rf"(?P<subject>.*?)\b(?:is|are|was|were|appears?|looks?|seems?|remains?)\s+(?:to be\s+)?"
-    rf"(?P<not>not\s+)?(?:(?:[^\W\d_]+ly|also|otherwise|all)\s+)?"
+    rf"(?P<not>not\s+)?(?:(?:[^\W\d_]+ly|also|otherwise|all|considered|described as|found to be)\s+)?"
     rf"(?:of )?(?:an? )?(?:{_STATE})",
     re.IGNORECASE | re.DOTALL,
 )

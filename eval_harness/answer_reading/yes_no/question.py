@@ -57,7 +57,8 @@ _UNSURE = re.compile(
     r"\b(?:if|whether|mention(?:s|ed)?|necessarily|may|might|could"
     rf"|can not(?! be {FOUND})|possib\w+|perhaps|probably not|hardly|false|incorrect|suspicio\w+|suspected"
     r"|suspect|concern\w*|un(?:clear|certain)|difficult|history|prior|previous|risk|differential|question"
-    r"|(?<!it )would (?!say|think|describe|call|conclude)|(?:more|less) (?:consistent|likely|suggestive|typical|compatible)\b[^.]*\bthan"
+    r"|should\b(?! be noted)|(?<!it )would (?!say|think|describe|call|conclude)"
+    r"|(?:more|less) (?:consistent|likely|suggestive|typical|compatible)\b[^.]*\bthan"
     r"|to (?:rule out|exclude|look for|assess|evaluate|check)|conclusion about"
     r"|not (?:\w+ )?(?:confirm|indicat|suggest|mean|show)\w* that)\b",
     re.IGNORECASE,
@@ -146,8 +147,8 @@ def _repeats(text: str, question: str) -> str | None:
     nor do two that contradict one another."""
     question, text = asked_of(question), _end_of(text)
     if (either := _EITHER.fullmatch(question)) is not None:
-        asked = (f"{either['head']} {either[name]} {either['tail']}" for name in ("one", "other"))
-        if "yes" in [_repeats(text, each) for each in asked]:
+        each = (f"{either['head']} {either[name]} {either['tail']}" for name in ("one", "other"))
+        if any(_repeats(text, one) == "yes" for one in each):
             return "yes"
     if "likely" in question:
         text = text.replace("unlikely", "not likely")
