@@ -24,8 +24,8 @@ from eval_harness.answer_reading.mentions import (
 )
 from eval_harness.answer_reading.names import WORD
 from eval_harness.answer_reading.options import DENIED, STOP, OptionTexts, stem
-from eval_harness.answer_reading.polarity import clause_start, is_denied, negated_before
-from eval_harness.answer_reading.words import beginnings, phrase, says_between, says_stems
+from eval_harness.answer_reading.polarity import clause_start, is_denied, negated_before, sentence_before
+from eval_harness.answer_reading.words import beginnings, phrase, says_between, says_stems, words_in
 
 ASSERTS = phrase(
     "is are was were be show shows showing shown reveal depict display demonstrate illustrate represent indicate suggest consistent"
@@ -43,12 +43,16 @@ ASSERTS = phrase(
 ONLY_NEAR = phrase(
     "adjacent next near close behind in above below beneath beside surround around anterior posterior lateral medial superior inferior"
     " abut compress supplies drain drains mimic confused treated history risk screen connected attached toward away can may might could"
-    " possible options choices candidates alternatives compared recovered treatment ordered confuse",
+    " possible options choices candidates alternatives compared recovered treatment ordered confuse distal proximal on equal identical"
+    " combined sequela complication symptoms signs test to neben nahe hinter vor unter über junto cerca à près au",
     r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
     r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
     r"|treated (?:for|with)|history of"
     r"|compared (?:to|with)|risk (?:of|for)|screen\w* for"
     r"|recovered from|treat\w+ (?:of choice )?(?:of|for)|ordered for|confuse \w+ (?:\w+ )?with|connected to|attached to|towards?|away from"
+    r"|distal to|proximal to|on top of|(?:equal|identical) to that of|combined with|sequel\w+ (?:of|to)|complications? of"
+    r"|symptoms of|test(?:s|ed|ing)? for|to (?:detect|diagnose|exclude|confirm|rule out|prevent|treat)"
+    r"|neben|nahe|hinter|unter(?:halb)?|über|oberhalb|vor|junto al?|cerca del?|à côté|près|au-dess\w+"
     r"|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to|due to|seen in)"
     r"|possib\w+"
     r"|(?:options|choices|possibilities|candidates|alternatives)\b(?:\s+\w+){0,3}?\s*(?:are|include|:"
@@ -83,6 +87,7 @@ _LEADS = re.compile(
     r"\W*(?:(?:therefore|thus|hence|so|overall|in conclusion|in summary)\b,?\s*)?(?:(?:a|an|the)\s+)?", re.IGNORECASE
 )
 _ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
+_ENDS_CLAUSE = re.compile(rf"{_ENDS.pattern}|\s+and\b", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
 _RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
@@ -102,7 +107,11 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
     Of several the one that the last sentence concludes counts. Numbers and formulas are read only of a response without workings, or
     of a last sentence without any other number."""
     found = text_mentions(text, texts)
-    mentions = tuple(mention for mention in found if not in_condition(text, mention.start))
+    mentions = tuple(
+        mention
+        for mention in found
+        if not in_condition(text, mention.start) and not under_condition(text, mention.start, mention.end, question)
+    )
     if not mentions or len(found) > most(text):
         return None
     if only_lists(text, texts):
@@ -148,7 +157,7 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
             if (
                 alone
                 or _CONCLUDES.search(text, *clause)
-                or (mention.end <= first and _PREDICATE.search(text, *clause) and _ENDS.match(text, mention.end))
+                or (mention.end <= first and _PREDICATE.search(text, *clause) and _ENDS_CLAUSE.match(text, mention.end))
             ):
                 concluded.update(dict.fromkeys(mention.options))
             if mention.start >= final > 0 and _CONCLUDES_LAST.search(text, *clause):
@@ -198,6 +207,26 @@ def in_condition(text: str, start: int) -> bool:
 
 _CONDITIONS = beginnings("if when suppose assuming given")
 _IN_CONDITION = re.compile(r"(?:^|[.!?\n]\s{0,3})(?:if|when|suppose|assuming|given)\b[^.,;:!?\n]*$", re.IGNORECASE)
+
+
+def under_condition(text: str, start: int, end: int, question: str | None) -> bool:
+    """Whether text[start:end] is said under a condition that the question does not make ("If it is chronic, consider X")."""
+    if question is None or not says_between(text, _MAKES_CONDITION, start - 160, end + 60):
+        return False
+    condition = _UNDER_CONDITION.match(sentence_before(text, start)) or _IF_AFTER.match(text, end)
+    if condition is None:
+        return False
+    said = {stem(word) for word in WORD.findall(condition[1].lower()) if len(word) > 2 and word not in STOP}
+    asked = {stem(word) for word in WORD.findall(question.lower())}
+    return bool(said) and 2 * len(said & asked) < len(said)
+
+
+_MAKES_CONDITION = beginnings("if unless depending should")
+_MY_CONDITION = r"(?!\s+(?:i|we|you|one|asked|forced|any|so|not|there is only)\b)"
+_UNDER_CONDITION = re.compile(
+    rf"\W*(?:if|unless|should|depending on)\b{_MY_CONDITION}([^,.;:\n]{{3,120}}),", re.IGNORECASE
+)
+_IF_AFTER = re.compile(rf"\W{{0,3}}\s(?:if|unless)\b{_MY_CONDITION}([^,.;:\n]{{3,120}})", re.IGNORECASE)
 _PREDICATE = re.compile(r"\b(?:is|are|was|were)\s+(?:(?:the|an?)\s+)?$", re.IGNORECASE)
 
 
@@ -229,10 +258,12 @@ _CONDITION = re.compile(r"\W*(?:if|when|suppose|assuming|given)\b[^.,;\n]{1,200}
 _ELSEWHERE = phrase(
     "not no n nor neither never without incorrect wrong false unlikely less least lowest worst rule ruled ruling exclude excluded excluding"
     " compare compared unlike similar like test tests testing look looking search check ask asks asked asking question evaluate evaluated"
-    " evaluating evaluation assess assessed assessment monitor monitored monitoring recommend recommended differential rather instead t",
+    " evaluating evaluation assess assessed assessment monitor monitored monitoring recommend recommended differential rather instead t"
+    " nicht kein keine keinen ohne pas aucun aucune ningún ninguna",
     r"(?:\b(?:not|no|nor|neither|never|without|incorrect|wrong|false|unlikely|less|least|worst|rul(?:es?|ed|ing) out|exclud\w+|compared?"
     r"|unlike|similar to|like|lowest (?:likelihood|probability|chance)|test(?:s|ing)? (?:for|of)|look(?:s|ed|ing)? for|search\w* for"
-    r"|check\w* for|ask\w*|question|evaluat\w+|assess\w*|monitor\w*|recommend\w*|differential|rather|instead)\b|(?<=n')t\b)",
+    r"|check\w* for|ask\w*|question|evaluat\w+|assess\w*|monitor\w*|recommend\w*|differential|rather|instead"
+    r"|nicht|kein\w*|ohne|pas|aucune?|ninguna?|ningún)\b|(?<=n')t\b)",
 )
 """What a sentence says that does not assert what it names."""
 _CONCLUDES_LAST = phrase(
@@ -297,21 +328,29 @@ def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
 
 _WHOLE_IMAGE = (
     r"(?:image|x-?ray|radiograph|scan|study|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct"
-    r"|it|this|that)s?"
+    r"|it|this|that|bild|befund|aufnahme|cliché|radiographie|imagen|estudio)s?"
 )
 _NORMAL_PART = re.compile(
     rf"\s+(?!(?:{_WHOLE_IMAGE}|and|or|but|because|with|as|in|on|for|given|due|since)\b)[a-z]", re.IGNORECASE
 )
 _PART_IS_NORMAL = re.compile(
-    rf"\b(?!{_WHOLE_IMAGE}\b)\w+\s+(?:is|are|appears?|looks?|remains?)\s+(?:to be\s+)?(?:\w+ly\s+|within\s+)?$",
+    rf"(?<![\w-])(?!{_WHOLE_IMAGE}\b)[\w-]+\s+(?:is|are|appears?|looks?|remains?|est|sont|ist|sind|es|está)\s+"
+    r"(?:to be\s+)?(?:\w+ly\s+|within\s+)?$",
     re.IGNORECASE,
 )
 """Where "normal" is said of a part and not of the image ("a normal heart", "the heart size is normal")."""
+
+
+def _normal_part(text: str, start: int, end: int, before: str) -> bool:
+    return text[start:end].lower() == "normal" and bool(_NORMAL_PART.match(text, end) or _PART_IS_NORMAL.search(before))
+
+
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _CJK_SAYS = re.compile(
     r"(?:显示|显示为|提示|表现为|考虑为?|诊断为?|符合|存在|可见|属于|是|为|有|选|答案|^)[了的\s::\"“]*$"
 )
-_CJK_DENIES = re.compile(r"没有|无|不|未|排除|非|否")
+_CJK_DENIES = re.compile(r"没有|无|不|未|排除|非|否|既往|曾")
+_CJK_TAKES_BACK = re.compile(r"的?(?:病?史|(?:可能性)?(?:较|更)?(?:小|低)|除外|待排)")
 
 
 def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool, alone: bool) -> bool:
@@ -320,20 +359,21 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool, alon
     lead = _LEADS.fullmatch(before) is not None
     if any(option in texts.common for option in mention.options):
         return lead and mention.start < 8 and _ENDS.match(text, mention.end) is not None
-    if text[mention.start : mention.end].lower() == "normal" and (
-        _NORMAL_PART.match(text, mention.end) or _PART_IS_NORMAL.search(before)
-    ):
+    if _normal_part(text, mention.start, mention.end, before):
         return False
     if text[mention.start : mention.end].lower() == "right" and AGREES.search(before):
         return False
     if _CJK.search(text, mention.start, mention.end):
         before = before[-16:].rsplit(",", 1)[-1]
-        return _CJK_SAYS.search(before) is not None and _CJK_DENIES.search(before) is None
+        said = _CJK_SAYS.search(before) is not None and _CJK_DENIES.search(before) is None
+        return said and _CJK_TAKES_BACK.match(text, mention.end) is None
     negative = texts.negative.issuperset(mention.options)
     hypothetical = alone and _WOULD.match(text, mention.end) and not _CONDITION.match(text)
     if not negative and (hypothetical or (not alone and is_denied(text, mention.start, mention.end))):
         return False
     if ONLY_NEAR.search(text, *clause) or WEIGHED.search(text, *clause):
+        return False
+    if _TOPIC_AFTER.match(text, mention.end) or (negative and _NARROWED.match(text, mention.end)):
         return False
     if unharmed(text, mention.end):  # "the right kidney appears normal"
         return False
@@ -348,7 +388,7 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool, alon
         return True
     if alone:
         return not _DEFINES_ALONE.match(text, mention.end)
-    return (lead or short) and not DEFINES_AFTER.match(text, mention.end)
+    return (lead or short) and not DEFINES_AFTER.match(text, mention.end) and not _PART_OF.search(before)
 
 
 _WOULD = re.compile(
@@ -361,6 +401,23 @@ _DEFINES_ALONE = re.compile(
 )
 
 
+_TOPIC_AFTER = re.compile(
+    r"[ -](?:like|mimic\w*)\b| (?:risk|screening|incidence|prevalence|mortality|staging|awareness)\b",
+    re.IGNORECASE,
+)
+"""What makes an option's text a word of another thing ("melanoma-like", "melanoma risk")."""
+_NARROWED = re.compile(
+    r"\s+(?:of|involving|(?!(?:is|are|was|were|can|could|has|have|seen|visible|present|identified|noted|detected|evident|found|observed"
+    r"|shown|in|on|at|and|or|but|as|because|since|with|by|to|here|therefore|so|for|from|that|which|within|findings?|signs?|evidence"
+    r"|based)\b)[a-z]+\s+(?:is|are|was|were|can)\b)",
+    re.IGNORECASE,
+)
+"""After a negation, what makes it one of less than the option says ("no dissection of the arch", "no DR staging is possible")."""
+_PART_OF = re.compile(
+    r"\b(?:veins?|arter(?:y|ies)|walls?|borders?|margins?|capsule|lumen|ducts?|surface|edge|hilum|tail|tip|root|branch)"
+    r" (?:of|to) (?:the )?$",
+    re.IGNORECASE,
+)
 _SAYS_THAT = re.compile(r"\b(?:say|conclude|deduce|infer|see|know|find) that\s*$", re.IGNORECASE)
 _SOUND = beginnings("intact preserved unremarkable spared healthy normal clear")
 
@@ -381,11 +438,11 @@ _SENTENCES = re.compile(r"(?<=[.!?])\s+")
 _DEFINITION = phrase(
     "is are refer refers",
     r"\b(?:is|are) (?:\w+ly )?(?:used|defined|a (?:type|kind|form|condition|disease|procedure|device|rare|common)|an? \w+ (?:that"
-    r"|which))\b|\brefers? to\b",
+    r"|which)|the (?:leading|main|most common) (?:cause|form|type)|caused by)\b|\brefers? to\b",
 )
 
 
-def distinguishing_words(text: str, texts: OptionTexts, multiple: bool) -> Found:
+def distinguishing_words(text: str, texts: OptionTexts, multiple: bool, question: str | None = None) -> Found:
     """The one option whose words are all said, or whose distinguishing words (those no other option has) are, with none that tell another.
 
     Words count by their stems, in any order: "the femur is fractured" for "fracture of the femur" against "dislocation of the hip". Of
@@ -401,6 +458,7 @@ def distinguishing_words(text: str, texts: OptionTexts, multiple: bool) -> Found
     known = texts.known
     said: set[str] = set()
     asserted: set[str] = set()
+    near: set[str] = set()
     short = len(text.split()) <= SHORT
     left_to_look = most(text)
     both = () if multiple else both_named(text)
@@ -427,16 +485,27 @@ def distinguishing_words(text: str, texts: OptionTexts, multiple: bool) -> Found
             continue
         if word == "right" and AGREES.search(before):
             continue
+        if _normal_part(text, match.start(), match.end(), before) and "normal" in texts.index:
+            continue
+        if _TOPIC_AFTER.match(text, match.end()) or under_condition(text, match.start(), match.end(), question):
+            continue
+        if _is_of_another(before, texts, question):
+            continue
         if unharmed(text, match.end()):
             continue
         said.add(word)
         if both:
             together.setdefault(word, set()).add(part_of_both(match.start(), match.end(), both))
         seen = ASSERTS.search(text, *clause) or seen_after(text, match.end())
-        if not ONLY_NEAR.search(text, *clause) and (seen or (short and not DEFINES_AFTER.match(text, match.end()))):
+        beside = ONLY_NEAR.search(text, *clause) or _PART_OF.search(before)
+        if beside and "be seen in" not in beside[0].lower():
+            near.add(word)
+        elif not beside and (seen or (short and not DEFINES_AFTER.match(text, match.end()))):
             asserted.add(word)
     whole = [option for option, stems in enumerate(texts.stems) if stems and stems <= said]
     whole = whole or [option for option, stems in enumerate(texts.heads) if stems and stems <= said]
+    if _BOTH_SIDES.search(text) is None:
+        whole = [option for option in whole if "both" not in texts.words[option]]
     whole = [option for option in whole if not any(texts.stems[option] < texts.stems[other] for other in whole)]
     if len(whole) > 1:
         return ()
@@ -458,13 +527,43 @@ def distinguishing_words(text: str, texts: OptionTexts, multiple: bool) -> Found
         return None
     if not whole and _is_replaced(text, option, texts.stems[option] - said, texts):
         return None
+    if texts.stems[option] & (near - asserted):
+        return None
     return (option,) if texts.stems[option] & asserted else None
+
+
+def _is_of_another(before: str, texts: OptionTexts, question: str | None) -> bool:
+    """Whether a clause says what follows it of a thing that neither an option nor the question names ("the mediastinum is")."""
+    said = _OF_A_THING.search(before)
+    if said is None:
+        return False
+    thing = stem(said[1].lower())
+    asked = {stem(word) for word in WORD.findall((question or "").lower())}
+    return thing not in _ANY_THING and thing not in texts.known and thing not in asked
+
+
+_OF_A_THING = re.compile(
+    r"([^\W\d_]{4,})\s+(?:is|are|was|were|appears?|looks?|seems?|remains?)\s+(?:to be\s+)?(?:\w+ly\s+)?$", re.IGNORECASE
+)
+_ANY_THING = frozenset(
+    map(
+        stem,
+        words_in(
+            "image images picture scan film radiograph study slide photo view finding findings lesion lesions mass area areas region"
+            " abnormality abnormalities structure structures side this that they these there which what answer option choice diagnosis"
+            " appearance size silhouette cardiac it one ones arrow patient modality type organ tissue part location signal pattern most"
+        ),
+    )
+)
 
 
 def _says_twice(option: tuple[str, ...]) -> bool:
     """Whether an option says a word twice ("the first grows and the second grows"), which a response may say of one thing only."""
     said = [word for word in option if word not in STOP]
     return len(set(said)) < len(said)
+
+
+_BOTH_SIDES = phrase("both bilateral bilaterally two each all either", r"\b(?:both|bilateral\w*|two|each|all|either)\b")
 
 
 def _enough(count: int) -> int:

@@ -21,7 +21,7 @@ from eval_harness.answer_reading.words import phrase, says_between
 LABEL_GAP = re.compile(r"[.:)\s,–—-]{0,4}[\"'(]?")
 _LABEL_BEFORE = re.compile(rf"(?:^|[^\w']){OPEN}([A-Za-z])(?:{CLOSE}\s*[.:)\]\-–=]+|{CLOSED})\s*{OPEN}$")
 _JOIN = re.compile(
-    r"\s*(?:,|\band\b|\bor\b|\bnor\b|/|\bvs\.?|\bversus\b|,\s*(?:and|or|nor)\b|\band/or\b)\s*(?:(?:a|an|the|both|either)\s+)?",
+    r"\s*(?:,|\band\b|\bor\b|\bnor\b|/|\bvs\.?|\bversus\b|,\s*(?:and|or|nor)\b|\band/or\b|或者?|、|还是|以及)\s*(?:(?:a|an|the|both|either)\s+)?",
     re.IGNORECASE,
 )
 

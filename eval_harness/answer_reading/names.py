@@ -215,6 +215,7 @@ _BEFORE = ("non-", "non ")
 _BEFORE_NUMBER = (*_BEFORE, *(f"{bound} " for bound in _BOUNDS - {"plus"}))
 """After which a name means something else ("non-union", "less than 3")."""
 _MORE_DIGITS = re.compile(r"[.,]\d|\s?/\d|\s?(?:[√^]|[*×]\s?[\d√])")
+_UNIT_AFTER = re.compile(r"\s?(mm|cm|dm|m|km|µm|nm|mg|g|kg|ml|dl|l|hu|percent|mmhg|bpm|min|ms)(?![^\W\d_])")
 _FACTOR = re.compile(r"\d\s?[*\\]?\s?\\?$")
 """Before "pi" in a multiple of it ("6 pi", which is not "pi")."""
 _MERELY = re.compile(
@@ -225,12 +226,13 @@ _GAP = re.compile(r"[\W_]{1,4}(?![\W_])")
 
 
 class Name:
-    """A name of an option, None where two options have it: `text` is its words with blanks between them."""
+    """A name of an option, None where two options have it: `text` is its words with blanks between them, `unit` what a number left out,
+    instead of which no other may follow ("2 mm" is not "2 cm")."""
 
-    __slots__ = ("_cut", "_endings", "_is_number", "begins_wide", "option", "text", "words")
+    __slots__ = ("_cut", "_endings", "_is_number", "_unit", "begins_wide", "option", "text", "words")
 
-    def __init__(self, text: str, option: int | None) -> None:
-        self.text, self.option, self.words = text, option, text.split(" ")
+    def __init__(self, text: str, option: int | None, unit: str = "") -> None:
+        self.text, self.option, self.words, self._unit = text, option, text.split(" "), unit
         last = self.words[-1]
         self.begins_wide = _WIDE.match(text) is not None
         self._is_number = last[-1].isdigit()
@@ -259,12 +261,19 @@ class Name:
         if end > stop or _WIDE.match(self.words[-1]):
             return end if end <= stop else 0
         if not self._cut and (end == stop or not lowered[end].isalnum()):
-            return 0 if self._is_number and _MORE_DIGITS.match(lowered, end, stop) else end
+            return 0 if self._is_number and self._goes_on(lowered, end, stop) else end
         for ending in self._endings:
             after = end + len(ending)
             if lowered.startswith(ending, end) and (after == stop or (after < stop and not lowered[after].isalnum())):
                 return after
         return 0
+
+    def _goes_on(self, lowered: str, end: int, stop: int) -> bool:
+        """Whether what follows a number makes it another, or gives it another unit."""
+        if _MORE_DIGITS.match(lowered, end, stop):
+            return True
+        unit = _UNIT_AFTER.match(lowered, end, stop) if self._unit else None
+        return unit is not None and unit[1] != self._unit
 
     def _is_part(self, lowered: str, start: int) -> bool:
         """Whether what stands before makes the name part of another word or number."""

@@ -194,7 +194,9 @@ class OptionTexts:
         """The names of the options by their first letter, the longest first."""
         names: dict[str, list[Name]] = {}
         for key in sorted(self.index, key=len, reverse=True):
-            names.setdefault(key[0], []).append(Name(key, self.index[key]))
+            place = self.index[key]
+            unit = " ".join(self.words[place][1:]) if place is not None and " " not in key else ""
+            names.setdefault(key[0], []).append(Name(key, place, unit))
         return names
 
     @once

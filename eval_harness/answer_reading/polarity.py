@@ -21,7 +21,8 @@ _BOUNDARY = re.compile(
 _NEGATOR = phrase(
     "no not never neither nor without absence absent lack rules ruling exclude eliminate rather instead unlike as other except apart"
     " negative unlikely less least anything everything all lowest smallest last worst second cross doubt incorrect wrong denies free"
-    " against inconsistent remaining distractor differentiate distinguish mistaken would more better likelier than over nicht weder n",
+    " against inconsistent remaining distractor differentiate distinguish mistaken would more better likelier than over nicht weder n kein"
+    " keine keinen keiner ohne pas aucun aucune ningún ninguna",
     r"\b(?:no(?!\s*(?:[,:;.!–—]|-\s|wait|longer|doubt))|not(?!\s+only)|never|neither|nor|without|absence of|absent|lacks?|lack of"
     r"|rul(?:es?|ed|ing) out|exclud\w+|eliminat\w+|rather than|instead of|unlike|as opposed to|other than|except|apart from"
     r"|negative for|unlikely|less likely|least (?:likely|probable|consistent|appropriate)"
@@ -31,7 +32,8 @@ _NEGATOR = phrase(
     r"|choices?|answers?)"
     r"|distractors?|differentiat\w*|distinguish\w*|mistaken for|would (?:show|have|need|require|present|appear|be expected)"
     r"|(?:more|better|likelier)\b[^.;]{0,30}?\bthan\b(?! (?:\w+ )+(?:in|on|at) )"
-    r"|nicht|weder|n'est pas)\b|\bover\s+(?:option\s+)?$|\bthan\s+(?:(?:the|an?|in|on|at|option|region)\s+)*\W?$"
+    r"|nicht|weder|kein\w*|ohne|n'est pas|pas d[eu]?|aucune?|ningún|ninguna?)\b"
+    r"|\bover\s+(?:option\s+)?$|\bthan\s+(?:(?:the|an?|in|on|at|option|region)\s+)*\W?$"
     r"|[✗❌✘]\W*$|不[是选]|并非|排除",
 )
 _VERDICT = (
@@ -53,7 +55,8 @@ _DENIED_AFTER = re.compile(
     r"|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not\b(?!\s+(?:option\s+)?\(?[A-Z]\b\)?\s*(?:$|[.,;)]))"
     r"|false|unlikely|absent\b|not present|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)"
     r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+\s+){0,4}?if\b(?!\s+(?:i|we|asked|forced)\b)"
-    r"|\s*(?:(?:ist|est|es)\s+(?:falsch|nicht|fausse?|incorrecte?|incorrecta|falsa)|n'est pas|no es)\b"
+    r"|\s*(?:(?:ist|est|es)\s+(?:falsch|nicht|fausse?|incorrecte?|incorrecta|falsa)|n'est pas|no es"
+    r"|ne peut (?:pas )?être exclu\w*|kann nicht ausgeschlossen|no (?:se )?puede (?:ser )?descarta\w*)\b"
     r"|\s*(?:不(?:正确|对|是|符合|可能|成立)|是?错|(?:可以?|被)排除)",
     re.IGNORECASE,
 )
@@ -81,7 +84,7 @@ def is_denied(text: str, start: int, end: int, own: Spans = ()) -> bool:
 DENIALS = beginnings(
     "not no n incorrect wrong unlikely ruled excluded absent inconsistent less inaccurate unrelated inappropriate impossible eliminated"
     " rejected dismissed discarded irrelevant cleared resolved false improbable implausible out be lowest weakest worst exception would"
-    " falsch nicht fausse"
+    " falsch nicht fausse exclue"
 )
 """Of these `_DENIED_AFTER` needs one."""
 

@@ -387,7 +387,7 @@ _ASKS_BACK = re.compile(r"(?:^|[.!\n])\s*which (?:of|one|option)\b[^.!?\n]*\?\W*
 
 
 def _distinguishing(said: Said) -> Found:
-    return distinguishing_words(said.text, said.texts, said.multiple)
+    return distinguishing_words(said.text, said.texts, said.multiple, said.question)
 
 
 def _ticked(said: Said) -> Found:
