@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from eval_harness.answer_reading.options import stem
-from eval_harness.answer_reading.yes_no.exclusive import is_another
+from eval_harness.answer_reading.yes_no.exclusive import is_another, is_another_finding
 from eval_harness.answer_reading.yes_no.question import (
     HISTORY,
     KNOWN,
@@ -31,7 +31,7 @@ def speaks_of_another(text: str, question: str) -> bool:
     if HISTORY.search(first) and not HISTORY.search(question):
         return True
     said, wanted = set(content_of(first)), set(content_of(asked))
-    if is_another(words_of(first), words_of(asked)):
+    if is_another(words_of(first), words_of(asked)) or is_another_finding(words_of(first), words_of(asked)):
         return True
     if (core := finding_words(question)) and not said.isdisjoint(core):
         if _OR.search(asked) and not said.issuperset(set(core) - KNOWN - SIDES):
@@ -105,5 +105,49 @@ def denies_abnormal(text: str, question: str) -> str | None:
 _ASKS_NORMAL = re.compile(r"\bnormal\b", re.IGNORECASE)
 _NOT_ABNORMAL = re.compile(
     r"\W*(?:there (?:is|are) |the [\w-]+ shows? )?no (?:\w+ )?(?:(?:evidence|signs?) of )?(?:\w+ )?abnormal\w*|[^.,\n]{0,60}\bnot abnormal",
+    re.IGNORECASE,
+)
+
+
+def denies_a_finding(text: str, question: str) -> bool:
+    """Whether a question asks whether something is healthy and the response denies some finding, which is no denial of that."""
+    return _ASKS_HEALTHY.match(question) is not None and _NO_FINDING.match(text) is not None
+
+
+_HEALTHY = r"(?:normal|clear|intact|unremarkable|healthy|patent|preserved|sharp)"
+_ASKS_HEALTHY = re.compile(rf"\W*(?:is|are|does|do)\b[^?.]*\b{_HEALTHY}\b", re.IGNORECASE)
+_NO_FINDING = re.compile(
+    r"\W*(?:there (?:is|are) |the [\w-]+ (?:shows?|has|have) )?no\s+"
+    rf"(?!(?:the|there|it|this|that|they|these|i|we|because|not|its?)\b)(?![^.;,]*\b{_HEALTHY}\b)\w",
+    re.IGNORECASE,
+)
+_PART_OF = re.compile(
+    r"\b(?:left|right|upper|lower|middle|rhythm|rate|lobes?|segments?|portion|half|apex|apices|bases?|rest|remainder)\b",
+    re.IGNORECASE,
+)
+
+
+def speaks_of_a_part(text: str, question: str) -> bool:
+    """Whether a question asks whether something is healthy and the first sentence says so of one part of it only."""
+    first = _CLAUSE_END.split(text, maxsplit=1)[0]
+    if _ASKS_HEALTHY.match(question) is None or not (parts := {part.lower() for part in _PART_OF.findall(first)}):
+        return False
+    return not {"left", "right"} <= parts and _PART_OF.search(question) is None and " both " not in first
+
+
+_CLAUSE_END = re.compile(r"(?<=[.!?])\s+|\n|;|\b(?:but|whereas|while|however)\b", re.IGNORECASE)
+
+
+def only_appears(text: str, question: str) -> bool:
+    """Whether a response to whether something is changed goes on that it is normal ("appears enlarged on this film, but is normal")."""
+    return _ASKS_CHANGED.search(question) is not None and _IS_NORMAL_AFTER_ALL.search(text) is not None
+
+
+_ASKS_CHANGED = re.compile(
+    r"\b(?:enlarged|dilated|widened|thickened|swollen|distended|elevated|displaced)\b", re.IGNORECASE
+)
+_IS_NORMAL_AFTER_ALL = re.compile(
+    r"\b(?:but|though|although|however|even (?:when|if)|while)\b,? (?:it|they|this) ?(?:is|are|may be|can be|'s)"
+    r" (?:\w+ly )?(?:still )?normal\b",
     re.IGNORECASE,
 )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from eval_harness.answer_reading.options import stem
 
 EXCLUSIVE = tuple(
     {name: place for place, names in enumerate(group.split("|")) for name in names.split()}
@@ -17,7 +20,7 @@ EXCLUSIVE = tuple(
         "hyperintense|hypointense|isointense", "hyperechoic|hypoechoic|anechoic", "midline central|deviated", "unilateral|bilateral",
         "increased|decreased reduced|unchanged stable", "improved|worsened progressed deteriorated|unchanged stable",
         "open|closed shut", "empty|full", "day daytime|night nighttime", "indoors|outdoors", "same identical equal|different unequal",
-        "clean|dirty", "male man|female woman", "wet|dry", "even|odd", "well|poorly|moderately", "arterial|venous",
+        "clean|dirty", "male man|female woman", "wet|dry", "even|odd", "well|poorly|moderately", "arterial|venous", "pleural|pericardial",
     )
 )  # fmt: skip
 """Words that exclude one another; those before the next bar mean the same."""
@@ -53,3 +56,28 @@ def says_several(said: frozenset[str], asked: frozenset[str]) -> bool:
         for group in EXCLUSIVE[5:]
         if not (said & group.keys()) <= asked  # "the thoracic spine"
     )
+
+
+_FINDINGS = {
+    stem(word): place
+    for place, words in enumerate(
+        (
+            "pneumothorax pneumothoraces", "effusion effusions fluid hydrothorax",
+            "consolidation consolidations infiltrate infiltrates infiltration pneumonia opacity opacities opacification airspace",
+            "fracture fractures fractured broken", "cardiomegaly heart cardiac",
+            "nodule nodules mass masses tumor tumour tumors metastasis",
+            "hemorrhage haemorrhage bleeding bleed hematoma haematoma", "edema oedema", "emphysema", "pneumoperitoneum",
+            "stone stones calculus calculi cholelithiasis gallstone gallstones", "hydronephrosis", "appendicitis", "aneurysm aneurysms",
+            "lymphadenopathy", "dislocation dislocated", "pacemaker", "infarct infarction", "hernia", "scoliosis",
+        )
+    )
+    for word in words.split()
+}  # fmt: skip
+
+
+def is_another_finding(said: Iterable[str], asked: Iterable[str]) -> bool:
+    """Whether words name a finding, and none of those that are asked for."""
+    wanted, named = (
+        {_FINDINGS[found] for word in words if (found := stem(word)) in _FINDINGS} for words in (asked, said)
+    )
+    return bool(wanted) and bool(named) and wanted.isdisjoint(named)

@@ -40,7 +40,7 @@ def leading_word(said: Said) -> Found:
     normal = denied.denies_abnormal(said.text, said.question) if said.question else None
     found = normal or spoken.leading(_FOREIGN_LABEL.sub("", said.text))
     if found == "no" and said.question and _NO_THING.match(said.text):
-        unless = _UNLESS.match(said.text) is not None
+        unless = _UNLESS.match(said.text) is not None or denied.denies_a_finding(said.text, said.question)
         found = None if unless or denied.speaks_of_another(said.text, said.question) else found
     return word_found(said, found)
 
@@ -65,7 +65,9 @@ def affirms(said: Said) -> Found:
 def denies(said: Said) -> Found:
     if said.question and denied.is_negated(said.question):
         return None
-    if said.question and question.names_finding(said.text, said.question) is False:
+    if said.question and (
+        question.names_finding(said.text, said.question) is False or denied.denies_a_finding(said.text, said.question)
+    ):
         return None
     found = spoken.denies(said.text)
     if said.question and found is None:
@@ -79,4 +81,9 @@ def repeats(said: Said) -> Found:
     if not said.question:
         return None
     found = question.repeats(said.text, said.question)
-    return word_found(said, opposites.says(said.text, said.question) if found is None else found)
+    found = opposites.says(said.text, said.question) if found is None else found
+    if found == "yes" and (
+        denied.speaks_of_a_part(said.text, said.question) or denied.only_appears(said.text, said.question)
+    ):
+        return None
+    return word_found(said, found)

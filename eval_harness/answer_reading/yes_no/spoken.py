@@ -38,7 +38,8 @@ _UNDECIDED = re.compile(
 _SURELY = r"(?:(?:certainly|definitely|clearly|probably|(?:most )?likely|indeed|absolutely|simply)\s+)?"
 _NOT_NO = (
     r"(?!\s+(?:puedo|se puede|es posible|sé)\b"
-    r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question)\b"
+    r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question|of)\b"
+    r"|\s+\w+ answer\b|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b[^.!]*[.!]?\s*(?:let me|let us|let's)"
     r"|\s+(?:\w+ )?(?:determination|conclusion|judge?ment)\b|\s+(?:\w+\s+){0,4}\w+\?"
     r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer|provide|view|interpret))\b"
     r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give|show|have|include|allow) (?:enough|sufficient|adequate"
@@ -52,7 +53,8 @@ _LEAD = re.compile(
     rf"|absolutely)\W+)?"
     rf"(?:(?P<yes>(?:{_YES}){_NOT_YES}|(?:correct|true)(?=\s*[,.!]))|(?P<no>(?:{_NO}){_NOT_NO}|(?:incorrect|false)(?=\s*[,.!])"
     rf"|not that i (?:can|could) (?:see|tell)|(?<=probably )not|(?<=likely )not))\b(?!-)(?!\s+(?:yes|no"
-    rf"|not)\b(?!\s+doubt))(?!\s+(?:only )?(?:if|when)\b)(?!\W{{1,4}}(?:yes|no)\W*(?:$|[,.;!\n]))",
+    rf"|not)\b(?!\s+doubt))(?!\s+(?:only )?(?:if|when)\b)"
+    rf"(?![\"']?\s+would (?:mean|imply|indicate)\b)(?!\W{{1,4}}(?:yes|no)\W*(?:$|[,.;!\n]))",
     re.IGNORECASE,
 )
 _STATEMENT = phrase(
@@ -84,7 +86,11 @@ _FOREIGN_STATEMENT = phrase(
     r"\s*:?\s*[\"'«]?(?P<word>\w+)",
 )
 _LAST = re.compile(r"(?:[.!?\n])[\s\"'(\[]*(yes|no)[\s.!\"')\]]*$", re.IGNORECASE)
-_ALONE = phrase("yes no", r"(?:(?P<yes>yes(?!,? i (?:can|could) ))|(?P<no>no(?!\.\s?\d)))\s*(?=$|[.!,;\n\"')\]])")
+_ALONE = phrase(
+    "yes no",
+    r"(?:(?P<yes>yes(?!,? i (?:can|could) |['\"] would mean))"
+    r"|(?P<no>no(?!['\"] (?:would mean|that)\b)(?!\.\s?\d|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b)))\s*(?=$|[.!,;\n\"')\]])",
+)
 _BEFORE_ALONE = re.compile(r"(?:^|[.!?;\n:,\"'(\[]|\s[-–—]|->|=>|→)\s*$")
 _BEGINS = (
     r"^\W{0,20}(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus|so|hence|indeed),?\s+"
@@ -96,9 +102,11 @@ FOUND = (
 )
 _DENIES = re.compile(
     _BEGINS + r"(?:(?:i|we) (?:can |could |do |did |am |was )?(?:not )?(?:see|find|notice|observe|identify|detect) no\b"
-    r"|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|question|way|image|need|reason|answer"
+    r"|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|denying"
+    r"|mistaking|question|way|image|need|reason|answer"
     r"|information|only)\b)"
-    r"|(?:the|this|that|it)\b[^.,\n]{0,80}?\b(?:does|do|did|is|are|was|were) not\b(?!\s+(?:un\w+|possible|necessarily|only|just|clear"
+    r"|(?:the|this|that|it)\b(?:(?!\bbut\b)[^.,\n]){0,80}?\b(?:does|do|did|is|are|was|were) not\b"
+    r"(?!\s+(?:un\w+|possible|necessarily|only|just|clear"
     r"|certain|enough|sufficient|known|surprising|rare|always|easy|easily|definitive|conclusive)\b)"
     r"|(?:the|this|that|it)\b[^.\n]{0,60}?\b(?:shows?|reveals?|demonstrates?|has|have) no\b"
     rf"|no\s+(?:[\w-]+\s+){{0,6}}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?{FOUND}|no (?:evidence|sign|signs|indication) of\b"
