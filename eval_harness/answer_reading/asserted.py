@@ -140,7 +140,9 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
             either.update(mention.options)
         if mention.crossed or (_is_range(text, mention, texts) and not is_denied(text, mention.start, mention.end)):
             return ()
-        if not texts.numeric.isdisjoint(mention.options) and not _only_number(text, mention, final):
+        if not texts.numeric.isdisjoint(mention.options) and (
+            not _only_number(text, mention, final) or _counts_another(text, mention, question)
+        ):
             continue
         if not texts.common.isdisjoint(mention.options) and ITEM.search(
             text[max(0, mention.start - 8) : mention.start]
@@ -149,7 +151,7 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
         if _ENUMERATED.search(text, max(0, mention.start - 120), mention.start):
             continue
         alone = answered and mention.start < first and not _THAN.search(text, mention.start - 9, mention.start)
-        if _is_meant(text, mention, texts, short, alone):
+        if _is_meant(text, mention, texts, short, alone, question):
             meant.update(dict.fromkeys(mention.options))
             if mention.start < explained:
                 led.update(mention.options)
@@ -314,6 +316,35 @@ def _only_number(text: str, mention: Mention, final: int) -> bool:
     )
 
 
+def _counts_another(text: str, mention: Mention, question: str | None) -> bool:
+    """Whether a number is that of another thing than the question's: of a grade or segment, of a change, of a distance, or with a unit
+    where it asks how many there are."""
+    if question is None:
+        return False
+    asked = question.lower()
+    before = text[max(0, mention.start - 40) : mention.start]
+    if (of := _NUMBER_OF.search(before)) and of[1].lower() not in asked:
+        return True
+    if (by := _CHANGED_BY.search(before)) and by[1].lower()[:5] not in asked and "much" not in asked:
+        return True
+    if _APART.match(text, mention.end) and not _ASKS_APART.search(asked):
+        return True
+    unit = _UNIT_AFTER.match(text, mention.end) if "how many" in asked else None
+    return unit is not None and unit[1] not in asked
+
+
+_NUMBER_OF = re.compile(
+    r"\b(grade|stage|segment|type|class|level|zone|figure|image|slice|series|phase|day|week)s? (?:no\. ?)?$",
+    re.IGNORECASE,
+)
+_CHANGED_BY = re.compile(
+    r"\b(reduced|increased|decreased|elevated|raised|lowered|narrowed) by (?:about |up to )?$", re.IGNORECASE
+)
+_APART = re.compile(r"\s+(?:away |distant )?from the\b", re.IGNORECASE)
+_ASKS_APART = re.compile(r"\b(?:distance|far|from|between|away|depth)\b")
+_UNIT_AFTER = re.compile(r"\s?(mm|cm|ml|mg|percent|hu)\b", re.IGNORECASE)
+
+
 def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
     """Whether a word that tells another option is joined before ("mild to moderate stenosis")."""
     numbered = len(mention.options) == 1 and _NUMBERED.search(text, mention.start, mention.end)
@@ -353,7 +384,9 @@ _CJK_DENIES = re.compile(r"没有|无|不|未|排除|非|否|既往|曾")
 _CJK_TAKES_BACK = re.compile(r"的?(?:病?史|(?:可能性)?(?:较|更)?(?:小|低)|除外|待排)")
 
 
-def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool, alone: bool) -> bool:
+def _is_meant(
+    text: str, mention: Mention, texts: OptionTexts, short: bool, alone: bool, question: str | None = None
+) -> bool:
     clause = clause_start(text, mention.start), mention.start
     before = text[slice(*clause)]
     lead = _LEADS.fullmatch(before) is not None
@@ -371,7 +404,7 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool, alon
     hypothetical = alone and _WOULD.match(text, mention.end) and not _CONDITION.match(text)
     if not negative and (hypothetical or (not alone and is_denied(text, mention.start, mention.end))):
         return False
-    if ONLY_NEAR.search(text, *clause) or WEIGHED.search(text, *clause):
+    if ONLY_NEAR.search(text, *clause) or WEIGHED.search(text, *clause) or _is_moved(before, question):
         return False
     if _TOPIC_AFTER.match(text, mention.end) or (negative and _NARROWED.match(text, mention.end)):
         return False
@@ -391,6 +424,15 @@ def _is_meant(text: str, mention: Mention, texts: OptionTexts, short: bool, alon
     return (lead or short) and not DEFINES_AFTER.match(text, mention.end) and not _PART_OF.search(before)
 
 
+def _is_moved(before: str, question: str | None) -> re.Match[str] | None:
+    """Where something is said to have moved to what follows ("a shift to the left"), of which the question does not ask."""
+    return _MOVED_TO.search(before) if question is not None and not _MOVED.search(question) else None
+
+
+_MOVED = re.compile(r"\b(?:shift|displac|deviat|push|rotat|tilt|point|mov)", re.IGNORECASE)
+_MOVED_TO = re.compile(
+    r"\b(?:shift\w*|displac\w+|deviat\w+|pushed) (?:to|into|towards?) (?:the )?(?:left |right )?$", re.IGNORECASE
+)
 _WOULD = re.compile(
     r"[^.;:\n,]{0,40}?\s(?:would|should|can|could|may|might)\s+(?!be\b|(?:\w+ly )?(?:in|de)crease)", re.IGNORECASE
 )
@@ -497,7 +539,7 @@ def distinguishing_words(text: str, texts: OptionTexts, multiple: bool, question
         if both:
             together.setdefault(word, set()).add(part_of_both(match.start(), match.end(), both))
         seen = ASSERTS.search(text, *clause) or seen_after(text, match.end())
-        beside = ONLY_NEAR.search(text, *clause) or _PART_OF.search(before)
+        beside = ONLY_NEAR.search(text, *clause) or _PART_OF.search(before) or _is_moved(before, question)
         if beside and "be seen in" not in beside[0].lower():
             near.add(word)
         elif not beside and (seen or (short and not DEFINES_AFTER.match(text, match.end()))):

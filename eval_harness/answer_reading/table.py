@@ -305,6 +305,8 @@ def _leading(said: Said) -> Found:
         goes_on = any(mention.start >= end > 0 for mention in text_mentions(text, texts))
         return None if said.multiple or goes_on else ()
     found = led[0]
+    if found == (0,) and len({item[1] for item in _ITEMS.finditer(text)}) > 2 and text.lstrip("*( \n").startswith("A"):
+        return None
     if said.yes_no and found == (-1,):
         return None
     if _ALL_OR_NONE.match(text, led[1]):
@@ -319,6 +321,10 @@ def _leading(said: Said) -> Found:
     if found == (-1,) and asserted_texts(text, texts, said.multiple):
         return None
     return agreeing(text, 0, texts, found)
+
+
+_ITEMS = re.compile(r"(?:^|[;\n])\s*\**\(?([A-Z])\)?\** [-–—] (?=[a-z])")
+"""Items of a list that says something of every option ("A - the heart is normal; B - ...; C - ...")."""
 
 
 def _declining_option(said: Said) -> Found:
