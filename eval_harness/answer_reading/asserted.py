@@ -44,13 +44,16 @@ ONLY_NEAR = phrase(
     "adjacent next near close behind in above below beneath beside surround around anterior posterior lateral medial superior inferior"
     " abut compress supplies drain drains mimic confused treated history risk screen connected attached toward away can may might could"
     " possible options choices candidates alternatives compared recovered treatment ordered confuse distal proximal on equal identical"
-    " combined sequela complication symptoms signs test to neben nahe hinter vor unter über junto cerca à près au",
+    " combined sequela complication symptoms signs test to derives derived patients people persons individuals"
+    " children those rest remainder neben nahe hinter vor unter über junto cerca à près au",
     r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
     r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
     r"|treated (?:for|with)|history of"
     r"|compared (?:to|with)|risk (?:of|for)|screen\w* for"
     r"|recovered from|treat\w+ (?:of choice )?(?:of|for)|ordered for|confuse \w+ (?:\w+ )?with|connected to|attached to|towards?|away from"
     r"|distal to|proximal to|on top of|(?:equal|identical) to that of|combined with|sequel\w+ (?:of|to)|complications? of"
+    r"|deriv\w+ from(?: an?)?|(?:patients|people|persons|individuals|children|those) with"
+    r"|(?:rest|remainder)(?: of the [\w-]+)? (?:is|are|shows|appears)"
     r"|symptoms of|test(?:s|ed|ing)? for|to (?:detect|diagnose|exclude|confirm|rule out|prevent|treat)"
     r"|neben|nahe|hinter|unter(?:halb)?|über|oberhalb|vor|junto al?|cerca del?|à côté|près|au-dess\w+"
     r"|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to|due to|seen in)"
@@ -92,6 +95,8 @@ _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:
 _NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
 _RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
 AGREES = re.compile(r"\b(?:that is|you(?:'re| are)|all)\s+$", re.IGNORECASE)
+_LEFT_SO = re.compile(r"\s+(?:un\w+ed|alone|behind|out|over|in place)\b", re.IGNORECASE)
+"""After "left" where it is no side ("was left untreated")."""
 _CONCLUDES = phrase(
     "most therefore thus hence in overall best final diagnosis must has leaves leaving",
     r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)"
@@ -334,7 +339,7 @@ def _counts_another(text: str, mention: Mention, question: str | None) -> bool:
 
 
 _NUMBER_OF = re.compile(
-    r"\b(grade|stage|segment|type|class|level|zone|figure|image|slice|series|phase|day|week)s? (?:no\. ?)?$",
+    r"\b(ribs?|vertebra|grade|stage|segment|type|class|level|zone|figure|image|slice|series|phase|day|week)s? (?:no\. ?)?$",
     re.IGNORECASE,
 )
 _CHANGED_BY = re.compile(
@@ -394,7 +399,12 @@ def _is_meant(
         return lead and mention.start < 8 and _ENDS.match(text, mention.end) is not None
     if _normal_part(text, mention.start, mention.end, before):
         return False
-    if text[mention.start : mention.end].lower() == "right" and AGREES.search(before):
+    own = text[mention.start : mention.end].lower()
+    if (own == "right" and AGREES.search(before)) or (own == "left" and _LEFT_SO.match(text, mention.end)):
+        return False
+    if said_elsewhere(text, mention.start, mention.end, question):
+        return False
+    if question is not None and _ASKS_WHETHER.match(question) and _is_of_another(before, texts, question):
         return False
     if _CJK.search(text, mention.start, mention.end):
         before = before[-16:].rsplit(",", 1)[-1]
@@ -443,8 +453,49 @@ _DEFINES_ALONE = re.compile(
 )
 
 
+_THAN_A = re.compile(r"\bthan (?:an? |the )?\w+ $", re.IGNORECASE)
+_ASKS_WHETHER = re.compile(r"\W*(?:is|are|was|were|does|do|did)\b", re.IGNORECASE)
+
+
+def said_elsewhere(text: str, start: int, end: int, question: str | None) -> bool:
+    """Whether text[start:end] is what is advised or comes next, or was earlier, of which the question does not ask."""
+    if question is None:
+        return False
+    if not _ASKS_ADVICE.search(question):
+        before = text[max(0, start - 60) : start]
+        if _ADVISED_AFTER.match(text, end) or _ADVISED_BEFORE.search(before) or _NEXT_BEFORE.search(before):
+            return True
+    return _EARLIER_AFTER.match(text, end) is not None and not _ASKS_EARLIER.search(question)
+
+
+_ASKS_ADVICE = re.compile(
+    r"\b(?:recommend|advis|next|should|treat|test|manage|appropriate|best|step|indicat|need|will|refer|order|suggest|therap|would)",
+    re.IGNORECASE,
+)
+_ADVISED_AFTER = re.compile(
+    r"(?:(?! (?:is|are)\b) [\w-]+){0,4} (?:is|are|would be|may be|might be|should be|can be) (?:\w+ly )?"
+    r"(?:recommended|advised|warranted|helpful|useful|necessary|required|considered)\b"
+    r"|(?: (?:or|and) [\w-]+)? (?:may|might|could|can|would) (?:help|confirm|be able)\b"
+    r"|(?: with [\w-]+)? (?:is|are|as) the next step",
+    re.IGNORECASE,
+)
+_ADVISED_BEFORE = re.compile(
+    r"\b(?:(?:i |we )?(?:would )?(?:recommend|advise)|please (?:see|consult|contact)|(?:should|must|need to) (?:see|consult))"
+    r" (?:an? |the |your |further |additional )*$",
+    re.IGNORECASE,
+)
+_NEXT_BEFORE = re.compile(r"\bnext,? (?:(?:use|insert|do|the|an?|be) )*$", re.IGNORECASE)
+_ASKS_EARLIER = re.compile(
+    r"\b(?:previous|prior|earlier|before|past|history|ago|last|compar|chang|first|original|initial)", re.IGNORECASE
+)
+_EARLIER_AFTER = re.compile(
+    r"[^.;,\n]{0,25}?\b(?:ago|last (?:year|month|week)|in the past|in (?:the|a) (?:previous|prior|earlier|last)"
+    r"|on (?:the|a) (?:previous|prior))\b",
+    re.IGNORECASE,
+)
 _TOPIC_AFTER = re.compile(
-    r"[ -](?:like|mimic\w*)\b| (?:risk|screening|incidence|prevalence|mortality|staging|awareness)\b",
+    r"(?: [a-z-]+){0,2} (?:is|are) (?:usually|often|typically|commonly|generally|frequently|sometimes) (?!due|caused|seen)"
+    r"|[ -](?:like|mimic\w*)\b| (?:risk|screening|incidence|prevalence|mortality|staging|awareness)\b",
     re.IGNORECASE,
 )
 """What makes an option's text a word of another thing ("melanoma-like", "melanoma risk")."""
@@ -525,7 +576,11 @@ def distinguishing_words(text: str, texts: OptionTexts, multiple: bool, question
             return None
         if WEIGHED.search(text, *clause):
             continue
-        if word == "right" and AGREES.search(before):
+        if (word == "right" and AGREES.search(before)) or (word == "left" and _LEFT_SO.match(text, match.end())):
+            continue
+        if said_elsewhere(text, match.start(), match.end(), question):
+            continue
+        if word.isdigit() and _THAN_A.search(before):
             continue
         if _normal_part(text, match.start(), match.end(), before) and "normal" in texts.index:
             continue
@@ -585,7 +640,7 @@ def _is_of_another(before: str, texts: OptionTexts, question: str | None) -> boo
 
 
 _OF_A_THING = re.compile(
-    r"([^\W\d_]{4,})\s+(?:is|are|was|were|appears?|looks?|seems?|remains?)\s+(?:to be\s+)?(?:\w+ly\s+)?$", re.IGNORECASE
+    r"([^\W\d_]{3,})\s+(?:is|are|was|were|appears?|looks?|seems?|remains?)\s+(?:to be\s+)?(?:\w+ly\s+)?$", re.IGNORECASE
 )
 _ANY_THING = frozenset(
     map(
@@ -593,7 +648,8 @@ _ANY_THING = frozenset(
         words_in(
             "image images picture scan film radiograph study slide photo view finding findings lesion lesions mass area areas region"
             " abnormality abnormalities structure structures side this that they these there which what answer option choice diagnosis"
-            " appearance size silhouette cardiac it one ones arrow patient modality type organ tissue part location signal pattern most"
+            " appearance size silhouette cardiac itself the and but she it one"
+            " ones arrow patient modality type organ tissue part location signal pattern most"
         ),
     )
 )

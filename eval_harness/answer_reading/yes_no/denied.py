@@ -114,7 +114,7 @@ def denies_a_finding(text: str, question: str) -> bool:
     return _ASKS_HEALTHY.match(question) is not None and _NO_FINDING.match(text) is not None
 
 
-_HEALTHY = r"(?:normal|clear|intact|unremarkable|healthy|patent|preserved|sharp)"
+_HEALTHY = r"(?:normal|clear|intact|unremarkable|healthy|patent|preserved|sharp|midline|central|centered|symmetric\w*)"
 _ASKS_HEALTHY = re.compile(rf"\W*(?:is|are|does|do)\b[^?.]*\b{_HEALTHY}\b", re.IGNORECASE)
 _NO_FINDING = re.compile(
     r"\W*(?:there (?:is|are) |the [\w-]+ (?:shows?|has|have) )?no\s+"
@@ -149,5 +149,22 @@ _ASKS_CHANGED = re.compile(
 _IS_NORMAL_AFTER_ALL = re.compile(
     r"\b(?:but|though|although|however|even (?:when|if)|while)\b,? (?:it|they|this) ?(?:is|are|may be|can be|'s)"
     r" (?:\w+ly )?(?:still )?normal\b",
+    re.IGNORECASE,
+)
+
+
+def denies_of_another(text: str, question: str) -> bool:
+    """Whether what is denied is said of a thing that the question does not name ("The vessels do not enhance.")."""
+    of = _DENIED_OF.match(text)
+    if of is None:
+        return False
+    thing = content_of(of[1])
+    return bool(thing) and thing[-1] not in KNOWN and thing[-1] not in content_of(question)
+
+
+_DENIED_OF = re.compile(
+    r"\W*the ((?:(?!(?:of|in|on|at|from|with|to)\b)[\w-]+ ){0,3}?[\w-]+) (?:is|are|was|were|does|do|did|appears?) not\b"
+    r"(?! (?:\w+ )?(?:seen|visible|present|identified"
+    r"|noted|detected|evident|observed|shown))",
     re.IGNORECASE,
 )

@@ -14,7 +14,8 @@ EXCLUSIVE = tuple(
         "axial transverse|coronal|sagittal", "t1|t2|flair", "pa posteroanterior|ap anteroposterior|lateral", "frontal|lateral",
         "ct|mri|xray|ultrasound|endoscopy|mammogram|pet", "chest thoracic|abdominal abdomen|brain head|pelvic pelvis|knee|spine spinal",
         "lung lungs pulmonary|liver hepatic|kidney kidneys renal|spleen splenic|pancreas pancreatic|stomach gastric|bladder vesical"
-        "|thyroid|prostate prostatic|uterus uterine|ovary ovarian|heart cardiac|breast|colon colonic|gallbladder",
+        "|thyroid|prostate prostatic|uterus uterine|ovary ovarian|heart cardiac|breast|colon colonic"
+        "|gallbladder gallstone gallstones cholelithiasis",
         "benign|malignant cancerous", "acute|chronic", "mild minimal slight|moderate|severe massive", "solid|cystic",
         "hyperdense|hypodense|isodense", "single|multiple",
         "hyperintense|hypointense|isointense", "hyperechoic|hypoechoic|anechoic", "midline central|deviated", "unilateral|bilateral",
@@ -65,10 +66,12 @@ _FINDINGS = {
             "pneumothorax pneumothoraces", "effusion effusions fluid hydrothorax",
             "consolidation consolidations infiltrate infiltrates infiltration pneumonia opacity opacities opacification airspace",
             "fracture fractures fractured broken", "cardiomegaly heart cardiac",
-            "nodule nodules mass masses tumor tumour tumors metastasis",
+            "nodule nodules mass masses tumor tumour tumors metastasis malignancy cancer carcinoma",
             "hemorrhage haemorrhage bleeding bleed hematoma haematoma", "edema oedema", "emphysema", "pneumoperitoneum",
             "stone stones calculus calculi cholelithiasis gallstone gallstones", "hydronephrosis", "appendicitis", "aneurysm aneurysms",
-            "lymphadenopathy", "dislocation dislocated", "pacemaker", "infarct infarction", "hernia", "scoliosis",
+            "lymphadenopathy", "dislocation dislocated", "pacemaker",
+            "infarct infarction stroke ischemia ischemic ischaemic", "ventricles hydrocephalus", "inflammation",
+            "enhancement", "hernia", "scoliosis",
         )
     )
     for word in words.split()

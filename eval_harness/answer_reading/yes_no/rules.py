@@ -72,7 +72,11 @@ def denies(said: Said) -> Found:
     found = spoken.denies(said.text)
     if said.question and found is None:
         found = denied.denies_signs(said.text, said.question)
-    elif found and said.question and denied.speaks_of_another(said.text, said.question):
+    elif (
+        found
+        and said.question
+        and (denied.speaks_of_another(said.text, said.question) or denied.denies_of_another(said.text, said.question))
+    ):
         return None
     return word_found(said, found)
 

@@ -39,7 +39,7 @@ _SURELY = r"(?:(?:certainly|definitely|clearly|probably|(?:most )?likely|indeed|
 _NOT_NO = (
     r"(?!\s+(?:puedo|se puede|es posible|sé)\b"
     r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question|of)\b"
-    r"|\s+\w+ answer\b|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b[^.!]*[.!]?\s*(?:let me|let us|let's)"
+    r"|\s+\w+ answer\b|\s+evidence either\b|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b[^.!]*[.!]?\s*(?:let me|let us|let's)"
     r"|\s+(?:\w+ )?(?:determination|conclusion|judge?ment)\b|\s+(?:\w+\s+){0,4}\w+\?"
     r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer|provide|view|interpret))\b"
     r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give|show|have|include|allow) (?:enough|sufficient|adequate"
