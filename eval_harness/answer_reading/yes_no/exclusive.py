@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from eval_harness.answer_reading.options import stem
 
@@ -53,10 +54,16 @@ def is_another(said: frozenset[str], asked: frozenset[str]) -> bool:
 def says_several(said: frozenset[str], asked: frozenset[str]) -> bool:
     """Whether words say the value asked for and another that excludes it ("benign or malignant"); sides and parts may stand together."""
     return any(
-        asked & group.keys() and len({group[word] for word in said & group.keys()}) > 1
-        for group in EXCLUSIVE[5:]
+        len({group[word] for word in said & group.keys()}) > 1
+        for group in _values_in(asked)
         if not (said & group.keys()) <= asked  # "the thoracic spine"
     )
+
+
+@lru_cache(maxsize=4096)
+def _values_in(asked: frozenset[str]) -> tuple[dict[str, int], ...]:
+    """The values but for sides and parts of which words say one."""
+    return tuple(group for group in EXCLUSIVE[5:] if asked & group.keys())
 
 
 _FINDINGS = {

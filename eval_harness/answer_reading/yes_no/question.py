@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal
 
-from eval_harness.answer_reading.names import NUMBER_WORDS, plain_words
+from eval_harness.answer_reading.names import NUMBER_WORDS, WORD, plain_words
 from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.plain_text import spell_out
-from eval_harness.answer_reading.words import beginnings, says, words_in
+from eval_harness.answer_reading.words import beginnings, is_wide, says, words_in
 from eval_harness.answer_reading.yes_no.exclusive import one_name, says_several
 from eval_harness.answer_reading.yes_no.spoken import FOUND
 
@@ -46,6 +46,8 @@ _IN_THE_IMAGE = re.compile(
     r"(?:image|picture|figure|scan|x-?ray|radiograph|chart|graph|diagram|photo)\b",
     re.IGNORECASE,
 )
+_IMAGES = beginnings("image picture figure scan x xray radiograph chart graph diagram photo")
+"""Of these `_IN_THE_IMAGE` needs one."""
 _PREAMBLE = re.compile(
     r"^(?:.*[.!?:]\s+(?=\w[^.!?]*\??$))?(?:(?:according to|based on|judging (?:by|from)|from|for|in|on|among) [^?]{1,80}?,\s*"
     r"(?=(?:is|are|was"
@@ -63,6 +65,12 @@ _UNSURE = re.compile(
     r"|not (?:\w+ )?(?:confirm|indicat|suggest|mean|show)\w* that)\b",
     re.IGNORECASE,
 )
+_MAKES_UNSURE = beginnings(
+    "if whether mention necessarily may might could can possible perhaps probably hardly false incorrect suspicious suspected concern"
+    " unclear uncertain difficult history prior previous risk differential question should would than rule exclude look assess evaluate"
+    " check conclusion that"
+)
+"""Of these `_UNSURE` needs one."""
 HISTORY = re.compile(r"\bhistory\b", re.IGNORECASE)
 """Where a question asks for it, it is no doubt."""
 _FINDING = re.compile(
@@ -169,19 +177,20 @@ def _repeats(text: str, question: str) -> str | None:
     if not subject - KNOWN <= content or not (content.issuperset(core) or says(text, _SETS_ASIDE)):
         return None
     copula = not finding and not named and _COPULA.match(question) is not None
-    asked = words_of(question)
+    asked, sets_aside, shows = words_of(question), says(text, _SETS_ASIDE), says(text, _IMAGES)
     said: set[str] = set()
-    for sentence in SENTENCES.split(text):
-        if is_doubted(sentence, question):
-            continue
-        if other := _INSTEAD.search(sentence):
+    for sentence in sure_sentences(text, question):
+        if sets_aside and (other := _INSTEAD.search(sentence)):
             denied = set(_without_generic(content_of(other[1])))
             if denied and denied <= set(wanted) and not set(content_of(sentence[: other.start()])) >= set(wanted):
                 said.add("no")
                 continue
-        for clause in _CLAUSE.split(_IN_THE_IMAGE.sub("", sentence)):
+        for clause in _clauses(_IN_THE_IMAGE.sub("", sentence) if shows else sentence):
             if copula and _is_turned_round(clause, question):
                 said.add("yes")
+                continue
+            missing = set(wanted).difference(content_of(clause))
+            if len(missing) > 1 and not (finding and set(core).issubset(content_of(clause))):
                 continue
             if copula and not repeats_words(content_of(clause), wanted, 0):
                 clause = _ITS_PLACE.sub(r"\1", clause)
@@ -247,17 +256,35 @@ _ARTICLES = re.compile(r"\b(?:the|an?|this|these)\b", re.IGNORECASE)
 
 def clauses_of(text: str, question: str) -> Iterator[str]:
     """The clauses of a response, of a long one those of its end, without sentences that doubt or ask."""
-    for sentence in SENTENCES.split(_end_of(text)):
-        if not is_doubted(sentence, question):
-            yield from _CLAUSE.split(sentence)
+    for sentence in sure_sentences(_end_of(text), question):
+        yield from _clauses(sentence)
+
+
+@lru_cache(maxsize=16)
+def _clauses(sentence: str) -> list[str]:
+    return _CLAUSE.split(sentence)
+
+
+@lru_cache(maxsize=4)
+def sure_sentences(text: str, question: str) -> tuple[str, ...]:
+    """The sentences that neither doubt nor ask."""
+    sentences = SENTENCES.split(text)
+    if says(text, _MAKES_UNSURE) or is_wide(text):
+        return tuple(sentence for sentence in sentences if not is_doubted(sentence, question))
+    return tuple(sentence for sentence in sentences if not sentence.rstrip().endswith("?"))
 
 
 def is_doubted(sentence: str, question: str) -> bool:
     """Whether a sentence doubts or asks, or speaks of the history or of what would be where that is not asked for."""
-    for asked_for in (HISTORY, _WOULD, _PRIOR):
-        if asked_for.search(question):
-            sentence = asked_for.sub("", sentence)
+    for asked_for in _asked_for(question):
+        sentence = asked_for.sub("", sentence)
     return sentence.rstrip().endswith("?") or _UNSURE.search(sentence) is not None
+
+
+@lru_cache(maxsize=4096)
+def _asked_for(question: str) -> tuple[re.Pattern[str], ...]:
+    """What is no doubt where a question asks for it."""
+    return tuple(words for words in (HISTORY, _WOULD, _PRIOR) if words.search(question))
 
 
 _PRIOR = re.compile(r"\b(?:prior|previous)\b", re.IGNORECASE)
@@ -398,6 +425,8 @@ _ABNORMALITY = re.compile(r"\babnormal(?:ity|ities)?\b", re.IGNORECASE)
 def _verdict(clause: str, wanted: tuple[str, ...], exists: bool, named: bool) -> str | None:
     """What a clause says of the wanted words; empty where it names them and nobody can say how it means them."""
     gap = GAP if exists else 0
+    if not set(wanted).issubset(content_of(clause)):
+        return None
     if not repeats_words(content_of(clause), wanted, gap):
         if named and _SUBJECT_IS.match(clause) and content_of(clause)[: len(wanted)] == wanted[-1:] + wanted[:-1]:
             return "yes"  # "The rhythm is regular." to "Is this a regular rhythm?"
@@ -539,12 +568,20 @@ _ABBREVIATION = re.compile(r"\([A-Z]{2,6}\)")
 @lru_cache(maxsize=256)
 def content_of(text: str) -> tuple[str, ...]:
     """The stems of the words that count, of a text that has been made plain."""
-    words = plain_words(_NON.sub("non", _ABBREVIATION.sub("", text))).split()
-    stems = (stem(word[:-1] if word.endswith("tions") else word) for word in words if word not in _EMPTY_WORDS)
-    return tuple(_ENDING.sub("", word) if word[-1] in "sium" else word for word in stems)
+    text = (_ABBREVIATION.sub("", text) if "(" in text else text).lower()
+    return tuple(filter(None, map(_stem_of_content, WORD.findall(_NON.sub("non", text) if "non" in text else text))))
 
 
-_NON = re.compile(r"\bnon[- ](?=[^\W\d_])", re.IGNORECASE)
+@lru_cache(maxsize=16384)
+def _stem_of_content(word: str) -> str:
+    """The stem of a word, also of a plural; empty for a word that does not count."""
+    if word in _EMPTY_WORDS:
+        return ""
+    stemmed = stem(word[:-1] if word.endswith("tions") else word)
+    return _ENDING.sub("", stemmed) if stemmed[-1] in "sium" else stemmed
+
+
+_NON = re.compile(r"\bnon[- ](?=[^\W\d_])")
 _ENDING = re.compile(r"(?<=\w{3})s$|(?<=\w{4})(?:s?[iu]|um)$")
 """What is left of a plural ("masses", "metastases", "emboli")."""
 
