@@ -12,7 +12,8 @@ from functools import lru_cache
 from itertools import chain
 
 from eval_harness.answer_reading.options import stem
-from eval_harness.answer_reading.words import words_in
+from eval_harness.answer_reading.words import beginnings, words_in
+from eval_harness.answer_reading.words import says as says_word
 from eval_harness.answer_reading.yes_no.exclusive import EXCLUSIVE, one_name
 from eval_harness.answer_reading.yes_no.question import (
     ABOUT,
@@ -81,17 +82,17 @@ def _compares(asked: str) -> Rule | None:
         return None
 
     def rule(clause: str, text: str) -> str | None:
-        if (said := _THAN.match(_spaced(clause))) is None:
+        if "than" not in clause.lower() or (said := _THAN.match(_spaced(clause))) is None:
             if (alone := _ENDS_MORE.fullmatch(clause)) is not None and of_two and not is_negation(clause):
                 one = frozenset(content_of(alone[1])) - _SIDE
                 same, opposite = _compared(alone[2].lower(), than)
                 first, second = _is_meant(one, subject, other), _is_meant(one, other, subject)
                 if (same or opposite) and first is not second and subject:
                     return "yes" if first is same else "no"
-            both = content_of(clause)
-            alike = _ALIKE.search(clause) and not is_negation(clause)
+            if not subject or _ALIKE.search(clause) is None or is_negation(clause):
+                return None
             things = subject | other if _BOTH.match(clause) is None else subject & other - SIDES
-            return "no" if alike and subject and things and things.issubset(both) else None
+            return "no" if things and things.issubset(content_of(clause)) else None
         one, two, negated = frozenset(content_of(said[1])), frozenset(content_of(said[3])), is_negation(clause)
         same, opposite = _compared(said[2].lower(), than)
         if not (same or opposite):
@@ -164,6 +165,8 @@ _NORMALLY = r"(?:un\s?remarkable|within (?:the )?normal (?:limits|range)|healthy
 _MEASURES = "size|shape|caliber|calibre|contour|appearance|width|thickness|position"
 _ABNORMALLY = r"abnormal\b|diseased|(?<!un)remarkable|outside (?:of )?(?:the )?normal (?:limits|range)"
 _STATE = rf"(?P<normal>normal\b(?! variant| in (?!{_MEASURES}))|{_NORMALLY})|(?P<abnormal>{_ABNORMALLY})|(?P<changed>{_CHANGED})"
+_STATES = beginnings(f"normal un unremarkable within healthy abnormal diseased remarkable outside {_CHANGED}")
+"""Of these a clause needs one that calls something normal, abnormal or changed."""
 _IN = (
     r"(?: in (?:size|shape|caliber|calibre|contour|appearance|width|thickness|position|signal|intensity|and|or|[, ])+)?"
 )
@@ -229,6 +232,8 @@ def _judges(asked: str) -> Rule | None:
     changed = state["changed"].lower() if state and state["changed"] else ""
 
     def rule(clause: str, text: str) -> str | None:
+        if not says_word(text, _STATES):
+            return None
         said = _IS_STATE.match(clause)
         if said is None or _THERE.fullmatch(said["subject"]):
             shows = _SHOWS_ABNORMAL.search(clause)
@@ -303,7 +308,8 @@ def _excludes(asked: str) -> Rule | None:
         for group in EXCLUSIVE
         if word in group and group not in offered  # "Is this a CT or an MRI?" has no answer yes or no
     ]
-    qualities = [(at, stem(word)) for at, word in enumerate(words) if at > 1 and len(word) > 3 and word not in _FEW]
+    own_stems = frozenset(map(stem, words))
+    qualities = [(at, _prefixed(stem(word).rstrip("e"))) for at, word in enumerate(words) if at > 1 and len(word) > 3 and word not in _FEW]
     if not values and not qualities:
         return None
     known = KNOWN.union(_THINGS, content_of(asked))
@@ -329,20 +335,23 @@ def _excludes(asked: str) -> Rule | None:
             if kind != "named" and (at < 3 or not _said(words[1:at], before, after)):
                 continue
             return "no"
-        near = set(map(stem, after[:4])).difference(map(stem, words))
-        for at, quality in qualities:
+        near = {word.rstrip("e") for word in set(map(stem, after[:4])) - own_stems}
+        for at, opposites in qualities:
+            if opposites.isdisjoint(near):
+                continue
             rest = [*(words[1:at] if kind != "named" else []), *(word for word in words[at + 1 :] if len(word) > 3)]
-            if any(_is_prefixed(quality, other) for other in near) and (not rest or _said(rest, before, after, kind)):
+            if not rest or _said(rest, before, after, kind):
                 return "no"
         return None
 
     return rule
 
 
-def _is_prefixed(one: str, other: str) -> bool:
-    """Whether one of two words is the other with a prefix that denies it ("regular", "irregular")."""
-    short, long = sorted((one.rstrip("e"), other.rstrip("e")), key=len)
-    return len(short) > 2 and long.endswith(short) and long.removesuffix(short) in _PREFIXES
+def _prefixed(word: str) -> frozenset[str]:
+    """A word with each prefix that denies it, and without the one that it has ("regular", "irregular")."""
+    bare = (word.removeprefix(prefix) for prefix in _PREFIXES if word.startswith(prefix))
+    longer = (prefix + word for prefix in _PREFIXES if len(word) > 2)
+    return frozenset(chain(longer, (one for one in bare if len(one) > 2)))
 
 
 _PREFIXES = words_in("a ab dis il im in ir non un")
