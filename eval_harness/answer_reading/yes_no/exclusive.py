@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from eval_harness.answer_reading.options import stem
+from eval_harness.answer_reading.plain_text import holds
 
 EXCLUSIVE = tuple(
     {name: place for place, names in enumerate(group.split("|")) for name in names.split()}
@@ -32,12 +33,14 @@ _MODALITY = (
     (re.compile(r"\bmagnetic resonance(?: imag\w+)?|\bmr (?:imag\w+|scan)", re.IGNORECASE), "mri"),
     (re.compile(r"\bultrasonogra\w+|\bsonogra\w+", re.IGNORECASE), "ultrasound"),
 )
+_OF_MODALITY = ("ray", "radiograph", "plain film", "tomograph", "cat scan", "magnetic", "mr ", "sonogra")
 
 
 def one_name(text: str) -> str:
     """A text with one name for each imaging modality."""
-    for pattern, name in _MODALITY:
-        text = pattern.sub(name, text)
+    if holds(text.lower(), _OF_MODALITY):
+        for pattern, name in _MODALITY:
+            text = pattern.sub(name, text)
     return text
 
 

@@ -19,6 +19,7 @@ from eval_harness.answer_reading.yes_no.question import (
     ABOUT,
     IT_IS_A,
     KNOWN,
+    SHOWN,
     SIDES,
     asked_of,
     asks_what,
@@ -30,19 +31,28 @@ from eval_harness.answer_reading.yes_no.question import (
 
 def says(text: str, question: str) -> str | None:
     """What the sentences say that doubt nothing, empty for what may be either; None where two of them contradict one another."""
-    asked = ABOUT.sub("", asked_of(question))
-    if (organ := _ENLARGED.match(asked)) is not None:
-        asked, text = f"Is the {_ORGANS[organ[1].lower()]} enlarged?", _HEART.sub("heart", text)
-    rules = [rule for prepare in (_compares, _judges, _excludes) if (rule := prepare(asked)) is not None]
+    of_organ, rules = _rules_for(question)
     if not rules:
         return None
+    text = _HEART.sub("heart", text) if of_organ else text
+    shown = says_word(text, SHOWN)
     found = {
         verdict
         for clause in clauses_of(text, question)
         for rule in rules
-        if (verdict := rule(ABOUT.sub("", clause), text)) is not None
+        if (verdict := rule(ABOUT.sub("", clause) if shown else clause, text)) is not None
     }
     return found.pop() if len(found) == 1 else None
+
+
+@lru_cache(maxsize=4096)
+def _rules_for(question: str) -> tuple[bool, tuple[Rule, ...]]:
+    """Whether a question asks for the size of an organ ("cardiomegaly"), and the rules that it may be answered by."""
+    asked = ABOUT.sub("", asked_of(question))
+    if (organ := _ENLARGED.match(asked)) is not None:
+        asked = f"Is the {_ORGANS[organ[1].lower()]} enlarged?"
+    found = (prepare(asked) for prepare in (_compares, _judges, _excludes))
+    return organ is not None, tuple(rule for rule in found if rule is not None)
 
 
 _ORGANS = {"cardio": "heart", "hepato": "liver", "spleno": "spleen"}
@@ -69,7 +79,6 @@ _BOTH = re.compile(r"(?:[^.]*?,)?\W*(?:both|the (?:two|three))\b", re.IGNORECASE
 _PRONOUN = re.compile(r"\W*(?:is|are|was|were|does|do|did)\b\W*(?:it|this|that|they|these|he|she)?\W*", re.IGNORECASE)
 
 
-@lru_cache(maxsize=4096)
 def _compares(asked: str) -> Rule | None:
     match = _THAN.match(_spaced(asked))
     if match is None:
@@ -212,7 +221,6 @@ _WHOLE = re.compile(
 _SIZE = frozenset(content_of("size shape contour caliber calibre appearance silhouette position width thickness"))
 
 
-@lru_cache(maxsize=4096)
 def _judges(asked: str) -> Rule | None:
     """Of questions whether something is normal, abnormal, or changed in one way ("enlarged")."""
     whole = _ASKS_WHOLE.match(asked)
@@ -292,7 +300,6 @@ def _words_said(text: str) -> frozenset[str]:
     return frozenset(_WORDS.findall(one_name(text).lower()))
 
 
-@lru_cache(maxsize=4096)
 def _excludes(asked: str) -> Rule | None:
     """Of questions what a thing is, or where, whose answer names another value that excludes the one asked for."""
     kind = asks_what(asked)
@@ -309,20 +316,20 @@ def _excludes(asked: str) -> Rule | None:
         if word in group and group not in offered  # "Is this a CT or an MRI?" has no answer yes or no
     ]
     own_stems = frozenset(map(stem, words))
-    qualities = [(at, _prefixed(stem(word).rstrip("e"))) for at, word in enumerate(words) if at > 1 and len(word) > 3 and word not in _FEW]
+    qualities = [
+        (at, _prefixed(stem(word).rstrip("e")))
+        for at, word in enumerate(words)
+        if at > 1 and len(word) > 3 and word not in _FEW
+    ]
     if not values and not qualities:
         return None
     known = KNOWN.union(_THINGS, content_of(asked))
 
-    def rule(clause: str, text: str) -> str | None:
-        if is_negation(clause):
-            return None
+    def says_another(clause: str, text: str) -> bool:
         plain = one_name(clause)
         verb = IT_IS_A.match(plain) if kind == "named" else _IS.search(plain)
-        if verb is None:
-            return None
-        if kind == "named" and not known.issuperset(content_of(verb[0])):
-            return None
+        if verb is None or (kind == "named" and not known.issuperset(content_of(verb[0]))):
+            return False
         before = frozenset(_WORDS.findall(plain[: verb.start()].lower()))
         after = _WORDS.findall(plain[verb.end() :].lower().replace("non-", "non"))[: 8 if kind == "named" else 12]
         for at, word, group in values:
@@ -334,17 +341,17 @@ def _excludes(asked: str) -> Rule | None:
                 continue
             if kind != "named" and (at < 3 or not _said(words[1:at], before, after)):
                 continue
-            return "no"
+            return True
         near = {word.rstrip("e") for word in set(map(stem, after[:4])) - own_stems}
         for at, opposites in qualities:
             if opposites.isdisjoint(near):
                 continue
             rest = [*(words[1:at] if kind != "named" else []), *(word for word in words[at + 1 :] if len(word) > 3)]
             if not rest or _said(rest, before, after, kind):
-                return "no"
-        return None
+                return True
+        return False
 
-    return rule
+    return lambda clause, text: "no" if says_another(clause, text) and not is_negation(clause) else None
 
 
 def _prefixed(word: str) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import Literal
 from eval_harness.answer_reading.names import NUMBER_WORDS, WORD, plain_words
 from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.plain_text import spell_out
-from eval_harness.answer_reading.words import beginnings, is_wide, says, words_in
+from eval_harness.answer_reading.words import WIDE, beginnings, bits_of, says, words_in
 from eval_harness.answer_reading.yes_no.exclusive import one_name, says_several
 from eval_harness.answer_reading.yes_no.spoken import FOUND
 
@@ -46,8 +46,8 @@ _IN_THE_IMAGE = re.compile(
     r"(?:image|picture|figure|scan|x-?ray|radiograph|chart|graph|diagram|photo)\b",
     re.IGNORECASE,
 )
-_IMAGES = beginnings("image picture figure scan x xray radiograph chart graph diagram photo")
-"""Of these `_IN_THE_IMAGE` needs one."""
+SHOWN = beginnings("image picture figure scan x xray radiograph chart graph diagram photo film ct mri slide specimen")
+"""Of these `_IN_THE_IMAGE` and `ABOUT` need one."""
 _PREAMBLE = re.compile(
     r"^(?:.*[.!?:]\s+(?=\w[^.!?]*\??$))?(?:(?:according to|based on|judging (?:by|from)|from|for|in|on|among) [^?]{1,80}?,\s*"
     r"(?=(?:is|are|was"
@@ -65,12 +65,17 @@ _UNSURE = re.compile(
     r"|not (?:\w+ )?(?:confirm|indicat|suggest|mean|show)\w* that)\b",
     re.IGNORECASE,
 )
-_MAKES_UNSURE = beginnings(
-    "if whether mention necessarily may might could can possible perhaps probably hardly false incorrect suspicious suspected concern"
-    " unclear uncertain difficult history prior previous risk differential question should would than rule exclude look assess evaluate"
-    " check conclusion that"
+_MAKES_UNSURE = (
+    beginnings(
+        "if whether mention necessarily may might could can possible perhaps probably hardly false incorrect suspicious suspected concern"
+        " unclear uncertain difficult history prior previous risk differential question should would rule exclude look assess evaluate"
+        " check conclusion"
+    ).bit,
+    beginnings("consistent likely suggestive typical compatible").bit | beginnings("than").bit,
+    beginnings("not").bit | beginnings("that").bit,
+    WIDE,
 )
-"""Of these `_UNSURE` needs one."""
+"""The vocabularies of which `_UNSURE` needs a word, each of one of these rows."""
 HISTORY = re.compile(r"\bhistory\b", re.IGNORECASE)
 """Where a question asks for it, it is no doubt."""
 _FINDING = re.compile(
@@ -177,7 +182,8 @@ def _repeats(text: str, question: str) -> str | None:
     if not subject - KNOWN <= content or not (content.issuperset(core) or says(text, _SETS_ASIDE)):
         return None
     copula = not finding and not named and _COPULA.match(question) is not None
-    asked, sets_aside, shows = words_of(question), says(text, _SETS_ASIDE), says(text, _IMAGES)
+    turned = _IS_THE.fullmatch(question) if copula else None
+    asked, sets_aside, shows = _words_asked(question), says(text, _SETS_ASIDE), says(text, SHOWN)
     said: set[str] = set()
     for sentence in sure_sentences(text, question):
         if sets_aside and (other := _INSTEAD.search(sentence)):
@@ -186,7 +192,7 @@ def _repeats(text: str, question: str) -> str | None:
                 said.add("no")
                 continue
         for clause in _clauses(_IN_THE_IMAGE.sub("", sentence) if shows else sentence):
-            if copula and _is_turned_round(clause, question):
+            if turned is not None and _is_turned_round(clause, turned):
                 said.add("yes")
                 continue
             missing = set(wanted).difference(content_of(clause))
@@ -238,14 +244,10 @@ _ITS_PLACE = re.compile(
 """Where the subject of a sentence is ("The water in the trough is half full.")."""
 
 
-def _is_turned_round(clause: str, question: str) -> bool:
+def _is_turned_round(clause: str, asked: re.Match[str]) -> bool:
     """Whether a clause turns the question round ("The Y is X." to "Is X the Y?")."""
-    said, asked = _IDENTITY.fullmatch(clause), _IS_THE.fullmatch(question)
-    return (
-        said is not None
-        and asked is not None
-        and [*map(content_of, said.groups()[::-1])] == [*map(content_of, asked.groups())]
-    )
+    said = _IDENTITY.fullmatch(clause)
+    return said is not None and [*map(content_of, said.groups()[::-1])] == [*map(content_of, asked.groups())]
 
 
 _GENERAL = re.compile(r"\W*(?:most|some|many|such)\b", re.IGNORECASE)
@@ -269,7 +271,7 @@ def _clauses(sentence: str) -> list[str]:
 def sure_sentences(text: str, question: str) -> tuple[str, ...]:
     """The sentences that neither doubt nor ask."""
     sentences = SENTENCES.split(text)
-    if says(text, _MAKES_UNSURE) or is_wide(text):
+    if any(bits_of(text) & row == row for row in _MAKES_UNSURE):
         return tuple(sentence for sentence in sentences if not is_doubted(sentence, question))
     return tuple(sentence for sentence in sentences if not sentence.rstrip().endswith("?"))
 
@@ -295,6 +297,7 @@ def _end_of(text: str) -> str:
     return text if len(text) <= SHORT else text[-SHORT:].partition("\n" if "\n" in text[-SHORT:] else ". ")[2]
 
 
+@lru_cache(maxsize=16)
 def is_negation(clause: str) -> bool:
     return _NEGATES.search(clause) is not None
 
@@ -345,6 +348,9 @@ def names_finding(text: str, question: str) -> bool | None:
 
 def words_of(text: str) -> frozenset[str]:
     return frozenset(plain_words(one_name(text)).split())
+
+
+_words_asked = lru_cache(maxsize=4096)(words_of)
 
 
 NOT_SO = re.compile(
@@ -469,7 +475,8 @@ _ASKED_TOO = frozenset({"resolved", "without", "negative", "absent"})
 def _without_place(clause: str, question: str) -> str | None:
     """What a clause says of the finding alone, without where it is or where elsewhere in the clause ("The left lung shows a nodule." to
     "Is there a nodule in the left lung?"): nothing where it names another place, or describes the finding in words of unknown meaning."""
-    core, said = finding_words(question), content_of(_ADVERB.sub("", clause))
+    core = finding_words(question)
+    said = content_of(_ADVERB.sub("", clause)) if set(core).issubset(content_of(clause)) else ()
     start = (
         next((at for at in range(len(said) - len(core) + 1) if said[at : at + len(core)] == core), -1) if core else -1
     )
