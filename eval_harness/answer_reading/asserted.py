@@ -45,7 +45,7 @@ ONLY_NEAR = phrase(
     " abut compress supplies drain drains mimic confused treated history risk screen connected attached toward away can may might could"
     " possible options choices candidates alternatives compared recovered treatment ordered confuse distal proximal on equal identical"
     " combined sequela complication symptoms signs test to derives derived patients people persons individuals"
-    " children those rest remainder neben nahe hinter vor unter über junto cerca à près au",
+    " children those rest remainder known knowledge information neben nahe hinter vor unter über junto cerca à près au",
     r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
     r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
     r"|treated (?:for|with)|history of"
@@ -54,6 +54,7 @@ ONLY_NEAR = phrase(
     r"|distal to|proximal to|on top of|(?:equal|identical) to that of|combined with|sequel\w+ (?:of|to)|complications? of"
     r"|deriv\w+ from(?: an?)?|(?:patients|people|persons|individuals|children|those) with"
     r"|(?:rest|remainder)(?: of the [\w-]+)? (?:is|are|shows|appears)"
+    r"|known|(?:knowledge|information) (?:about|of|on)"
     r"|symptoms of|test(?:s|ed|ing)? for|to (?:detect|diagnose|exclude|confirm|rule out|prevent|treat)"
     r"|neben|nahe|hinter|unter(?:halb)?|über|oberhalb|vor|junto al?|cerca del?|à côté|près|au-dess\w+"
     r"|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to|due to|seen in)"
@@ -83,7 +84,7 @@ def seen_after(text: str, end: int) -> bool:
 
 
 DEFINES_AFTER = re.compile(
-    r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|usually|typically|often|would|could|uses|requires|involves)\b",
+    r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|arises?|originates?|usually|typically|often|would|could|uses|requires|involves)\b",
     re.IGNORECASE,
 )
 _LEADS = re.compile(
@@ -385,7 +386,7 @@ _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _CJK_SAYS = re.compile(
     r"(?:显示|显示为|提示|表现为|考虑为?|诊断为?|符合|存在|可见|属于|是|为|有|选|答案|^)[了的\s::\"“]*$"
 )
-_CJK_DENIES = re.compile(r"没有|无|不|未|排除|非|否|既往|曾")
+_CJK_DENIES = re.compile(r"没有|无|不|未|建议|推荐|排除|非|否|既往|曾")
 _CJK_TAKES_BACK = re.compile(r"的?(?:病?史|(?:可能性)?(?:较|更)?(?:小|低)|除外|待排)")
 
 
@@ -481,7 +482,7 @@ _ADVISED_AFTER = re.compile(
 )
 _ADVISED_BEFORE = re.compile(
     r"\b(?:(?:i |we )?(?:would )?(?:recommend|advise)|please (?:see|consult|contact)|(?:should|must|need to) (?:see|consult))"
-    r" (?:an? |the |your |further |additional )*$",
+    r" (?:an? |the |your |further |additional )*$|(?:建议|推荐|需要?)[^。,;，]{0,4}$",
     re.IGNORECASE,
 )
 _NEXT_BEFORE = re.compile(r"\bnext,? (?:(?:use|insert|do|the|an?|be) )*$", re.IGNORECASE)

@@ -341,8 +341,16 @@ _HEDGE = phrase("or", r"\bor (?:possibly|maybe|perhaps|even)\b", "possibly maybe
 
 def bracketed_letters(text: str, count: int, multiple: bool) -> Found:
     """Letters in brackets or quotes, or after "option": those that are not denied."""
-    found = ((match, next(place for place in range(1, 6) if match[place])) for match in _in_brackets(text))
+    found = (
+        (match, next(place for place in range(1, 6) if match[place]))
+        for match in _in_brackets(text)
+        if not _IN_FIGURE.search(text, max(0, match.start() - 12), match.start())
+    )
     return _alive(text, count, multiple, found)
+
+
+_IN_FIGURE = re.compile(r"\b(?:panel|figure|fig\.?)s?\s*$", re.IGNORECASE)
+"""Before a letter in brackets that is a part of a picture ("Panel (C)")."""
 
 
 def _in_brackets(text: str) -> Iterator[re.Match[str]]:

@@ -37,7 +37,7 @@ _UNDECIDED = re.compile(
 )
 _SURELY = r"(?:(?:certainly|definitely|clearly|probably|(?:most )?likely|indeed|absolutely|simply)\s+)?"
 _NOT_NO = (
-    r"(?!\s+(?:puedo|se puede|es posible|sé)\b"
+    r"(?!\s+(?:puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]|cuento|dispongo|está claro)\b"
     r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question|of)\b"
     r"|\s+\w+ answer\b|\s+evidence either\b|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b[^.!]*[.!]?\s*(?:let me|let us|let's)"
     r"|\s+(?:\w+ )?(?:determination|conclusion|judge?ment)\b|\s+(?:\w+\s+){0,4}\w+\?"
