@@ -126,7 +126,7 @@ def print_recorded(path: Path, runs: int = 3) -> None:
         cleared = [
             cache
             for cache in caches()
-            if cache.__name__ != "stem" and not (known and cache.cache_parameters()["maxsize"] >= OF_QUESTIONS)
+            if "stem" not in cache.__name__ and not (known and cache.cache_parameters()["maxsize"] >= OF_QUESTIONS)
         ]
         shares = []
         for response, options, question in answers:

@@ -7,6 +7,7 @@ Functions return positions, None where they find nothing, () for more than one o
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from eval_harness.answer_reading.letters import Found, most
 from eval_harness.answer_reading.mentions import (
@@ -25,7 +26,7 @@ from eval_harness.answer_reading.mentions import (
 from eval_harness.answer_reading.names import WORD
 from eval_harness.answer_reading.options import DENIED, STOP, OptionTexts, stem
 from eval_harness.answer_reading.polarity import clause_start, is_denied, negated_before, sentence_before
-from eval_harness.answer_reading.words import beginnings, phrase, says_between, says_stems, words_in
+from eval_harness.answer_reading.words import asks, beginnings, phrase, says, says_between, says_stems, words_in
 
 ASSERTS = phrase(
     "is are was were be show shows showing shown reveal depict display demonstrate illustrate represent indicate suggest consistent"
@@ -93,6 +94,8 @@ _LEADS = re.compile(
 _ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
 _ENDS_CLAUSE = re.compile(rf"{_ENDS.pattern}|\s+and\b", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)
+_JOINS = ("to", "-", "or", "/", "and", "&", "a", "an", "the")
+"""What `_RANGE_BEFORE` may end with."""
 _NUMBERED = re.compile(r"(?:\d|\b[ivxIVX]+)$")
 _RANGE_AFTER = re.compile(r"\s*(?:\bto\b|\bor\b|[-–/])\s*(?:\d|[IVX]+\b)")
 AGREES = re.compile(r"\b(?:that is|you(?:'re| are)|all)\s+$", re.IGNORECASE)
@@ -154,7 +157,8 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
             text[max(0, mention.start - 8) : mention.start]
         ):
             items.update(mention.options)
-        if _ENUMERATED.search(text, max(0, mention.start - 120), mention.start):
+        edge = max(0, mention.start - 120)
+        if text.count(",", edge, mention.start) > 1 and _ENUMERATED.search(text, edge, mention.start):
             continue
         alone = answered and mention.start < first and not _THAN.search(text, mention.start - 9, mention.start)
         if _is_meant(text, mention, texts, short, alone, question):
@@ -195,12 +199,15 @@ _ENUMERATED = re.compile(
 
 def _longer_name(text: str, option: int, texts: OptionTexts) -> tuple[int, ...]:
     """The option, or the one other whose words are the option's and more, and stand together in any order ("decrease slightly")."""
-    own, said = set(texts.words[option]), WORD.findall(text.lower())
+    own = set(texts.words[option])
+    if not (longer := [place for place, words in enumerate(texts.words) if own < set(words)]):
+        return (option,)
+    said = WORD.findall(text.lower())
     longer = [
         place
-        for place, words in enumerate(texts.words)
-        if own < set(words)
-        and any(set(words) == set(said[at : at + len(words)]) for at in range(len(said) - len(words) + 1))
+        for place in longer
+        if (size := len(words := texts.words[place]))
+        and any(set(words) == set(said[at : at + size]) for at in range(len(said) - size + 1))
     ]
     return (longer[0],) if len(longer) == 1 else (option,)
 
@@ -225,8 +232,12 @@ def under_condition(text: str, start: int, end: int, question: str | None) -> bo
     if condition is None:
         return False
     said = {stem(word) for word in WORD.findall(condition[1].lower()) if len(word) > 2 and word not in STOP}
-    asked = {stem(word) for word in WORD.findall(question.lower())}
-    return bool(said) and 2 * len(said & asked) < len(said)
+    return bool(said) and 2 * len(said & _stems_asked(question)) < len(said)
+
+
+@lru_cache(maxsize=4096)
+def _stems_asked(question: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in WORD.findall(question.lower()))
 
 
 _MAKES_CONDITION = beginnings("if unless depending should")
@@ -253,11 +264,15 @@ def _answers(text: str, mentions: tuple[Mention, ...], first: int, question: str
     if _ELSEWHERE.search(text, start, first) is not None:
         return False
     others = condition[0] if condition else text[: mentions[0].start] + text[min(first, mentions[0].end) : first]
-    said, asked = (
-        {stem(word) for word in WORD.findall(part.lower()) if len(word) > 2 and word not in STOP}
-        for part in (others, question)
-    )
-    return len(said) > 1 and 2 * len(said & asked) >= len(said)
+    said = _stems_that_count(others)
+    return len(said) > 1 and 2 * len(said & _counting_stems_asked(question)) >= len(said)
+
+
+def _stems_that_count(text: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in WORD.findall(text.lower()) if len(word) > 2 and word not in STOP)
+
+
+_counting_stems_asked = lru_cache(maxsize=4096)(_stems_that_count)
 
 
 _THAN = phrase("than", r"\bthan (?:the )?$")
@@ -356,8 +371,8 @@ def _is_range(text: str, mention: Mention, texts: OptionTexts) -> bool:
     numbered = len(mention.options) == 1 and _NUMBERED.search(text, mention.start, mention.end)
     if numbered and _RANGE_AFTER.match(text, mention.end):
         return True
-    before = _RANGE_BEFORE.search(text[max(0, mention.start - 30) : mention.start])
-    if before is None:
+    joined = text[max(0, mention.start - 30) : mention.start]
+    if not joined.rstrip().lower().endswith(_JOINS) or (before := _RANGE_BEFORE.search(joined)) is None:
         return False
     word = stem(before[1].lower())
     return any(word in words for option, words in enumerate(texts.distinguishing) if option not in mention.options)
@@ -405,7 +420,7 @@ def _is_meant(
         return False
     if said_elsewhere(text, mention.start, mention.end, question):
         return False
-    if question is not None and _ASKS_WHETHER.match(question) and _is_of_another(before, texts, question):
+    if question is not None and asks(question, _ASKS_WHETHER) and _is_of_another(before, texts, question):
         return False
     if _CJK.search(text, mention.start, mention.end):
         before = before[-16:].rsplit(",", 1)[-1]
@@ -437,7 +452,7 @@ def _is_meant(
 
 def _is_moved(before: str, question: str | None) -> re.Match[str] | None:
     """Where something is said to have moved to what follows ("a shift to the left"), of which the question does not ask."""
-    return _MOVED_TO.search(before) if question is not None and not _MOVED.search(question) else None
+    return _MOVED_TO.search(before) if question is not None and not asks(question, _MOVED) else None
 
 
 _MOVED = re.compile(r"\b(?:shift|displac|deviat|push|rotat|tilt|point|mov)", re.IGNORECASE)
@@ -455,20 +470,25 @@ _DEFINES_ALONE = re.compile(
 
 
 _THAN_A = re.compile(r"\bthan (?:an? |the )?\w+ $", re.IGNORECASE)
-_ASKS_WHETHER = re.compile(r"\W*(?:is|are|was|were|does|do|did)\b", re.IGNORECASE)
+_ASKS_WHETHER = re.compile(r"^\W*(?:is|are|was|were|does|do|did)\b", re.IGNORECASE)
 
 
 def said_elsewhere(text: str, start: int, end: int, question: str | None) -> bool:
     """Whether text[start:end] is what is advised or comes next, or was earlier, of which the question does not ask."""
     if question is None:
         return False
-    if not _ASKS_ADVICE.search(question):
+    if says(text, _ADVICE) and not asks(question, _ASKS_ADVICE):
         before = text[max(0, start - 60) : start]
         if _ADVISED_AFTER.match(text, end) or _ADVISED_BEFORE.search(before) or _NEXT_BEFORE.search(before):
             return True
-    return _EARLIER_AFTER.match(text, end) is not None and not _ASKS_EARLIER.search(question)
+    earlier = says_between(text, _EARLIER, end, end + 60) and _EARLIER_AFTER.match(text, end) is not None
+    return earlier and not asks(question, _ASKS_EARLIER)
 
 
+_ADVICE = beginnings(
+    "recommend recommended advise advised warranted helpful useful necessary required considered help confirm able next see consult contact"
+)
+_EARLIER = beginnings("ago last past previous prior earlier")
 _ASKS_ADVICE = re.compile(
     r"\b(?:recommend|advis|next|should|treat|test|manage|appropriate|best|step|indicat|need|will|refer|order|suggest|therap|would)",
     re.IGNORECASE,
@@ -636,8 +656,7 @@ def _is_of_another(before: str, texts: OptionTexts, question: str | None) -> boo
     if said is None:
         return False
     thing = stem(said[1].lower())
-    asked = {stem(word) for word in WORD.findall((question or "").lower())}
-    return thing not in _ANY_THING and thing not in texts.known and thing not in asked
+    return thing not in _ANY_THING and thing not in texts.known and thing not in _stems_asked(question or "")
 
 
 _OF_A_THING = re.compile(

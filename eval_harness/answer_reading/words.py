@@ -138,6 +138,12 @@ def bits_of(text: str) -> int:
     return _index(text).says
 
 
+@lru_cache(maxsize=16384)
+def asks(question: str, pattern: re.Pattern[str]) -> bool:
+    """Whether a question holds a pattern: looked for once, whatever is answered."""
+    return pattern.search(question) is not None
+
+
 def says(text: str, words: Beginnings) -> bool:
     """Whether a text may say one of the words."""
     return _index(text).says & words.bit != 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from eval_harness.answer_reading.options import stem
+from eval_harness.answer_reading.words import asks
 from eval_harness.answer_reading.yes_no.exclusive import is_another, is_another_finding
 from eval_harness.answer_reading.yes_no.question import (
     HISTORY,
@@ -28,7 +29,7 @@ def speaks_of_another(text: str, question: str) -> bool:
     """Whether the first sentence is about another side or part than the question ("the right lung" for the left), about another thing
     of which the same is asked, or about the history where it is not asked for."""
     first, asked = SENTENCES.split(text, maxsplit=1)[0], asked_of(question)
-    if HISTORY.search(first) and not HISTORY.search(question):
+    if HISTORY.search(first) and not asks(question, HISTORY):
         return True
     said, wanted = set(content_of(first)), set(content_of(asked))
     if is_another(words_of(first), words_of(asked)) or is_another_finding(words_of(first), words_of(asked)):
@@ -91,7 +92,7 @@ _BUT = re.compile(r"\b(?:however|but|although|though|yet)\b", re.IGNORECASE)
 
 def is_negated(question: str) -> bool:
     """Whether a question asks by a negation ("Is no fracture visible?"), so that a denial may confirm it."""
-    return _ASKS_NOT.search(question) is not None
+    return asks(question, _ASKS_NOT)
 
 
 _ASKS_NOT = re.compile(r"\b(?:no|not|without|absent)\b|n't\b", re.IGNORECASE)
@@ -99,7 +100,7 @@ _ASKS_NOT = re.compile(r"\b(?:no|not|without|absent)\b|n't\b", re.IGNORECASE)
 
 def denies_abnormal(text: str, question: str) -> str | None:
     """`yes` where a question asks whether something is normal and the response denies that it is abnormal."""
-    return "yes" if _ASKS_NORMAL.search(question) and _NOT_ABNORMAL.match(text) else None
+    return "yes" if asks(question, _ASKS_NORMAL) and _NOT_ABNORMAL.match(text) else None
 
 
 _ASKS_NORMAL = re.compile(r"\bnormal\b", re.IGNORECASE)
@@ -111,11 +112,11 @@ _NOT_ABNORMAL = re.compile(
 
 def denies_a_finding(text: str, question: str) -> bool:
     """Whether a question asks whether something is healthy and the response denies some finding, which is no denial of that."""
-    return _ASKS_HEALTHY.match(question) is not None and _NO_FINDING.match(text) is not None
+    return asks(question, _ASKS_HEALTHY) and _NO_FINDING.match(text) is not None
 
 
 _HEALTHY = r"(?:normal|clear|intact|unremarkable|healthy|patent|preserved|sharp|midline|central|centered|symmetric\w*)"
-_ASKS_HEALTHY = re.compile(rf"\W*(?:is|are|does|do)\b[^?.]*\b{_HEALTHY}\b", re.IGNORECASE)
+_ASKS_HEALTHY = re.compile(rf"^\W*(?:is|are|does|do)\b[^?.]*\b{_HEALTHY}\b", re.IGNORECASE)
 _NO_FINDING = re.compile(
     r"\W*(?:there (?:is|are) |the [\w-]+ (?:shows?|has|have) )?no\s+"
     rf"(?!(?:the|there|it|this|that|they|these|i|we|because|not|its?)\b)(?![^.;,]*\b{_HEALTHY}\b)\w",
@@ -129,10 +130,12 @@ _PART_OF = re.compile(
 
 def speaks_of_a_part(text: str, question: str) -> bool:
     """Whether a question asks whether something is healthy and the first sentence says so of one part of it only."""
-    first = _CLAUSE_END.split(text, maxsplit=1)[0]
-    if _ASKS_HEALTHY.match(question) is None or not (parts := {part.lower() for part in _PART_OF.findall(first)}):
+    if not asks(question, _ASKS_HEALTHY):
         return False
-    return not {"left", "right"} <= parts and _PART_OF.search(question) is None and " both " not in first
+    first = _CLAUSE_END.split(text, maxsplit=1)[0]
+    if not (parts := {part.lower() for part in _PART_OF.findall(first)}):
+        return False
+    return not {"left", "right"} <= parts and not asks(question, _PART_OF) and " both " not in first
 
 
 _CLAUSE_END = re.compile(r"(?<=[.!?])\s+|\n|;|\b(?:but|whereas|while|however)\b", re.IGNORECASE)
@@ -140,7 +143,7 @@ _CLAUSE_END = re.compile(r"(?<=[.!?])\s+|\n|;|\b(?:but|whereas|while|however)\b"
 
 def only_appears(text: str, question: str) -> bool:
     """Whether a response to whether something is changed goes on that it is normal ("appears enlarged on this film, but is normal")."""
-    return _ASKS_CHANGED.search(question) is not None and _IS_NORMAL_AFTER_ALL.search(text) is not None
+    return asks(question, _ASKS_CHANGED) and _IS_NORMAL_AFTER_ALL.search(text) is not None
 
 
 _ASKS_CHANGED = re.compile(
