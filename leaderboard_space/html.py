@@ -84,8 +84,14 @@ def percent(value: float | None) -> str:
 
 
 def score_text(value: float | None, unit: str) -> str:
-    """A score as its unit is shown."""
-    return percent(value) if unit == "percent" else number(value)
+    """A score as its unit is shown; counts are whole numbers, but for the mean of several samples.
+
+    >>> score_text(12.0, "count"), score_text(12.5, "count"), score_text(12.0, "percent")
+    ('12', '12.5', '12.0')
+    """
+    if unit == "percent":
+        return percent(value)
+    return number(value, 0 if unit == "count" and value is not None and value.is_integer() else 1)
 
 
 def interval(low: float | None, high: float | None) -> str:

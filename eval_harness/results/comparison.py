@@ -204,7 +204,8 @@ def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: S
     p = f"{p} ({test.method})"
     if _is_count(metric):  # the interval is of a share
         return p
-    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p}"
+    disagree = "; they disagree about 0" if (test.p < 0.05) == (test.low <= 0 <= test.high) else ""
+    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p}{disagree}"
 
 
 def _answers(a: Side, b: Side) -> list[str]:

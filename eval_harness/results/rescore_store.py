@@ -89,13 +89,12 @@ def rescore_store(
     if not (root / "results").is_dir():
         raise BadInput(f"{root}: not a results store (a folder that contains `results/`). Give the store's folder.")
     outcomes = []
-    try:
-        for path in sorted(root.glob("results/*/*/*/result.json")):
-            outcome = _rescore(root, path, data)
-            tell(outcome)
-            outcomes.append(outcome)
-    except OSError as error:
-        raise BadInput(f"{root}: cannot be written ({error.strerror}). Give a store you may write to.") from None
+    for path in sorted(root.glob("results/*/*/*/result.json")):
+        try:
+            outcomes.append(_rescore(root, path, data))
+        except OSError as error:
+            raise BadInput(f"{root}: cannot be written ({error.strerror}). Give a store you may write to.") from None
+        tell(outcomes[-1])
     return outcomes
 
 

@@ -13,7 +13,7 @@ from eval_harness.scores import METRICS
 from eval_harness.submissions.hidden_test import HiddenScore
 from eval_harness.submissions.submission import Submission
 from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.html import count, interval, number, plural, prose, text
+from leaderboard_space.html import count, interval, number, plural, prose, score_text, text
 from leaderboard_space.submitting.waiting import Waiting
 from leaderboard_space.views.tables.leaderboard import GROUPS
 
@@ -231,7 +231,11 @@ def _table(result: Result) -> str:
 def _row(name: str, score: Score, family: str) -> str:
     info = info_of(name, family)
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)} cases)"
-    value = f"{shown(score.value)} %" if info.unit == "percent" and score.value is not None else number(score.value)
+    value = (
+        f"{shown(score.value)} %"
+        if info.unit == "percent" and score.value is not None
+        else score_text(score.value, info.unit)
+    )
     return (
         f'<tr><th scope="row">{text(info.label)}</th><td>{text(value)}</td>'
         f"<td>{interval(score.low, score.high)}</td><td>{number(score.chance)}</td><td>{n}</td>"
