@@ -124,7 +124,8 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
         ends = re.search(r"interval (\S+) to (\S+), p", said)
         assert (ends is None) == (METRICS[metric].unit == "count") == name.endswith("(count)")
         p = f"p = {test.p:.3g}" if test.p > 1e-12 else "p < 1e-12"
-        assert said.endswith(f"{p} ({test.method})")
+        disagree = ends is not None and (test.p < 0.05) == (test.low <= 0 <= test.high)
+        assert said.endswith(f"{p} ({test.method})" + "; they disagree about 0" * disagree)
         p_values.append(test.p)
         if ends:
             assert abs(float(ends[1]) - test.low) <= 0.051 and abs(float(ends[2]) - test.high) <= 0.051
