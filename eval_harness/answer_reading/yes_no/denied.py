@@ -34,7 +34,10 @@ def speaks_of_another(text: str, question: str) -> bool:
     said, wanted = set(content_of(first)), set(content_of(asked))
     if is_another(words_of(first), words_of(asked)) or is_another_finding(words_of(first), words_of(asked)):
         return True
-    if (core := finding_words(question)) and not said.isdisjoint(core):
+    core = finding_words(question)
+    if core and said.isdisjoint(core) and not said.isdisjoint(wanted - KNOWN) and _NOT_SEEN.search(first):
+        return True
+    if core and not said.isdisjoint(core):
         if _OR.search(asked) and not said.issuperset(set(core) - KNOWN - SIDES):
             return True
         if (other := NOT_SO.search(first)) and stem(other[1]) not in wanted:
@@ -171,3 +174,11 @@ _DENIED_OF = re.compile(
     r"|noted|detected|evident|observed|shown))",
     re.IGNORECASE,
 )
+
+
+def denies_one_of_two(text: str, question: str) -> bool:
+    """Whether a question asks for one thing or another and the response denies one with a "but" ("No fracture, but a dislocation.")."""
+    return _OR.search(asked_of(question)) is not None and _THING_BUT.match(text) is not None
+
+
+_THING_BUT = re.compile(r"\W*no \w[^.\n]{1,80}\bbut\b", re.IGNORECASE)

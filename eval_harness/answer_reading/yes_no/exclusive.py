@@ -78,8 +78,10 @@ _FINDINGS = {
             "fracture fractures fractured broken", "cardiomegaly heart cardiac",
             "nodule nodules mass masses tumor tumour tumors metastasis malignancy cancer carcinoma",
             "hemorrhage haemorrhage bleeding bleed hematoma haematoma", "edema oedema", "emphysema", "pneumoperitoneum",
-            "stone stones calculus calculi cholelithiasis gallstone gallstones", "hydronephrosis", "appendicitis", "aneurysm aneurysms",
-            "lymphadenopathy", "dislocation dislocated", "pacemaker",
+            "stone stones calculus calculi cholelithiasis gallstone gallstones", "appendicitis", "swelling", "calcified calcification",
+            "dilated dilatation dilation enlarged widened distended", "intubated intubation endotracheal",
+            "tube tubes catheter nasogastric", "thickened thickening",
+            "dislocation dislocated", "pacemaker",
             "infarct infarction stroke ischemia ischemic ischaemic", "ventricles hydrocephalus", "inflammation",
             "enhancement", "hernia", "scoliosis",
         )

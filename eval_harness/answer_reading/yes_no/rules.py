@@ -40,7 +40,11 @@ def leading_word(said: Said) -> Found:
     normal = denied.denies_abnormal(said.text, said.question) if said.question else None
     found = normal or spoken.leading(_FOREIGN_LABEL.sub("", said.text))
     if found == "no" and said.question and _NO_THING.match(said.text):
-        unless = _UNLESS.match(said.text) is not None or denied.denies_a_finding(said.text, said.question)
+        unless = (
+            _UNLESS.match(said.text) is not None
+            or denied.denies_one_of_two(said.text, said.question)
+            or denied.denies_a_finding(said.text, said.question)
+        )
         found = None if unless or denied.speaks_of_another(said.text, said.question) else found
     return word_found(said, found)
 
