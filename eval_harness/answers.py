@@ -2,7 +2,7 @@
 
 The rules are one table (`RULES`); its order is what this reader promises. Elsewhere: the papers' readers (`benchmarks/*/official.py`), the
 LLM fall-back (`judge.py`), taking reasoning out (`reasoning.py`), making a response plain (`plain_text.py`), and what the rules look for:
-letters (`letters.py`), option texts (`mentions.py`, `asserted.py`), statements (`statements.py`), yes and no (`yes_no/`), denying and
+letters (`letters.py`), option texts (`mentions.py`, `asserted/`), statements (`statements.py`), yes and no (`yes_no/`), denying and
 declining (`polarity.py`). Patterns are tried only where one of their words stands (`words.py`).
 """
 

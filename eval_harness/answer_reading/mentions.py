@@ -1,6 +1,6 @@
 """Options named by their text: where they stand, which stand in a row, which are lists with letters, and the verdicts on them.
 
-Functions return positions, None where they find nothing. See also: whether a text by itself is meant (`asserted.py`).
+Functions return positions, None where they find nothing. See also: whether a text by itself is meant (`asserted/`).
 """
 
 from __future__ import annotations

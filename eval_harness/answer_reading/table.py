@@ -1,6 +1,6 @@
 """The rules that read a response, as one table (`RULES`): its order is what this reader promises.
 
-What the rules look for is elsewhere: letters (`letters.py`), option texts (`mentions.py`, `asserted.py`), statements (`statements.py`),
+What the rules look for is elsewhere: letters (`letters.py`), option texts (`mentions.py`, `asserted/`), statements (`statements.py`),
 yes and no (`yes_no/`), declining (`polarity.py`).
 """
 
@@ -14,7 +14,8 @@ from typing import Literal
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading import Reading
-from eval_harness.answer_reading.asserted import asserted_texts, distinguishing_words
+from eval_harness.answer_reading.asserted.own_words import asserted_texts
+from eval_harness.answer_reading.asserted.telling import distinguishing_words
 from eval_harness.answer_reading.letters import (
     VERDICT_WORDS,
     bare_letters,
