@@ -9,7 +9,7 @@ from functools import lru_cache
 from eval_harness.answer_reading.names import WORD
 from eval_harness.answer_reading.options import STOP, OptionTexts, stem
 from eval_harness.answer_reading.polarity import sentence_before
-from eval_harness.answer_reading.words import asks, beginnings, phrase, says, says_between, words_in
+from eval_harness.answer_reading.words import asks, beginnings, is_wide, phrase, says, says_between, words_in
 
 ASSERTS = phrase(
     "is are was were be show shows showing shown reveal depict display demonstrate illustrate represent indicate suggest consistent"
@@ -146,7 +146,7 @@ def said_elsewhere(text: str, start: int, end: int, question: str | None) -> boo
     """Whether text[start:end] is what is advised or comes next, or was earlier, of which the question does not ask."""
     if question is None:
         return False
-    if says(text, _ADVICE) and not asks(question, _ASKS_ADVICE):
+    if (says(text, _ADVICE) or is_wide(text)) and not asks(question, _ASKS_ADVICE):
         before = text[max(0, start - 60) : start]
         if _ADVISED_AFTER.match(text, end) or _ADVISED_BEFORE.search(before) or _NEXT_BEFORE.search(before):
             return True
