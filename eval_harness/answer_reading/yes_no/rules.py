@@ -88,10 +88,32 @@ def denies(said: Said) -> Found:
 def repeats(said: Said) -> Found:
     if not said.question:
         return None
-    found = question.repeats(said.text, said.question)
-    found = opposites.says(said.text, said.question) if found is None else found
+    text = _in_full(said.text, said.question)
+    found = question.repeats(text, said.question)
+    found = opposites.says(text, said.question) if found is None else found
     if found == "yes" and (
         denied.speaks_of_a_part(said.text, said.question) or denied.only_appears(said.text, said.question)
     ):
         return None
     return word_found(said, found)
+
+
+def _in_full(text: str, asked: str) -> str:
+    """A response with a finding in the question's words: "a small effusion" where a pleural one is asked for and no other is said,
+    "there is cardiomegaly" where an enlarged heart is."""
+    lowered = text.lower()
+    if "effusion" in lowered and "pleural effusion" in asked.lower() and _OTHER_FLUID.search(lowered) is None:
+        return _EFFUSION.sub("pleural effusion", text)
+    if "cardiomegaly" in lowered and _ENLARGED_HEART.search(asked):
+        return _CARDIOMEGALY.sub("the heart is enlarged", text)
+    return text
+
+
+_OTHER_FLUID = re.compile(r"pleura|pericard|joint|knee|middle ear|subdural")
+_EFFUSION = re.compile(r"\beffusion\b", re.IGNORECASE)
+_ENLARGED_HEART = re.compile(r"\b(?:heart|cardiac silhouette)\b.*\benlarged\b|\benlarged heart\b", re.IGNORECASE)
+_CARDIOMEGALY = re.compile(
+    r"\bthere is (?:mild |moderate |severe |marked )?cardiomegaly\b"
+    r"|\b(?:mild |moderate |severe |marked )?cardiomegaly is (?:present|seen|noted|visible|evident)\b",
+    re.IGNORECASE,
+)
