@@ -26,6 +26,7 @@ from eval_harness.answer_reading.yes_no.question import (
     clauses_of,
     content_of,
     is_negation,
+    without_image,
 )
 
 
@@ -40,7 +41,7 @@ def says(text: str, question: str) -> str | None:
         verdict
         for clause in clauses_of(text, question)
         for rule in rules
-        if (verdict := rule(ABOUT.sub("", clause) if shown else clause, text)) is not None
+        if (verdict := rule(without_image(clause) if shown else clause, text)) is not None
     }
     return found.pop() if len(found) == 1 else None
 

@@ -38,6 +38,18 @@ ABOUT = re.compile(
     r"(?: shown| above| below| provided)?\W*$",
     re.IGNORECASE,
 )
+_ENDS_SHOWN = re.compile(
+    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri|slide|specimen)s?"
+    r"(?: shown| above| below| provided)?\W*$",
+    re.IGNORECASE,
+)
+
+
+def without_image(text: str) -> str:
+    """A text without the words for what shows it, which end it ("in the image")."""
+    return ABOUT.sub("", text) if _ENDS_SHOWN.search(text) else text
+
+
 _NORMAL = stem("normal")
 _IN_THIS = re.compile(r"\s*\b(?:in|on|from|within|by) (?:this|these|your)\b.*", re.IGNORECASE | re.DOTALL)
 """What shows a finding is no place of it ("in this colonoscopy")."""
