@@ -50,7 +50,7 @@ _DENIED_AFTER = re.compile(
     r"|\W{0,4}\bbut (?:this|that|it) (?:is|does|seems|appears)\s+(?:much |far |also )?(?:less|unlikely|not|improbable)\b"
     r"|\s*,?\s*which (?:is|are|was|were) (?:\w+ly )?not\b"
     r"|\s+would be (?:my|the) (?:last|least|worst|second)\b"
-    r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+ly\s+)?(?:show|have|appear|present|look|need|require|cause|produce|shift"
+    r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+ly\s+)?(?:show|have|appear|present|look|need|require|cause|produce|shift|highlight|demonstrate|reveal|stain"
     r"|be(?!\s+(?:\w+ly\s+)?(?:the|my|best|most|correct|consistent|right)\b))\b"
     r"|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not\b(?!\s+(?:option\s+)?\(?[A-Z]\b\)?\s*(?:$|[.,;)]))"
     r"|false|unlikely|absent\b|not present|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)"

@@ -156,8 +156,9 @@ def said_elsewhere(text: str, start: int, end: int, question: str | None) -> boo
 
 _ADVICE = beginnings(
     "recommend recommended advise advised warranted helpful useful necessary required considered help confirm able next see consult contact"
+    " performed obtained done"
 )
-_EARLIER = beginnings("ago last past previous prior earlier")
+_EARLIER = beginnings("ago last past previous prior earlier resected removed excised")
 _ASKS_ADVICE = re.compile(
     r"\b(?:recommend|advis|next|should|treat|test|manage|appropriate|best|step|indicat|need|will|refer|order|suggest|therap|would)",
     re.IGNORECASE,
@@ -165,6 +166,7 @@ _ASKS_ADVICE = re.compile(
 _ADVISED_AFTER = re.compile(
     r"(?:(?! (?:is|are)\b) [\w-]+){0,4} (?:is|are|would be|may be|might be|should be|can be) (?:\w+ly )?"
     r"(?:recommended|advised|warranted|helpful|useful|necessary|required|considered)\b"
+    r"|(?: [\w-]+)? should be (?:performed|obtained|done)\b"
     r"|(?: (?:or|and) [\w-]+)? (?:may|might|could|can|would) (?:help|confirm|be able)\b"
     r"|(?: with [\w-]+)? (?:is|are|as) the next step",
     re.IGNORECASE,
@@ -176,11 +178,12 @@ _ADVISED_BEFORE = re.compile(
 )
 _NEXT_BEFORE = re.compile(r"\bnext,? (?:(?:use|insert|do|the|an?|be) )*$", re.IGNORECASE)
 _ASKS_EARLIER = re.compile(
-    r"\b(?:previous|prior|earlier|before|past|history|ago|last|compar|chang|first|original|initial)", re.IGNORECASE
+    r"\b(?:previous|prior|earlier|before|past|history|ago|last|compar|chang|first|original|initial|remov|resect|excis|surg|operat)",
+    re.IGNORECASE,
 )
 _EARLIER_AFTER = re.compile(
     r"[^.;,\n]{0,25}?\b(?:ago|last (?:year|month|week)|in the past|in (?:the|a) (?:previous|prior|earlier|last)"
-    r"|on (?:the|a) (?:previous|prior))\b",
+    r"|on (?:the|a) (?:previous|prior)|(?:was|were|has been|have been) (?:\w+ly )?(?:resected|removed|excised))\b",
     re.IGNORECASE,
 )
 TOPIC_AFTER = re.compile(

@@ -168,6 +168,19 @@ def denies_of_another(text: str, question: str) -> bool:
     return bool(thing) and thing[-1] not in KNOWN and thing[-1] not in content_of(question)
 
 
+def denies_what_is_not_asked(text: str, question: str) -> bool:
+    """Whether "there is no X" is said to a question where a thing is, that does not name X."""
+    denied = _THERE_IS_NO.match(text)
+    if denied is None or _ASKS_WHERE.match(question) is None:
+        return False
+    said = set(content_of(denied[1])) - KNOWN
+    return bool(said) and said.isdisjoint(content_of(question))
+
+
+_ASKS_WHERE = re.compile(
+    r"\W*(?:is|are) the .+ (?:in|at|on|within) (?!(?:this|the) (?:image|picture|scan|film))", re.IGNORECASE
+)
+_THERE_IS_NO = re.compile(r"\W*there (?:is|are) no ([\w-]+(?: [\w-]+)?)", re.IGNORECASE)
 _DENIED_OF = re.compile(
     r"\W*the ((?:(?!(?:of|in|on|at|from|with|to)\b)[\w-]+ ){0,3}?[\w-]+) (?:is|are|was|were|does|do|did|appears?) not\b"
     r"(?! (?:\w+ )?(?:seen|visible|present|identified"

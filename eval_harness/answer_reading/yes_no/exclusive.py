@@ -83,7 +83,7 @@ _FINDINGS = {
             "tube tubes catheter nasogastric", "thickened thickening",
             "dislocation dislocated", "pacemaker",
             "infarct infarction stroke ischemia ischemic ischaemic", "ventricles hydrocephalus", "inflammation",
-            "enhancement", "hernia", "scoliosis",
+            "enhancement", "hernia", "obstruction", "scoliosis",
         )
     )
     for word in words.split()

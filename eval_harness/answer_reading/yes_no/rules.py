@@ -70,7 +70,9 @@ def denies(said: Said) -> Found:
     if said.question and denied.is_negated(said.question):
         return None
     if said.question and (
-        question.names_finding(said.text, said.question) is False or denied.denies_a_finding(said.text, said.question)
+        question.names_finding(said.text, said.question) is False
+        or denied.denies_a_finding(said.text, said.question)
+        or denied.denies_what_is_not_asked(said.text, said.question)
     ):
         return None
     found = spoken.denies(said.text)
