@@ -136,6 +136,8 @@ def sentence_before(text: str, start: int) -> str:
 
 def is_asked(text: str, start: int) -> bool:
     """Whether the sentence that holds text[start] is a question that another follows ("Is it B? Let us see."); in Chinese by its word."""
+    if "?" not in text and "吗" not in text:
+        return False
     end = sentence_end(text, start)
     return (text.startswith("?", end) and text[end + 2 : end + 3].isupper()) or text[start : start + 2].lstrip()[
         :1
@@ -165,6 +167,8 @@ _FIRST_THOUGHT = phrase(
 
 def is_past(text: str, start: int) -> bool:
     """Whether the clause before text[start] tells a first thought, which what follows may take back ("I initially chose A")."""
+    if not says(text, _FIRST_THOUGHT.first):
+        return False
     return _FIRST_THOUGHT.search(text, clause_start(text, start), start) is not None
 
 

@@ -16,7 +16,6 @@ from eval_harness.answer_reading.words import beginnings, words_in
 from eval_harness.answer_reading.words import says as says_word
 from eval_harness.answer_reading.yes_no.exclusive import EXCLUSIVE, one_name
 from eval_harness.answer_reading.yes_no.question import (
-    ABOUT,
     IT_IS_A,
     KNOWN,
     SHOWN,
@@ -49,7 +48,7 @@ def says(text: str, question: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _rules_for(question: str) -> tuple[bool, tuple[Rule, ...]]:
     """Whether a question asks for the size of an organ ("cardiomegaly"), and the rules that it may be answered by."""
-    asked = ABOUT.sub("", asked_of(question))
+    asked = without_image(asked_of(question))
     if (organ := _ENLARGED.match(asked)) is not None:
         asked = f"Is the {_ORGANS[organ[1].lower()]} enlarged?"
     found = (prepare(asked) for prepare in (_compares, _judges, _excludes))
@@ -81,7 +80,7 @@ _PRONOUN = re.compile(r"\W*(?:is|are|was|were|does|do|did)\b\W*(?:it|this|that|t
 
 
 def _compares(asked: str) -> Rule | None:
-    match = _THAN.match(_spaced(asked))
+    match = _THAN.match(_spaced(asked)) if "than" in asked.lower() else None
     if match is None:
         return _compares_alone(asked)
     than = match[2].lower()

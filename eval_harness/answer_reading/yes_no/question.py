@@ -333,14 +333,14 @@ _AND_IF_SO = re.compile(r",? (?:and|or),? if (?:so|yes|any|not)\b[^?]*\?$", re.I
 @lru_cache(maxsize=4096)
 def parts_of(question: str) -> tuple[frozenset[str], bool, bool, tuple[str, ...]]:
     """The words for what is to show a finding; whether the question asks for a finding, or what a thing is; the words that it asks for."""
-    about = ABOUT.sub("", question)
+    about = without_image(question)
     asked = _FINDING.match(about)
     parts = asked.groupdict() if asked else {}
     subject = frozenset(content_of(parts.pop("subject", "") or "")) - _GENERIC
     place = _IN_THIS.sub("", parts.pop("place", "") or "")
     finding = next((part for part in parts.values() if part), "")
     named = not finding and _IS_A.match(question) is not None
-    words = content_of(ABOUT.sub("", finding) + place if finding else about)
+    words = content_of(without_image(finding) + place if finding else about)
     return subject, bool(finding), named, _without_generic(words) if finding or named else words
 
 
@@ -411,7 +411,7 @@ _NUMBERS = {stem(word): digits for word, digits in NUMBER_WORDS.items()}
 @lru_cache(maxsize=4096)
 def finding_words(question: str) -> tuple[str, ...]:
     """The words of what the question asks for, its noun last; without where it is ("in the right lung")."""
-    asked = _FINDING.match(ABOUT.sub("", asked_of(question)))
+    asked = _FINDING.match(without_image(asked_of(question)))
     parts = asked.groupdict() | {"subject": None} if asked else {}
     finding = _EVIDENCE.sub("", next(filter(None, parts.values()), ""))
     return _without_generic(content_of(_WHERE.split(finding, maxsplit=1)[0]))
