@@ -6,22 +6,18 @@ import re
 
 from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.words import asks
-from eval_harness.answer_reading.yes_no.exclusive import is_another, is_another_finding
-from eval_harness.answer_reading.yes_no.question import (
-    HISTORY,
+from eval_harness.answer_reading.yes_no.asked import (
     KNOWN,
-    NOT_SO,
     PREPOSITIONS,
-    SENTENCES,
     SIDES,
     asked_of,
     content_of,
     finding_words,
-    is_doubted,
     parts_of,
-    repeats_words,
     words_of,
 )
+from eval_harness.answer_reading.yes_no.exclusive import is_another, is_another_finding
+from eval_harness.answer_reading.yes_no.question import HISTORY, NOT_SO, SENTENCES, is_doubted, repeats_words
 from eval_harness.answer_reading.yes_no.spoken import FOUND
 
 

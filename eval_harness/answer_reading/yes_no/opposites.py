@@ -14,19 +14,9 @@ from itertools import chain
 from eval_harness.answer_reading.options import stem
 from eval_harness.answer_reading.words import beginnings, words_in
 from eval_harness.answer_reading.words import says as says_word
+from eval_harness.answer_reading.yes_no.asked import KNOWN, SIDES, asked_of, asks_what, content_of, without_image
 from eval_harness.answer_reading.yes_no.exclusive import EXCLUSIVE, one_name
-from eval_harness.answer_reading.yes_no.question import (
-    IT_IS_A,
-    KNOWN,
-    SHOWN,
-    SIDES,
-    asked_of,
-    asks_what,
-    clauses_of,
-    content_of,
-    is_negation,
-    without_image,
-)
+from eval_harness.answer_reading.yes_no.question import IT_IS_A, SHOWN, clauses_of, is_negation
 
 
 def says(text: str, question: str) -> str | None:

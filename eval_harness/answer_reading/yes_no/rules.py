@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_reading.said import Found, Said
-from eval_harness.answer_reading.yes_no import denied, opposites, question, spoken
+from eval_harness.answer_reading.yes_no import asked, denied, opposites, question, spoken
 
 _CROSSED_YES_NO = re.compile(
     r"\W*(?:(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Z])\W{1,4}(yes|no)\b|(yes|no)\W{1,3}(?:option )?([A-Z])\))",
@@ -57,10 +57,10 @@ _NO_THING = re.compile(r"\W*no\s+\w", re.IGNORECASE)
 
 
 def affirms(said: Said) -> Found:
-    if said.question and (counted := question.counts(said.text, said.question)) is not None:
+    if said.question and (counted := asked.counts(said.text, said.question)) is not None:
         return word_found(said, counted)
     if said.question and (
-        not question.says_finding(said.text, said.question) or denied.speaks_of_another(said.text, said.question)
+        not asked.says_finding(said.text, said.question) or denied.speaks_of_another(said.text, said.question)
     ):
         return None
     return word_found(said, spoken.affirms(said.text))
@@ -70,7 +70,7 @@ def denies(said: Said) -> Found:
     if said.question and denied.is_negated(said.question):
         return None
     if said.question and (
-        question.names_finding(said.text, said.question) is False
+        asked.names_finding(said.text, said.question) is False
         or denied.denies_a_finding(said.text, said.question)
         or denied.denies_what_is_not_asked(said.text, said.question)
     ):
