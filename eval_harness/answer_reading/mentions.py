@@ -68,6 +68,11 @@ def text_mentions(text: str, texts: OptionTexts, start: int = 0, stop: int | Non
     return tuple(mentions)
 
 
+def begins_item(text: str, mention: Mention) -> bool:
+    """Whether option texts begin an item of a list."""
+    return _ITEM.search(text[max(0, mention.start - 8) : mention.start]) is not None
+
+
 COMPOUND = re.compile(r"[A-Z]{2,}[/-]$")
 """What makes the next word part of another name ("PET/CT")."""
 _BRACKETED = re.compile(r"\([A-Z]\)\s*$")
@@ -122,7 +127,7 @@ def lists_options(text: str, texts: OptionTexts) -> bool:
     items = {
         mention.options
         for mention in text_mentions(text, texts)
-        if mention.labelled or mention.crossed or ITEM.search(text[max(0, mention.start - 8) : mention.start])
+        if mention.labelled or mention.crossed or begins_item(text, mention)
     }
     return len(items) > 1 or (len(texts.words) > 3 and _all_letters(text, len(texts.words)))
 
@@ -167,9 +172,7 @@ def _after_list(text: str, count: int, texts: OptionTexts) -> Found:
         return _one_named(text, after)
     for start in range(len(mentions) - count):
         if not all(
-            mention.labelled
-            and mention.options == (place,)
-            and ITEM.search(text[max(0, mention.start - 8) : mention.start])
+            mention.labelled and mention.options == (place,) and begins_item(text, mention)
             for place, mention in enumerate(mentions[start : start + count])
         ):
             continue
@@ -191,7 +194,7 @@ def list_of_all(text: str, texts: OptionTexts) -> tuple[int, int]:
     for first in range(len(mentions) - count + 1 if count > 1 else 0):
         items = mentions[first : first + count]
         if [item.options for item in items] == [(place,) for place in range(count)] and all(
-            (item.labelled or ITEM.search(text[max(0, item.start - 8) : item.start]))
+            (item.labelled or begins_item(text, item))
             and (place == 0 or not _BETWEEN.sub("", text[items[place - 1].end : item.start]))
             for place, item in enumerate(items)
         ):
@@ -205,10 +208,7 @@ def explained_from(text: str, texts: OptionTexts) -> int:
     starts = [match.start()] if (match := _OTHER_OPTIONS.search(text)) else []
     for first in range(1, len(mentions) - count + 1):
         items = mentions[first : first + count]
-        if all(
-            item.options == (place,) and ITEM.search(text[max(0, item.start - 8) : item.start])
-            for place, item in enumerate(items)
-        ):
+        if all(item.options == (place,) and begins_item(text, item) for place, item in enumerate(items)):
             starts.append(items[0].start)
             break
     return min(starts, default=0)
@@ -369,7 +369,7 @@ def _numbered(question: str, texts: OptionTexts) -> dict[int, int]:
     return found if sorted(found.values()) == list(range(texts.count)) else {}
 
 
-ITEM = re.compile(r"(?:^|\n)\W*(?:\d{1,2}\W{1,3})?$")
+_ITEM = re.compile(r"(?:^|\n)\W*(?:\d{1,2}\W{1,3})?$")
 """Before a word that begins an item of a list of statements ("1. False", "2. True")."""
 PROSE = 1000
 """Characters up to which words are put together to an option; longer prose names too many things."""

@@ -27,9 +27,9 @@ from eval_harness.answer_reading.asserted.around import (
 from eval_harness.answer_reading.asserted.numbers import counts_another, is_range, only_number
 from eval_harness.answer_reading.letters import Found, most
 from eval_harness.answer_reading.mentions import (
-    ITEM,
     PROSE,
     Mention,
+    begins_item,
     both_named,
     explained_from,
     list_of_all,
@@ -97,9 +97,7 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
             not only_number(text, mention, final) or counts_another(text, mention, question)
         ):
             continue
-        if not texts.common.isdisjoint(mention.options) and ITEM.search(
-            text[max(0, mention.start - 8) : mention.start]
-        ):
+        if not texts.common.isdisjoint(mention.options) and begins_item(text, mention):
             items.update(mention.options)
         edge = max(0, mention.start - 120)
         if text.count(",", edge, mention.start) > 1 and _ENUMERATED.search(text, edge, mention.start):
