@@ -171,7 +171,11 @@ def letter_list(text: str, start: int, count: int, strict: bool = False) -> tupl
         alternatives |= more["by"].lower().strip(".").split(" ")[0] in _ALTERNATIVES
         letters.append(place)
         end = more.end()
-    return tuple(letters), end, alternatives
+    return tuple(letters), end, alternatives or _ARROW.match(text, end) is not None
+
+
+_ARROW = re.compile(r"\s*(?:-+>|→)\s*[A-Z](?![^\W_])")
+"""Between the letters of an order ("A->B->C"), which chooses none."""
 
 
 def is_letter(text: str, match: re.Match[str], group: int, strict: bool) -> bool:

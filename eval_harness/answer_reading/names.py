@@ -37,6 +37,10 @@ def other_names(
     """Other names of options, with the option that each names; None for a name that two would share."""
     said = frozenset(chain(*words))
     names = _aliases(options) if "(" in "".join(options) else {}
+    if "it" in said:  # "the pressure would fall" for "It would fall."
+        names |= {
+            " ".join(option[1:]): at for at, option in enumerate(words) if option[:1] == ("it",) and len(option) > 2
+        }
     if numeric or not _NUMBERS.isdisjoint(said):
         names |= _number_names(words, numeric)
     if not _MODALITY_WORDS.isdisjoint(said):

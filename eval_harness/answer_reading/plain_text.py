@@ -187,6 +187,8 @@ def spell_out(text: str) -> str:
     lowered = text.lower()
     if holds(lowered, _VOWELS) and holds(lowered, _BRITISH):
         text = _ENDS_IN_RE.sub("er", _EXTRA_VOWEL.sub("", text))
+    if " & " in text:
+        text = text.replace(" & ", " and ")
     if "annot" in text:
         text = text.replace("cannot", "can not").replace("Cannot", "Can not")
     return text
