@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import warnings
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from eval_harness import answer_reading
+from eval_harness import answer_reading, answers
+from eval_harness.answer_reading import words
 from eval_harness.answer_reading.words import Phrase, is_wide, says_any
 
 
@@ -60,3 +63,33 @@ def test_a_phrase_finds_what_its_pattern_finds(name: str) -> None:
         warnings.simplefilter("ignore")
         check()
     assert seen
+
+
+@pytest.mark.parametrize(
+    ("gate", "opened"), [("says", lambda *_: True), ("says_between", lambda *_: True), ("bits_of", lambda _: -1)]
+)
+def test_no_reading_depends_on_what_saves_time(gate, opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer is read the same where all patterns are tried on it, whatever words it says."""
+    names = [module.name for module in pkgutil.walk_packages(answer_reading.__path__, answer_reading.__name__ + ".")]
+    modules = [answers, *map(importlib.import_module, names)]
+    cases = [json.loads(line) for line in Path(__file__).with_name("answer_cases.jsonl").read_text().splitlines()]
+
+    def readings() -> list[answers.Reading]:
+        for module in modules:
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+        return [
+            answers.read_choice(
+                case["response"], case["options"], case["type"], case.get("question"), case.get("finish_reason")
+            )
+            for case in cases
+        ]
+
+    before, original, patched = readings(), getattr(words, gate), 0
+    for module in modules:
+        if getattr(module, gate, None) is original:
+            monkeypatch.setattr(module, gate, opened)
+            patched += 1
+    assert patched > 2
+    assert [(case, one) for case, one, other in zip(cases, before, readings(), strict=True) if one != other] == []
