@@ -202,7 +202,7 @@ _ITS_PLACE = re.compile(
     r"^(\W*(?:the|this|these) (?:\w+ ){1,3}?)(?:in|on|of|within) (?:the|this) [\w-]+(?: [\w-]+)? (?=(?:is|are|appears?|looks?)\b)",
     re.IGNORECASE,
 )
-"""Where the subject of a sentence is ("The water in the trough is half full.")."""
+"""Where the subject of a sentence is ("The cyst in the kidney is half full.")."""
 
 
 def _is_turned_round(clause: str, asked: re.Match[str]) -> bool:
