@@ -6,6 +6,7 @@ Functions return positions, None where they find nothing. See also: whether a te
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -170,13 +171,9 @@ def _after_list(text: str, count: int, texts: OptionTexts) -> Found:
     _, end = list_of_all(text, texts)
     if end > 0 and (after := tuple(mention for mention in mentions if mention.start >= end)):
         return _one_named(text, after)
-    for start in range(len(mentions) - count):
-        if not all(
-            mention.labelled and mention.options == (place,) and begins_item(text, mention)
-            for place, mention in enumerate(mentions[start : start + count])
-        ):
-            continue
-        return _one_named(text, mentions[start + count :])
+    for first, items in _in_order(mentions, count):
+        if len(mentions) > first + count and all(item.labelled and begins_item(text, item) for item in items):
+            return _one_named(text, mentions[first + count :])
     return None
 
 
@@ -191,9 +188,8 @@ def list_of_all(text: str, texts: OptionTexts) -> tuple[int, int]:
     """Where the list of all options begins and ends, one right after the other, each with its letter or on a line of its own; (-1, -1)
     where there is none."""
     mentions, count = text_mentions(text, texts), texts.count
-    for first in range(len(mentions) - count + 1 if count > 1 else 0):
-        items = mentions[first : first + count]
-        if [item.options for item in items] == [(place,) for place in range(count)] and all(
+    for _, items in _in_order(mentions, count):
+        if all(
             (item.labelled or begins_item(text, item))
             and (place == 0 or not _BETWEEN.sub("", text[items[place - 1].end : item.start]))
             for place, item in enumerate(items)
@@ -202,13 +198,20 @@ def list_of_all(text: str, texts: OptionTexts) -> tuple[int, int]:
     return -1, -1
 
 
+def _in_order(mentions: tuple[Mention, ...], count: int) -> Iterator[tuple[int, tuple[Mention, ...]]]:
+    """Wherever mentions in a row name all options in their order: the place of the first of them, and they."""
+    for first in range(len(mentions) - count + 1 if count > 1 else 0):
+        items = mentions[first : first + count]
+        if all(item.options == (place,) for place, item in enumerate(items)):
+            yield first, items
+
+
 def explained_from(text: str, texts: OptionTexts) -> int:
     """Where a response goes on to explain every option, each on a line of its own, or the other options; 0 where it does not."""
     mentions, count = text_mentions(text, texts), texts.count
     starts = [match.start()] if (match := _OTHER_OPTIONS.search(text)) else []
-    for first in range(1, len(mentions) - count + 1):
-        items = mentions[first : first + count]
-        if all(item.options == (place,) and begins_item(text, item) for place, item in enumerate(items)):
+    for first, items in _in_order(mentions, count):
+        if first and all(begins_item(text, item) for item in items):
             starts.append(items[0].start)
             break
     return min(starts, default=0)

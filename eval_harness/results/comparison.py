@@ -17,7 +17,7 @@ from eval_harness.results import Result, Score, read_result
 from eval_harness.results.summary import shown
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import units
-from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparing.comparisons import disagree, paired_test
 from eval_harness.scores.comparing.sign_flips import SMALLEST
 from eval_harness.scores.metrics import METRICS
 
@@ -204,8 +204,8 @@ def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: S
     p = f"{p} ({test.method})"
     if _is_count(metric):  # the interval is of a share
         return p
-    disagree = "; they disagree about 0" if (test.p < 0.05) == (test.low <= 0 <= test.high) else ""
-    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p}{disagree}"
+    but = "; they disagree about 0" if disagree(test.p, test.low, test.high) else ""
+    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p}{but}"
 
 
 def _answers(a: Side, b: Side) -> list[str]:

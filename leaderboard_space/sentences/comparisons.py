@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eval_harness.scores.comparing.comparisons import disagree
 from leaderboard_space.html import count, in_words, number, plural
 from leaderboard_space.sentences.headlines import SAME
 
@@ -34,13 +35,13 @@ def compared_in_full(
 ) -> str:
     """What stands under the finding of a paired test."""
     alike = n - only_a - only_b
-    disagree = ""
-    if (p < 0.05) == (low <= 0 <= high):
-        disagree = "The interval and the test disagree about 0, as they may where few or unequal clusters decide. "
+    but = ""
+    if disagree(p, low, high):
+        but = "The interval and the test disagree about 0, as they may where few or unequal clusters decide. "
     return (
         f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} ({method}). "
         f"Of {plural(n, 'scored unit')}, the first scored more on {count(only_a)} and the second on {count(only_b)}; "
-        f"{count(alike)} had the same outcome. {disagree}The p-value is for this comparison alone; it is not corrected for others "
+        f"{count(alike)} had the same outcome. {but}The p-value is for this comparison alone; it is not corrected for others "
         "you may have looked at."
     )
 

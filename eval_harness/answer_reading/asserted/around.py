@@ -87,7 +87,10 @@ def in_condition(text: str, start: int) -> bool:
 
 
 _CONDITIONS = beginnings("if when suppose assuming given")
-_IN_CONDITION = re.compile(r"(?:^|[.!?\n]\s{0,3})(?:if|when|suppose|assuming|given)\b[^.,;:!?\n]*$", re.IGNORECASE)
+_IF = r"(?:if|when|suppose|assuming|given)\b"
+_IN_CONDITION = re.compile(rf"(?:^|[.!?\n]\s{{0,3}}){_IF}[^.,;:!?\n]*$", re.IGNORECASE)
+CONDITION = re.compile(rf"\W*{_IF}[^.,;\n]{{1,200}},", re.IGNORECASE)
+"""A condition that a response begins with."""
 
 
 def under_condition(text: str, start: int, end: int, question: str | None) -> bool:
@@ -97,8 +100,12 @@ def under_condition(text: str, start: int, end: int, question: str | None) -> bo
     condition = _UNDER_CONDITION.match(sentence_before(text, start)) or _IF_AFTER.match(text, end)
     if condition is None:
         return False
-    said = {stem(word) for word in WORD.findall(condition[1].lower()) if len(word) > 2 and word not in STOP}
+    said = stems_that_count(condition[1])
     return bool(said) and 2 * len(said & stems_asked(question)) < len(said)
+
+
+def stems_that_count(text: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in WORD.findall(text.lower()) if len(word) > 2 and word not in STOP)
 
 
 @lru_cache(maxsize=4096)

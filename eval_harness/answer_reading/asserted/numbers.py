@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import re
 
-from eval_harness.answer_reading.mentions import (
-    PROSE,
-    REST,
-    Mention,
-)
+from eval_harness.answer_reading.mentions import PROSE, REST, Mention
 from eval_harness.answer_reading.options import OptionTexts, stem
 
 _RANGE_BEFORE = re.compile(r"([^\W\d_]+)\s*(?:\bto\b|-|\bor\b|/|\band\b|&)\s*(?:(?:a|an|the)\s+)?$", re.IGNORECASE)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from eval_harness.answer_reading.asserted.around import (
     AGREES,
     ASSERTS,
+    CONDITION,
     DEFINES_AFTER,
     LEFT_SO,
     ONLY_NEAR,
@@ -21,6 +22,7 @@ from eval_harness.answer_reading.asserted.around import (
     normal_part,
     said_elsewhere,
     seen_after,
+    stems_that_count,
     under_condition,
     unharmed,
 )
@@ -38,7 +40,7 @@ from eval_harness.answer_reading.mentions import (
     text_mentions,
 )
 from eval_harness.answer_reading.names import WORD
-from eval_harness.answer_reading.options import STOP, OptionTexts, stem
+from eval_harness.answer_reading.options import OptionTexts
 from eval_harness.answer_reading.polarity import clause_start, is_denied
 from eval_harness.answer_reading.words import asks, phrase
 
@@ -102,7 +104,7 @@ def asserted_texts(text: str, texts: OptionTexts, multiple: bool, question: str 
         edge = max(0, mention.start - 120)
         if text.count(",", edge, mention.start) > 1 and _ENUMERATED.search(text, edge, mention.start):
             continue
-        alone = answered and mention.start < first and not _THAN.search(text, mention.start - 9, mention.start)
+        alone = answered and mention.start < first and not _is_compared_with(text, mention)
         if _is_meant(text, mention, texts, short, alone, question):
             meant.update(dict.fromkeys(mention.options))
             if mention.start < explained:
@@ -161,29 +163,24 @@ def _answers(text: str, mentions: tuple[Mention, ...], first: int, question: str
     """Whether the first sentence names one option and no other, its other words (or those of its condition) are mostly the question's,
     and it denies and compares nothing and speaks of no test: then that is the answer, whatever its verb is and whatever is explained
     after it."""
-    named = {
-        mention.options
-        for mention in mentions
-        if mention.start < first and not _THAN.search(text, mention.start - 9, mention.start)
-    }
+    named = {mention.options for mention in mentions if mention.start < first and not _is_compared_with(text, mention)}
     if len(text) > PROSE or named != {mentions[0].options[:1]} or _TURNS.search(text, first) is not None:
         return False
-    start = condition.end() if (condition := _CONDITION.match(text)) else 0
+    start = condition.end() if (condition := CONDITION.match(text)) else 0
     if _ELSEWHERE.search(text, start, first) is not None:
         return False
     others = condition[0] if condition else text[: mentions[0].start] + text[min(first, mentions[0].end) : first]
-    said = _stems_that_count(others)
+    said = stems_that_count(others)
     return len(said) > 1 and 2 * len(said & _counting_stems_asked(question)) >= len(said)
 
 
-def _stems_that_count(text: str) -> frozenset[str]:
-    return frozenset(stem(word) for word in WORD.findall(text.lower()) if len(word) > 2 and word not in STOP)
+def _is_compared_with(text: str, mention: Mention) -> bool:
+    return _THAN.search(text, mention.start - 9, mention.start) is not None
 
 
-_counting_stems_asked = lru_cache(maxsize=4096)(_stems_that_count)
+_counting_stems_asked = lru_cache(maxsize=4096)(stems_that_count)
 _THAN = phrase("than", r"\bthan (?:the )?$")
 _TURNS = phrase("however but actually wait although yet", r"\b(?:however|but|actually|wait|although|yet)\b")
-_CONDITION = re.compile(r"\W*(?:if|when|suppose|assuming|given)\b[^.,;\n]{1,200},", re.IGNORECASE)
 _ELSEWHERE = phrase(
     "not no n nor neither never without incorrect wrong false unlikely less least lowest worst rule ruled ruling exclude excluded excluding"
     " compare compared unlike similar like test tests testing look looking search check ask asks asked asking question evaluate evaluated"
@@ -246,7 +243,7 @@ def _is_meant(
         said = _CJK_SAYS.search(before) is not None and _CJK_DENIES.search(before) is None
         return said and _CJK_TAKES_BACK.match(text, mention.end) is None
     negative = texts.negative.issuperset(mention.options)
-    hypothetical = alone and _WOULD.match(text, mention.end) and not _CONDITION.match(text)
+    hypothetical = alone and _WOULD.match(text, mention.end) and not CONDITION.match(text)
     if not negative and (hypothetical or (not alone and is_denied(text, mention.start, mention.end))):
         return False
     if ONLY_NEAR.search(text, *clause) or WEIGHED.search(text, *clause) or is_moved(before, question):

@@ -30,18 +30,16 @@ _GENERIC = frozenset(
     )
 )  # fmt: skip
 """Words of a question that an answer need not repeat, as long as there are others."""
+_IMAGE = (
+    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri|slide|specimen)s?"
+    r"(?: shown| above| below| provided)?\W*$"
+)
 ABOUT = re.compile(
     r"(?: in any way)?\s*,?\s*(?:(?:as )?(?:shown |seen |depicted |given )?\b(?:in|on|from|by|within)|\baccording to) (?:the|this|these)"
-    r" (?:[\w-]+ ){0,2}"
-    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri|slide|specimen)s?"
-    r"(?: shown| above| below| provided)?\W*$",
+    rf" (?:[\w-]+ ){{0,2}}{_IMAGE}",
     re.IGNORECASE,
 )
-_ENDS_SHOWN = re.compile(
-    r"(?:image|picture|figure|scan|x-?ray|radiograph|photo|graph|chart|diagram|film|ct|mri|slide|specimen)s?"
-    r"(?: shown| above| below| provided)?\W*$",
-    re.IGNORECASE,
-)
+_ENDS_SHOWN = re.compile(_IMAGE, re.IGNORECASE)
 
 
 def without_image(text: str) -> str:

@@ -17,6 +17,7 @@ from eval_harness.answer_reading.yes_no.asked import (
     words_of,
 )
 from eval_harness.answer_reading.yes_no.exclusive import is_another, is_another_finding
+from eval_harness.answer_reading.yes_no.opposites import CHANGED
 from eval_harness.answer_reading.yes_no.question import HISTORY, NOT_SO, SENTENCES, is_doubted, repeats_words
 from eval_harness.answer_reading.yes_no.spoken import FOUND
 
@@ -145,9 +146,7 @@ def only_appears(text: str, question: str) -> bool:
     return asks(question, _ASKS_CHANGED) and _IS_NORMAL_AFTER_ALL.search(text) is not None
 
 
-_ASKS_CHANGED = re.compile(
-    r"\b(?:enlarged|dilated|widened|thickened|swollen|distended|elevated|displaced)\b", re.IGNORECASE
-)
+_ASKS_CHANGED = re.compile(rf"\b(?:{CHANGED})\b", re.IGNORECASE)
 _IS_NORMAL_AFTER_ALL = re.compile(
     r"\b(?:but|though|although|however|even (?:when|if)|while)\b,? (?:it|they|this) ?(?:is|are|may be|can be|'s)"
     r" (?:\w+ly )?(?:still )?normal\b",

@@ -156,22 +156,22 @@ def _compared(one: str, other: str) -> tuple[bool, bool]:
     return of == same and alike, of == same and opposed and not alike
 
 
-_CHANGED = r"enlarged|dilated|widened|thickened|swollen|distended|elevated|increased|decreased|reduced"
-_CHANGED += r"|atherosclerotic|ectatic|tortuous|calcified|fractured|ruptured|collapsed|obstructed|stenotic|edematous|necrotic|blunted"
-_CHANGED += r"|hyperinflated|hyperexpanded|congested|perforated|cirrhotic"
-_CHANGED += r"|shrunken|atrophied|atrophic|hypertrophied|displaced|deviated|inflamed"
+CHANGED = r"enlarged|dilated|widened|thickened|swollen|distended|elevated|increased|decreased|reduced"
+CHANGED += r"|atherosclerotic|ectatic|tortuous|calcified|fractured|ruptured|collapsed|obstructed|stenotic|edematous|necrotic|blunted"
+CHANGED += r"|hyperinflated|hyperexpanded|congested|perforated|cirrhotic"
+CHANGED += r"|shrunken|atrophied|atrophic|hypertrophied|displaced|deviated|inflamed"
 _NORMALLY = r"(?:un\s?remarkable|within (?:the )?normal (?:limits|range)|healthy)"
 _MEASURES = "size|shape|caliber|calibre|contour|appearance|width|thickness|position"
 _ABNORMALLY = r"abnormal\b|diseased|(?<!un)remarkable|outside (?:of )?(?:the )?normal (?:limits|range)"
-_STATE = rf"(?P<normal>normal\b(?! variant| in (?!{_MEASURES}))|{_NORMALLY})|(?P<abnormal>{_ABNORMALLY})|(?P<changed>{_CHANGED})"
-_STATES = beginnings(f"normal un unremarkable within healthy abnormal diseased remarkable outside {_CHANGED}")
+_STATE = rf"(?P<normal>normal\b(?! variant| in (?!{_MEASURES}))|{_NORMALLY})|(?P<abnormal>{_ABNORMALLY})|(?P<changed>{CHANGED})"
+_STATES = beginnings(f"normal un unremarkable within healthy abnormal diseased remarkable outside {CHANGED}")
 """Of these a clause needs one that calls something normal, abnormal or changed."""
 _IN = (
     r"(?: in (?:size|shape|caliber|calibre|contour|appearance|width|thickness|position|signal|intensity|and|or|[, ])+)?"
 )
 _ASKS_STATE = re.compile(
     rf"\W*(?:is|are|was|were|does|do|did)\s+(?P<subject>.+?)\s+(?:(?:look|appear|seem)\s+)?(?:to be\s+)?(?:of )?(?:{_STATE}){_IN}"
-    rf"(?: size)?(?:,? (?:and|or) (?:{_CHANGED}))?\W*$",
+    rf"(?: size)?(?:,? (?:and|or) (?:{CHANGED}))?\W*$",
     re.IGNORECASE,
 )
 _ASKS_WHOLE = re.compile(

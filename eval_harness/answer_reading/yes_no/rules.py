@@ -49,7 +49,7 @@ def leading_word(said: Said) -> Found:
     return word_found(said, found)
 
 
-_FOREIGN_LABEL = re.compile(r"^\W{0,3}[C-Z]\)\s*(?=(?:yes|no)\b(?![^\0]*\([A-Z]\)|[^\0]*\b[A-Z]\)))", re.IGNORECASE)
+_FOREIGN_LABEL = re.compile(r"^\W{0,3}[C-Z]\)\s*(?=(?:yes|no)\b(?!.*\b[A-Z]\)))", re.IGNORECASE | re.DOTALL)
 """A letter that neither of the two options has, before the word of one ("C) No, it is smaller.")."""
 _UNLESS = re.compile(r"[^.\n]{1,200}\b(?:unless|only if)\b", re.IGNORECASE)
 _NO_THING = re.compile(r"\W*no\s+\w", re.IGNORECASE)
@@ -100,13 +100,13 @@ def repeats(said: Said) -> Found:
     return word_found(said, found)
 
 
-def _in_full(text: str, asked: str) -> str:
+def _in_full(text: str, wording: str) -> str:
     """A response with a finding in the question's words: "a small effusion" where a pleural one is asked for and no other is said,
     "there is cardiomegaly" where an enlarged heart is."""
     lowered = text.lower()
-    if "effusion" in lowered and "pleural effusion" in asked.lower() and _OTHER_FLUID.search(lowered) is None:
+    if "effusion" in lowered and "pleural effusion" in wording.lower() and _OTHER_FLUID.search(lowered) is None:
         return _EFFUSION.sub("pleural effusion", text)
-    if "cardiomegaly" in lowered and _ENLARGED_HEART.search(asked):
+    if "cardiomegaly" in lowered and _ENLARGED_HEART.search(wording):
         return _CARDIOMEGALY.sub("the heart is enlarged", text)
     return text
 

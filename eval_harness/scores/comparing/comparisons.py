@@ -54,6 +54,15 @@ class PairedTest:
     method: str
 
 
+def disagree(p: float, low: float, high: float) -> bool:
+    """Whether the test of a difference and its interval disagree about 0, as they may where few or unequal clusters decide.
+
+    >>> disagree(0.03, -0.2, 4.1), disagree(0.03, 0.2, 4.1)
+    (True, False)
+    """
+    return (p < 0.05) == (low <= 0 <= high)
+
+
 def pairwise(outcomes: Outcomes) -> Pairs:
     """Compare every two models with the one paired test of this project.
 
