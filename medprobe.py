@@ -95,8 +95,8 @@ def results(
 ) -> None:
     """Print all results as one tidy table."""
     from dataset_builders.errors import BadInput
-    from eval_harness.results import scan_store
     from eval_harness.results.spreadsheets import harmless_table
+    from eval_harness.results.store_source import scan_store
     from eval_harness.results.table import tidy
     from leaderboard_space.data.facets import of_facets
     from leaderboard_space.data.published_results import published_results

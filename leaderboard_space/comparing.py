@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.ranks import holm_adjusted
 from leaderboard_space.data.board import Board

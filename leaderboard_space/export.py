@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.results.spreadsheets import harmless
 from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.published_results import table_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS, order_of

@@ -39,7 +39,7 @@ def finish(folder: Path, *arguments: object) -> float:
 PLUG_IN = """
 import hashlib, time
 from eval_harness.models.interface import Response
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 class Seeded:
     needs_images = False

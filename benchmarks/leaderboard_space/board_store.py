@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.fingerprints import fingerprint_of
-from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, model_slug
+from eval_harness.records.names import model_slug
+from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source
 from eval_harness.runs.scoring import ANSWERS_SCHEMA
 from eval_harness.scores import Scored, score
 

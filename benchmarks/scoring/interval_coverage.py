@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.scores.comparing.comparisons import difference_interval
 from eval_harness.scores.intervals import NORMAL, clustered_interval, clustered_intervals
 from eval_harness.scores.outcomes import Outcomes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import DELIVERIES, Model
+from eval_harness.records.result import DELIVERIES, Model
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
 """How candidates are scored: log-probability of the next token (`gd`); mean log-probability of the candidate's tokens (`ps`); the same

@@ -9,7 +9,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Backend, Settings, check_options
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 TEXT_ONLY = "baseline:text-only:"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Backend, Request, Response
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 
 def read_recorded(path: Path) -> dict[tuple[str, int], str | None]:

@@ -15,7 +15,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
-from eval_harness.results import Breakdown, Result, Score, Scores
+from eval_harness.records.result import Breakdown, Result, Score, Scores
 from eval_harness.runs.folder import read_questions, read_run
 from eval_harness.runs.rescoring import rescore
 from eval_harness.scores import HEADLINE, score, summarise

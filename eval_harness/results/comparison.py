@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import Result, Score, read_result
+from eval_harness.records.result import Result, Score, read_result
 from eval_harness.results.summary import shown
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import units

@@ -17,7 +17,7 @@ from dataset_builders.benchmarks import spec
 from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from eval_harness.results import Result, Score, read_result
+from eval_harness.records.result import Result, Score, read_result
 
 SOURCE_NAME = "answers and scores (medprobe)"
 

@@ -16,7 +16,7 @@ import yaml
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, connect, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.results.eval_results import eval_result_entries, to_yaml
 from eval_harness.runs.folder import read_run
 from eval_harness.submissions.stores.hub_store import fetched, files_at, open_pulls

@@ -21,7 +21,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import has_fingerprint
 from eval_harness.answers import READER_VERSION
-from eval_harness.results import Result, read_result
+from eval_harness.records.result import Result, read_result
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.results.summary import shown
 from eval_harness.runs.scoring import Reread, write_result

@@ -1,15 +1,17 @@
-"""Where the results store is: a folder, or a dataset repository on the Hub that is copied here and looked at again now and then.
+"""Read a results store: a folder, or a dataset repository on the Hub that is copied here and looked at again now and then.
 
-See also: reading the results (`results/__init__.py`). Nothing is ever written to the store.
+Nothing is ever written to the store.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
+from eval_harness.records.result import Result, read_result
 
 RECHECK_SECONDS = 30.0
 """How often the Hub is asked whether the repository has changed."""
@@ -74,3 +76,46 @@ def open_store(store: str | Path) -> Folder | HubRepository:
 def is_hub_store(store: str | Path) -> bool:
     """Whether a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
     return isinstance(store, str) and not Path(store).is_dir() and REPOSITORY.fullmatch(store) is not None
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A result with the folder it was read from (which also holds `answers.parquet` when the result was measured)."""
+
+    result: Result
+    folder: Path
+    run_id: str
+
+
+def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
+    """Read every result of a store (a folder, or ORG/NAME on the Hub); a file that cannot be read is set aside, never fatal.
+
+    Returns the results, sorted by path, and one line per file set aside; nothing of a repository that holds no `results/` yet.
+    Raises BadInput when `store` is a folder without a `results/` folder, or neither a folder nor a repository that can be read.
+    """
+    source = open_store(store)
+    root = source.folder()
+    if isinstance(source, HubRepository) and not (root / "results").is_dir():
+        return [], []
+    if not (root / "results").is_dir():
+        hint = " Did you mean its parent folder?" if root.name == "results" else ""
+        raise BadInput(
+            f"{root}: not a results store (a folder that contains `results/`).{hint} "
+            f"`medprobe submit RUN_DIR --to {root}` makes one."
+        )
+    found: list[StoredResult] = []
+    problems: list[str] = []
+    for path in sorted((root / "results").glob("*/*/*/result.json")):
+        try:
+            found.append(StoredResult(read_result(path), path.parent, path.parent.name))
+        except (BadInput, OSError) as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def load_results(store: str | Path) -> list[Result]:
+    """Every readable result of a store (a folder that contains `results/`, or ORG/NAME on the Hub), sorted by path.
+
+    Raises BadInput when `store` is not a results store, or cannot be read; unreadable files are left out (see `scan_store`).
+    """
+    return [stored.result for stored in scan_store(store)[0]]

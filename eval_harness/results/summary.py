@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_harness.results import Breakdown, Result, Score, Scores
+from eval_harness.records.result import Breakdown, Result, Score, Scores
 
 _VERDICT = {"better": "better than chance", "no different": "no different from chance", "worse": "worse than chance"}
 

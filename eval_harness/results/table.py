@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.results import Result, Score
+from eval_harness.records.result import Result, Score
 
 COLUMNS: tuple[str, ...] = (
     "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "facet", "facet_value",

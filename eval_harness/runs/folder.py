@@ -21,7 +21,7 @@ from dataset_builders.errors import BadInput, first_misfit
 from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.interface import Response
-from eval_harness.results import Benchmark, Method, Model
+from eval_harness.records.result import Benchmark, Method, Model
 
 RUN_SCHEMA_VERSION = 1
 Key = tuple[str, int]

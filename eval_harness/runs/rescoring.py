@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.runs.folder import Run, read_answer_journal, read_questions, read_run
 from eval_harness.runs.scoring import Reread, answer_frame, make_result, without_judge, write_result
 

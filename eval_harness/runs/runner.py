@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from eval_harness.models.load import load_backend
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
 from eval_harness.runs.planning.config import EvalConfig

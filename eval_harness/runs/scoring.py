@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from dataset_builders.files import replace_file
 from eval_harness.answers import READER_VERSION, read_answers
 from eval_harness.models.interface import storable
-from eval_harness.results import DELIVERIES, Result
+from eval_harness.records.result import DELIVERIES, Result
 from eval_harness.runs.folder import Run, key_of
 from eval_harness.runs.planning.requests import original, rotation, shown
 from eval_harness.scores import Scored, score

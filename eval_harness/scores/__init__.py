@@ -1,6 +1,6 @@
 """Scores of the benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
 
-See also: reading responses (`eval_harness.answers`), the result file (`eval_harness.results`). Imports no torch and no gradio.
+See also: reading responses (`eval_harness.answers`), the result file (`eval_harness.records.result`). Imports no torch and no gradio.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataset_builders.benchmarks import FACETS
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import part
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.results import STATUSES, Breakdown, Score, Scores
+from eval_harness.records.result import STATUSES, Breakdown, Score, Scores
 from eval_harness.scores.grading import Graded, grade, make_units
 from eval_harness.scores.metrics import HEADLINE, METRICS
 from eval_harness.scores.summary import breakdown, explode, summarise

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import Breakdown, Method, Result, Scores
+from eval_harness.records.result import Breakdown, Method, Result, Scores
 from eval_harness.scores.grading import grade
 from eval_harness.scores.metrics import METRICS
 from eval_harness.scores.summary import summarise

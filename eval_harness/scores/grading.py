@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
-from eval_harness.results import STATUSES
+from eval_harness.records.result import STATUSES
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

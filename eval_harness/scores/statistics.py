@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from eval_harness.results import Verdict
+from eval_harness.records.result import Verdict
 from eval_harness.scores.intervals import LEVEL, Interval, wilson
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.scores.clustered import numbered
 from eval_harness.scores.intervals import clustered_interval
 from eval_harness.scores.metrics import BALANCED, METRICS

@@ -17,7 +17,7 @@ from dataset_builders.fingerprints import facets_digest, fingerprint_of
 from dataset_builders.hub.commits import is_released
 from dataset_builders.hub.repository import Repository, open_repository, text_files
 from dataset_builders.sources.problems import clip
-from eval_harness.results import Benchmark
+from eval_harness.records.result import Benchmark
 from eval_harness.results.store_source import REPOSITORY
 from eval_harness.submissions.submission import MAX_RESULT
 from eval_harness.submissions.untrusted.files import parquet_rows

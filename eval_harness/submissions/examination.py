@@ -23,7 +23,7 @@ from dataset_builders.fingerprints import facets_digest, fingerprint_of, has_fin
 from dataset_builders.hub.commits import is_released
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import READER_VERSION
-from eval_harness.results import SCHEMA_VERSION, Benchmark, Result
+from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Result
 from eval_harness.runs.folder import Run, RunRequest
 from eval_harness.runs.scoring import (
     ANSWERS_SCHEMA,

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import has_fingerprint
 from dataset_builders.sources.problems import clip
-from eval_harness.results import Benchmark, Method, Model, Result, normal_name, read_result
+from eval_harness.records.names import normal_name
+from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
 from eval_harness.runs.folder import read_run
 from eval_harness.runs.scoring import Scorer, without_judge
 from eval_harness.submissions.checks.validation import (

@@ -17,7 +17,8 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import SHOWN
-from eval_harness.results import Result, model_slug
+from eval_harness.records.names import model_slug
+from eval_harness.records.result import Result
 from eval_harness.runs.scoring import answers_bytes
 
 FILES = ("answers.parquet", "result.json")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from eval_harness.integrations.reading.readers import describe
-from eval_harness.results import Benchmark
+from eval_harness.records.result import Benchmark
 from eval_harness.results.landing import Landing, local_account, now
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.runs.planning.selection import select_questions

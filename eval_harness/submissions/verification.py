@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import check_repo_id, endpoint, hub_errors, sign_in, with_retries
 from dataset_builders.hub.repository import open_repository
-from eval_harness.results import Benchmark, read_result
+from eval_harness.records.result import Benchmark, read_result
 from eval_harness.results.landing import local_account, read_landing
 from eval_harness.submissions.datasets import Dataset, dataset_for
 from eval_harness.submissions.examination import examine

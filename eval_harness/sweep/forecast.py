@@ -13,7 +13,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Backend, Request, Response, Settings
 from eval_harness.models.load import load_backend
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 from eval_harness.runs.folder import read_run
 from eval_harness.runs.planning.dry_run import JUDGED, REASONING, Size, rounded, size_of
 from eval_harness.runs.planning.plan import Plan, make_plan

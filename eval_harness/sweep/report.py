@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dataset_builders.files import replace_file
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.results.summary import shown
 from eval_harness.results.table import tidy
 from eval_harness.scores.metrics import HEADLINE

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.commands.evaluate import config_of, evaluate
-from eval_harness.results import Result, model_slug, read_result
+from eval_harness.records.names import model_slug
+from eval_harness.records.result import Result, read_result
 from eval_harness.runs.planning.config import EvalConfig
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"

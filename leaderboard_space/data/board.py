@@ -19,8 +19,8 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import PREFIX, fingerprint_of
-from eval_harness.results import Result, scan_store
-from eval_harness.results.store_source import Folder, open_store
+from eval_harness.records.result import Result
+from eval_harness.results.store_source import Folder, open_store, scan_store
 from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.outcomes import (
     Layout,

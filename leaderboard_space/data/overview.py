@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.results import Model, Score, Verdict
+from eval_harness.records.result import Model, Score, Verdict
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings, with_interval

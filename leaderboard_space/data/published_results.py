@@ -11,7 +11,7 @@ import re
 from functools import cache
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.results import Benchmark, Breakdown, Method, Result, Score, Source
+from eval_harness.records.result import Benchmark, Breakdown, Method, Result, Score, Source
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.published_scores import Group, errors_named, score_of
 from leaderboard_space.data.published_tables import Row, cells, model_of, models, read_table, selects

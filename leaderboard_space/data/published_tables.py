@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, cast
 
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 FOLDER = Path(__file__).parents[1] / "published"
 Row = dict[str, str]

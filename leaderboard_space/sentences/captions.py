@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from eval_harness.results import Verdict
+from eval_harness.records.result import Verdict
 from leaderboard_space.html import count, interval, number, plural
 
 FEW = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval_harness.results import Verdict
+from eval_harness.records.result import Verdict
 from leaderboard_space.html import count, in_words, number, plural, score_text
 
 SAME = 1e-9

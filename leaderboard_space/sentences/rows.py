@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_harness.results import Verdict
+from eval_harness.records.result import Verdict
 from leaderboard_space.html import count, percent
 from leaderboard_space.sentences.captions import percent_of_chance
 

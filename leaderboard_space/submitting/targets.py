@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from eval_harness.results import Benchmark
+from eval_harness.records.result import Benchmark
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.outcomes import read_questions

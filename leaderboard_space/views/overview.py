@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from eval_harness.results import Score, Verdict
+from eval_harness.records.result import Score, Verdict
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.overview import SIZES, Cell, Column, Line, Overview, selected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from eval_harness.results import Score, Verdict
+from eval_harness.records.result import Score, Verdict
 from leaderboard_space import sentences
 from leaderboard_space.html import number, text
 

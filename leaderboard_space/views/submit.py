@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Sequence
 
-from eval_harness.results import Result, Score
+from eval_harness.records.result import Result, Score
 from eval_harness.results.summary import shown
 from eval_harness.scores import METRICS
 from eval_harness.submissions.hidden_test import HiddenScore

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
-from eval_harness.results import Benchmark, Method, Model, Result, Score, Source, read_result
+from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import score, units
 from eval_harness.scores.summary import summarise

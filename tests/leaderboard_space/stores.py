@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.schema import ASPECTS
-from eval_harness.results import Benchmark, Method, Model, Result, model_slug
+from eval_harness.records.names import model_slug
+from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.results.landing import LANDING, WITHDRAWN, Landing, Note, Withdrawal
 from eval_harness.runs.scoring import ANSWERS_SCHEMA
 from eval_harness.scores import score

@@ -10,7 +10,7 @@ import pytest
 from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.results import Benchmark, Method, Model, Result, Score, Source
+from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results

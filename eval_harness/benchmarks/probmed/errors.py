@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.scores.grading import Bools, Graded, Ints
 from eval_harness.scores.intervals import clustered_interval
 

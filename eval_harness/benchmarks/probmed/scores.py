@@ -18,7 +18,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed.errors import conditional_errors
-from eval_harness.results import Breakdown
+from eval_harness.records.result import Breakdown
 from eval_harness.scores.grading import Floats, Graded, Ints, make_units
 from eval_harness.scores.pairs import pair_units
 

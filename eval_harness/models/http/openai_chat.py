@@ -38,7 +38,7 @@ from eval_harness.models.http.server_errors import (
 from eval_harness.models.http.token_scores import Answer, TokenScores
 from eval_harness.models.interface import Backend, Request, Response, Settings, chosen
 from eval_harness.models.option_tokens import BEGUN_REASONING
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 TRIES = 8
 """How often one question is sent before it counts as failed (it is asked again when the run is resumed)."""

@@ -25,7 +25,7 @@ from eval_harness.models.local.pretrained import first_line, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.models.thinking import Reading
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 if TYPE_CHECKING:
     from eval_harness.models.local.network.network import Network

@@ -24,7 +24,7 @@ from eval_harness.models.local.pretrained import first_line
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.local.vllm_engine import GENERATION, check_settings, load_adapter, read_model, start_engine
 from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 NO_ROOM = "the engine's context (max_model_len) had no room for {} output tokens after some prompts, so answers were cut earlier"
 

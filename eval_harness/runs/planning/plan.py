@@ -16,7 +16,7 @@ from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.models.interface import Backend, Request, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.runs.folder import Run
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.description import describe_run, in_form

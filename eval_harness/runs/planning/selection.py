@@ -14,7 +14,7 @@ from dataset_builders.fingerprints import facets_digest, fingerprint_of
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.selection.facets import select_by_facets
 from dataset_builders.selection.lexical_tree import select
-from eval_harness.results import Benchmark
+from eval_harness.records.result import Benchmark
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 
 from dataset_builders.sources.problems import clip
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 CLAIMS = re.compile(
     r"(?<![a-z])(verified|reproduced|published|official|sota|state[ -]of[ -]the[ -]art)(?![a-z])|#\s*1(?!\d)", re.I

@@ -22,7 +22,7 @@ from dataset_builders.selection.lexical_tree import select
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
 from eval_harness.prompts import PROMPTS
-from eval_harness.results import DELIVERIES, Result
+from eval_harness.records.result import DELIVERIES, Result
 from eval_harness.results.spreadsheets import is_formula
 from eval_harness.submissions.checks.names import look_alike, odd_name
 

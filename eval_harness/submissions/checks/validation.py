@@ -17,7 +17,8 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import READER_VERSION
-from eval_harness.results import DELIVERIES, FOLDER_NAME, SCHEMA_VERSION, STATUSES, Result, Score, wrong_model_name
+from eval_harness.records.names import FOLDER_NAME, wrong_model_name
+from eval_harness.records.result import DELIVERIES, SCHEMA_VERSION, STATUSES, Result, Score
 from eval_harness.scores.intervals import outdated
 from eval_harness.scores.metrics import BALANCED
 from eval_harness.submissions.submission import AGAIN

@@ -18,7 +18,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
-from eval_harness.results import normal_name, wrong_model_name
+from eval_harness.records.names import normal_name, wrong_model_name
 from eval_harness.runs.scoring import answer_frame
 from eval_harness.scores import units
 from eval_harness.submissions.hidden_test.bookings import book, left, now_utc, path_of, remember, scorings_of, user_name

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import is_unavailable
-from eval_harness.results import Result, read_result
+from eval_harness.records.result import Result, read_result
 from eval_harness.results.landing import LANDING, Landing, read_landing
 from eval_harness.submissions.checks.likeness import Digests, digests_of, likeness, stored_digests
 from eval_harness.submissions.checks.names import look_alike

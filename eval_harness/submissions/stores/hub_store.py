@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
 from dataset_builders.hub.commits import commit_files
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.results.landing import LANDING, Landing, now
 from eval_harness.submissions.outcome import weight_of
 from eval_harness.submissions.stores.folder_store import questions_bytes

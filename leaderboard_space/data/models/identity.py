@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from eval_harness.results import Model, Result
+from eval_harness.records.result import Model, Result
 from leaderboard_space.data.published_tables import models as published_models
 from leaderboard_space.data.published_tables import read_table
 

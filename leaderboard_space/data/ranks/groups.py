@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eval_harness.prompts import DEFAULT_PROMPT
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from leaderboard_space.data.store.sections import Entry, Section
 
 Group = Literal["ranked", "official reader", "older reader", "withdrawn"]

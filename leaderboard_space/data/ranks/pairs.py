@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.scores.comparing import comparisons, ranks
 from eval_harness.scores.intervals import NORMAL
 from eval_harness.scores.outcomes import Outcomes

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from eval_harness.results import Score, Verdict
+from eval_harness.records.result import Score, Verdict
 from eval_harness.scores import intervals, statistics
 from eval_harness.scores.intervals import CLUSTERED, LEVEL, clustered_intervals
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
-from eval_harness.results import Score, Scores
+from eval_harness.records.result import Score, Scores
 from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.comparing.ranks import rank_ranges
 from eval_harness.scores.statistics import published_interval

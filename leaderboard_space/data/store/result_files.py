@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import Breakdown, Result, Scores, read_result
+from eval_harness.records.result import Breakdown, Result, Scores, read_result
 from eval_harness.results.landing import LANDING, WITHDRAWN, read_provenance
 from leaderboard_space.data.published_scores import errors_named
 from leaderboard_space.data.ranks.possible import without_impossible

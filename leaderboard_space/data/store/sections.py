@@ -16,7 +16,7 @@ from typing import Any
 from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from dataset_builders.fingerprints import is_released_set
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.results.landing import Provenance
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.tree import Tree

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from eval_harness.results import Score, Verdict
+from eval_harness.records.result import Score, Verdict
 from eval_harness.scores.comparing import ranks
 from eval_harness.scores.intervals import LEVEL, NORMAL
 from leaderboard_space.data.ranks.pairs import unpaired_p_values

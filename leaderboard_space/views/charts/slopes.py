@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.standings import Row, info_of
 from leaderboard_space.html import number, text

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dataset_builders.benchmarks import FACETS
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import cells_in

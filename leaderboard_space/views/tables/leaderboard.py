@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from leaderboard_space import sentences
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS as APART

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.results.landing import Provenance
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.groups import FIRST_READER, group_of, newest_reader

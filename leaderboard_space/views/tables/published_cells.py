@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import cells_in
 from leaderboard_space.data.published_results import table_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from leaderboard_space.data.ranks.standings import info_of, with_interval
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import UNLABELLED, organ_and_modality, shown_label

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.answers import read_answers, read_choice
-from eval_harness.results import STATUSES
+from eval_harness.records.result import STATUSES
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CASES = [json.loads(line) for line in Path(__file__).with_name("answer_cases.jsonl").read_text().splitlines()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eval_harness.models.interface import Settings
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.submit import prepare

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS
-from eval_harness.results import Scores
+from eval_harness.records.result import Scores
 
 PUBLISHED_CHANCE: dict[str, dict[str, tuple[float, str]]] = {
     "mediconfusion": {

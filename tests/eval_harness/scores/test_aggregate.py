@@ -7,7 +7,7 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.results import read_result
+from eval_harness.records.result import read_result
 from eval_harness.results.aggregate import adversarial_pairs_of, aggregate, calibration_of
 from eval_harness.results.summary import pairs_summary, summary
 from eval_harness.runs.planning.config import EvalConfig

@@ -10,7 +10,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks.probmed.official import probmed_hit
-from eval_harness.results import Benchmark, Method, Model, Result, Score
+from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores import aggregates, score
 from eval_harness.scores.calibration import calibration, confidence_of
 from eval_harness.scores.grading import grade

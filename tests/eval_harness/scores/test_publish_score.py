@@ -9,7 +9,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
-from eval_harness.results import read_result
+from eval_harness.records.result import read_result
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
 from tests import commands

@@ -22,7 +22,7 @@ from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.selection.lexical_tree import LEVELS
 from eval_harness.models.interface import Settings
-from eval_harness.results import read_result
+from eval_harness.records.result import read_result
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer, completion
@@ -55,7 +55,7 @@ SILENT = ("held back", "failed")
 PLUG_IN = """
 import math, random
 from eval_harness.models.interface import Response
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 from tests.eval_harness.submissions.honest import TEXTS
 
 SEED, KINDS = {seed}, {kinds}

@@ -10,7 +10,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.results import read_result
+from eval_harness.records.result import read_result
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.rescoring import score_run
 from eval_harness.runs.runner import evaluate

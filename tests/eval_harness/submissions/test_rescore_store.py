@@ -9,8 +9,9 @@ import pytest
 import eval_harness.results.rescore_store as rescore_store_module
 from dataset_builders.errors import BadInput
 from eval_harness.answers import READER_VERSION
-from eval_harness.results import read_result, scan_store
+from eval_harness.records.result import read_result
 from eval_harness.results.rescore_store import rescore_store
+from eval_harness.results.store_source import scan_store
 from eval_harness.scores.intervals import OLDER_METHODS
 from eval_harness.submissions.submit import submit
 from tests.localhub.accounts import CURATOR

@@ -10,8 +10,8 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.results import read_result, scan_store
-from eval_harness.results.store_source import is_hub_store
+from eval_harness.records.result import read_result
+from eval_harness.results.store_source import is_hub_store, scan_store
 from eval_harness.submissions.submit import prepare, submit
 from tests import helpers
 from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, run_folder, said

@@ -8,7 +8,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
 from eval_harness.answers import READER_VERSION
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.results.landing import MAX_BYTES, Landing, now, parse_record
 from eval_harness.scores.intervals import OLDER_METHODS
 from eval_harness.submissions import outcome as outcomes

@@ -4,7 +4,7 @@ from functools import cache
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.submissions.submit import prepare
 from tests.localhub.accounts import READER
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 
 
 def plain(fragment: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from eval_harness.benchmarks import spec
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from leaderboard_space.data.ranks.standings import Standings, info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Label, matching, topics

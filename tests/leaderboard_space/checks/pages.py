@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.scores import METRICS
 from eval_harness.submissions.submission import Submission
 from leaderboard_space.data.board import Board

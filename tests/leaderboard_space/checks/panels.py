@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.scores import METRICS
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.ranks import pooled_p_values

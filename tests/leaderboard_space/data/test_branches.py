@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_harness.results import read_result
+from eval_harness.records.result import read_result
 from leaderboard_space.data import board
 from leaderboard_space.data.facets import cells_under
 from leaderboard_space.data.published_results import board_results

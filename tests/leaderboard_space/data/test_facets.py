@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.selection.facets import select_by_facets
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.results.table import tidy
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.facets import cells_in, choice, of_facets

@@ -7,7 +7,8 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import load_results, store_source
+from eval_harness.results import store_source
+from eval_harness.results.store_source import load_results
 from leaderboard_space.data.board import Board
 from tests.commands import medprobe
 from tests.leaderboard_space.stores import add_run, answers, questions

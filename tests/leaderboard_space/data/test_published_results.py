@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
-from eval_harness.results import Benchmark, Method, Model, Result, Score, read_result
+from eval_harness.records.result import Benchmark, Method, Model, Result, Score, read_result
 from eval_harness.results.table import COLUMNS, tidy, variant
 from eval_harness.scores.grading import clusters
 from eval_harness.scores.statistics import PUBLISHED, PUBLISHED_CLUSTERED

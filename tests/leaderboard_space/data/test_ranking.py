@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparing.comparisons import paired_test, pairwise
 from eval_harness.scores.comparing.ranks import pooled_p_values, rank_ranges

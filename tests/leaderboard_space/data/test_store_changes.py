@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.possible import possible
 from leaderboard_space.data.store.sections import Section

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_harness.results import Score
+from eval_harness.records.result import Score
 from eval_harness.scores import MetricInfo, units
 from eval_harness.scores.comparing.comparisons import paired_test
 from leaderboard_space import sentences

@@ -40,7 +40,7 @@ def probmed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def result(run):
-    from eval_harness.results import read_result
+    from eval_harness.records.result import read_result
 
     return read_result(run / "result.json")
 
@@ -203,7 +203,7 @@ def test_branches_are_what_they_say(tmp_path):
 
 def scored(data, say, extraction="ours", kind=None):
     """(result, questions, answers) of a model that says `say(row, number)`."""
-    from eval_harness.results import Model
+    from eval_harness.records.result import Model
     from eval_harness.runs.folder import Run, RunRequest
 
     repository = open_repository(data)
@@ -212,7 +212,7 @@ def scored(data, say, extraction="ours", kind=None):
         {"question_id": row.question_id, "sample": 0, "response": say(row, number), "status": "answered"}
         for number, row in enumerate(questions.itertuples())
     ]
-    from eval_harness.results import Method
+    from eval_harness.records.result import Method
     from eval_harness.runs.planning.selection import Selection
 
     benchmark = Selection(repository, repository.splits[0], questions, None).benchmark()

@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 import medprobe
 from dataset_builders.hub.publish import publish
-from eval_harness.results import Result, model_slug, read_result, scan_store
+from eval_harness.records.names import model_slug
+from eval_harness.records.result import Result, read_result
+from eval_harness.results.store_source import scan_store
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.stores import hub_store

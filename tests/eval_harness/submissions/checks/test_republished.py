@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.hub.publish import publish
-from eval_harness.results import Result
+from eval_harness.records.result import Result
 from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
 from tests.eval_harness.submissions.submitting import responses

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import STATUSES, Result
+from eval_harness.records.result import STATUSES, Result
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.checks.names import look_alike
@@ -199,7 +199,7 @@ def test_what_only_a_store_can_say_and_what_no_run_has_is_flagged(honest, said, 
 
 
 def test_honest_names_and_sizes_are_not_flagged():
-    from eval_harness.results import Model
+    from eval_harness.records.result import Model
     from eval_harness.submissions.checks.names import odd_name
 
     named = {
@@ -333,7 +333,7 @@ def test_a_baseline_that_is_nearly_perfect_is_flagged(data, tmp_path):
 
 PLUG_IN = """
 from eval_harness.models.interface import Response
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 class Talkative:
     needs_images = False
@@ -368,7 +368,7 @@ ODD_PLUG_IN = """
 import enum, math, pathlib
 import numpy as np
 from eval_harness.models.interface import Response
-from eval_harness.results import Model
+from eval_harness.records.result import Model
 
 class Why(enum.Enum):
     STOP = 1

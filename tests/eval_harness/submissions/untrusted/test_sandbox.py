@@ -173,7 +173,7 @@ def test_a_dataset_whose_card_leads_elsewhere_is_refused_before_anything_is_fetc
     """A small Parquet file that unpacks to gigabytes, outside questions_text and named by the card's configs."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
-    from eval_harness.results import Benchmark
+    from eval_harness.records.result import Benchmark
     from eval_harness.submissions.datasets import dataset_for
     from tests.localhub.accounts import READER
 

@@ -1,0 +1,133 @@
+"""The result file: the scores of a run with their provenance (`result.json`), as pydantic models.
+
+See also: what a model and a run may be called (`names.py`), reading a store of results (`results/store_source.py`).
+"""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dataset_builders.errors import BadInput, first_misfit
+
+SCHEMA_VERSION: Literal[2] = 2
+"""2 (November 2026) adds `reader_version`; version 1 is read as it is."""
+
+STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "failed", "truncated")
+"""What the text of a response was read as. `truncated`: the output limit cut it before it stated an answer; it is wrong, like the
+other three without a choice."""
+
+DELIVERIES: dict[str, str] = {"answered": "answered", "refused": "held back", "failed": "no response"}
+"""What the server did, whatever the text says: the status of a journal line -> column `delivery` of `answers.parquet`."""
+
+Verdict = Literal["better", "no different", "worse"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, serialize_by_alias=True)
+
+
+class Score(_Strict):
+    """One number with what it rests on. Percent unless the metric's name says it is a count (`*_irrelevant`).
+
+    `value` is None where the metric is undefined (no case of that kind). `n` counts what the metric divides by (questions, pairs,
+    images), `n_cases` the independent cases behind it. `low`, `high`: 95 % interval. `verdict` is against `chance`.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int
+    n_cases: int
+    chance: float | None = None
+    verdict: Verdict | None = None
+    interval_method: str | None = None
+
+
+class Benchmark(_Strict):
+    """What was asked. `fingerprint` is over the questions scored, so a partial run can never pass for a complete one."""
+
+    name: str
+    family: str = Field(alias="format")
+    """The benchmark whose columns, prompts and metrics it has; called `format` in files."""
+    repo: str | None = None
+    revision: str | None = None
+    split: str
+    questions: int
+    fingerprint: str | None = None
+    facets: str | None = None
+    """The digest of the labels that scores are broken down by (`fingerprints.facets_digest`); None in results before schema version 2."""
+    origin: Literal["official", "phantom", "custom"] | None = None
+    selection: str | None = None
+    """What a `--limit`, `--branch` or partial dataset left out, in words; None for a complete run."""
+
+
+class Model(_Strict):
+    name: str
+    revision: str | None = None
+    kind: Literal["open", "proprietary", "medical", "baseline"] | None = None
+    parameters: int | None = None
+    snapshot_date: str | None = None
+
+
+class Method(_Strict):
+    name: str
+    """`mc`, `gd`, `ps`, `ff`; a published number may say another, or `best` (best over methods)."""
+    prompt: str | None = None
+    shots: int | None = None
+    samples: int | None = None
+    generation: dict[str, Any] = Field(default_factory=dict)
+    extraction: str | None = None
+    judge: dict[str, Any] | None = None
+
+
+class Source(_Strict):
+    citation: str
+    table: str | None = None
+    note: str | None = None
+
+
+Scores = dict[str, Score]
+Breakdown = dict[str, dict[str, Scores]]
+
+
+class Result(_Strict):
+    """The scores of a run with their provenance. `breakdown` is facet -> facet value -> metric -> Score."""
+
+    schema_version: Literal[1, 2] = SCHEMA_VERSION
+    kind: Literal["measured", "published", "aggregate"]
+    provenance: Literal["submitted", "reproduced", "published"]
+    benchmark: Benchmark
+    model: Model
+    method: Method
+    scores: Scores
+    breakdown: Breakdown = Field(default_factory=dict)
+    statuses: dict[str, int] = Field(default_factory=dict)
+    deviations: list[str] = Field(default_factory=list)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    command: str | None = None
+    created_at: str
+    source: Source | None = None
+    run_ids: list[str] | None = None
+    reader_version: int | None = None
+    """`answers.READER_VERSION` of the code that read the answers; None: 1, or no answers were read."""
+
+    def to_json(self) -> str:
+        """The text of `result.json`: indented, keys in schema order, newline at the end."""
+        return self.model_dump_json(indent=1, exclude_none=False) + "\n"
+
+
+def read_result(path: Path) -> Result:
+    """Read one `result.json`.
+
+    Raises BadInput when the file is missing, is not JSON, or does not fit the schema (the first misfit is named).
+    """
+    try:
+        return Result.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such result file. `medprobe score RUN_DIR` writes one.") from None
+    except ValidationError as error:
+        raise BadInput(f"{path}: not a result file: {first_misfit(error)}.") from None
