@@ -26,10 +26,6 @@ from eval_harness.answer_reading.said import said_of
 from eval_harness.answer_reading.table import EXPLICIT, RULES, STATEMENTS, apply, nothing
 from eval_harness.benchmarks import part, spec
 
-READER_VERSION = 9
-"""Counts up whenever some response may be read otherwise than before; 1 is what results without a `reader_version` were read by."""
-
-
 LONGEST = 40_000
 """Characters up to which a response is read whole; of a longer one the first quarter and the last three quarters of as many are."""
 

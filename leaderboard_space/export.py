@@ -16,7 +16,6 @@ from eval_harness.records.result import Score
 from eval_harness.results.spreadsheets import harmless
 from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.published_results import table_of
-from leaderboard_space.data.ranks.groups import reader_of
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import SEPARATOR, Path
@@ -129,7 +128,7 @@ def _said_by_store(row: Row) -> dict[str, Any]:
     landing, withdrawal = provenance.landing, provenance.withdrawal
     return {
         "group": row.group,
-        "reader_version": reader_of(result),
+        "derive_version": result.derive_version if result.kind == "measured" else None,
         "runs_tried": row.tried if result.kind == "measured" else None,
         "abstained": row.abstained,
         "answered_accuracy": row.answered_accuracy,

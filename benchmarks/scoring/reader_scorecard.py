@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_harness.answers import READER_VERSION, read_choice
+from eval_harness.answers import read_choice
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CASES = Path(__file__).parents[2] / "tests" / "eval_harness" / "answer_reading" / "answer_cases.jsonl"
@@ -202,7 +202,7 @@ def main() -> None:
     for name in ("--recorded", "--vlmevalkit", "--lmms-eval", "--mmmu"):
         parser.add_argument(name, type=Path)
     args = parser.parse_args()
-    readers: dict[str, Parser] = {f"ours (reader {READER_VERSION})": ours} | others(args)
+    readers: dict[str, Parser] = {"ours": ours} | others(args)
     if args.recorded:
         answers = list(recorded(args.recorded))
         print(f"Recorded answers of real models: {len(answers)}\n")

@@ -437,7 +437,7 @@ RULES: tuple[Rule, ...] = (
 )
 """Every rule, in the order of the promise: the whole response is an option; an explicit answer, of which the last counts; declining;
 what is implied by a denial or an assertion; the rest. The first that finds anything decides. Names are stored in `answers.parquet`
-(column `rule`): they are not changed, and what a rule decides is versioned by `READER_VERSION`."""
+(column `rule`): they are not changed, and what a rule decides is versioned by `DERIVE_VERSION`."""
 EXPLICIT = tuple(
     rule
     for rule in RULES

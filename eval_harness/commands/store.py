@@ -140,7 +140,7 @@ def verify(
         raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(outcomes)}): {bad[0].reasons[0]}")
 
 
-@app.command(short_help="Re-read a store's answers.")
+@app.command(short_help="Derive a store's results again.")
 def rescore(
     store: Annotated[str, typer.Argument(metavar="STORE", help="a folder, or ORG/NAME on the Hub (owner only)")],
     data: Annotated[
@@ -150,10 +150,11 @@ def rescore(
         ),
     ] = None,
 ) -> None:
-    """Re-read every stored answer with this version's reader. Older scores are kept in each result's folder as history."""
+    """Derive again, with this version, what another version derived from a store's answers. The scores before are kept in each
+    result's folder as history."""
     from eval_harness.results.rescore_store import rescore_store
 
     outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))
     written, skipped = sum(each.written for each in outcomes), sum(each.skipped is not None for each in outcomes)
     current = len(outcomes) - written - skipped
-    typer.echo(f"{written} of {len(outcomes)} results re-read, {current} up to date, {skipped} unchanged")
+    typer.echo(f"{written} of {len(outcomes)} results derived again, {current} up to date, {skipped} unchanged")

@@ -7,14 +7,32 @@ from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from dataset_builders.errors import BadInput, first_misfit
 
-SCHEMA_VERSION: Literal[2] = 2
-"""2 (November 2026) adds `reader_version`; version 1 is read as it is."""
+SCHEMA_VERSION = 1
+"""Of every file that the harness writes: `run.json`, `result.json` and what a store says of a result."""
+DERIVE_VERSION = 1
+"""Counts up whenever the same answers may give another reading, score or interval. `medprobe rescore STORE` then derives again what a
+store holds."""
+
+
+def _of_this_version(version: int) -> int:
+    if version != SCHEMA_VERSION:
+        raise PydanticCustomError(
+            "version",
+            "the file has version {version}, and this medprobe reads version {ours}. Make it again with this medprobe, or use the "
+            "one that wrote it",
+            {"version": version, "ours": SCHEMA_VERSION},
+        )
+    return version
+
+
+SchemaVersion = Annotated[int, AfterValidator(_of_this_version)]
 
 STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "failed", "truncated")
 """What the text of a response was read as. `truncated`: the output limit cut it before it stated an answer; it is wrong, like the
@@ -59,7 +77,7 @@ class Benchmark(_Strict):
     questions: int
     fingerprint: str | None = None
     facets: str | None = None
-    """The digest of the labels that scores are broken down by (`fingerprints.facets_digest`); None in results before schema version 2."""
+    """The digest of the labels that scores are broken down by (`fingerprints.facets_digest`)"""
     origin: Literal["official", "phantom", "custom"] | None = None
     selection: str | None = None
     """What a `--limit`, `--branch` or partial dataset left out, in words; None for a complete run."""
@@ -97,7 +115,7 @@ Breakdown = dict[str, dict[str, Scores]]
 class Result(_Strict):
     """The scores of a run with their provenance. `breakdown` is facet -> facet value -> metric -> Score."""
 
-    schema_version: Literal[1, 2] = SCHEMA_VERSION
+    schema_version: SchemaVersion = SCHEMA_VERSION
     kind: Literal["measured", "published", "aggregate"]
     provenance: Literal["submitted", "reproduced", "published"]
     benchmark: Benchmark
@@ -112,8 +130,8 @@ class Result(_Strict):
     created_at: str
     source: Source | None = None
     run_ids: list[str] | None = None
-    reader_version: int | None = None
-    """`answers.READER_VERSION` of the code that read the answers; None: 1, or no answers were read."""
+    derive_version: int = DERIVE_VERSION
+    """`DERIVE_VERSION` of the code that read the answers and computed the numbers."""
 
     def to_json(self) -> str:
         """The text of `result.json`: indented, keys in schema order, newline at the end."""

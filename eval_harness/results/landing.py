@@ -18,9 +18,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput, first_misfit
+from eval_harness.records.result import SCHEMA_VERSION, SchemaVersion
 
 LANDING, WITHDRAWN = "landing.json", "withdrawn.json"
-SCHEMA_VERSION = 1
 MAX_TEXT = 2_000
 """Characters of a reason or a note."""
 MAX_BYTES = 64 << 10
@@ -30,7 +30,7 @@ MAX_BYTES = 64 << 10
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    schema_version: int = Field(default=SCHEMA_VERSION, ge=1, le=SCHEMA_VERSION)
+    schema_version: SchemaVersion = SCHEMA_VERSION
 
     def to_bytes(self) -> bytes:
         """The file: indented JSON with a newline at the end."""

@@ -1,9 +1,8 @@
-"""Every stored answer read again with this version's reader, and its result written anew: `medprobe rescore STORE`.
+"""Results of another `DERIVE_VERSION` derived again from their stored answers: `medprobe rescore STORE`.
 
-A result that an older reader scored is kept as `history/reader-<version>.json` in its folder, where no board looks: history, unranked;
-one whose intervals only were computed by an older method as `history/intervals-<number of the method>.json`.
-Responses, run ids, accounts and dates stay as they are; only what was read of the answers and the scores change. A run that is
-interrupted goes on with the next call: a result counts as read by a reader only once its `result.json` says so, which is written last.
+The result before is kept as `history/derived-<version>.json` in its folder, where no board looks. Responses, run ids, accounts and dates
+stay as they are; only what was read of the answers and the scores change. A call that was interrupted goes on with the next one: a
+result has its new version only once its `result.json` says so, which is written last.
 """
 
 from __future__ import annotations
@@ -20,35 +19,29 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import has_fingerprint
-from eval_harness.answers import READER_VERSION
-from eval_harness.records.result import Result, read_result
+from eval_harness.records.result import DERIVE_VERSION, Result, read_result
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.results.summary import shown
 from eval_harness.runs.scoring import Reread, write_result
 from eval_harness.scores import HEADLINE
-from eval_harness.scores.intervals import OLDER_METHODS
-from eval_harness.submissions.checks.validation import checked_answers, has_outdated_intervals
+from eval_harness.submissions.checks.validation import checked_answers
 from eval_harness.submissions.examination import computed_again
 
 HISTORY = "history"
 JUDGED = "judge: "
 """What the rules of a judge's readings begin with (`judge.py`)."""
-FIRST_READER = 1
-"""The reader of results that name none."""
 
 
 @dataclass(frozen=True)
 class Rescored:
     """What became of one result. `changed` of `answers` readings are others now; `moved`: metric -> (before, after), for each that moved.
-    `intervals`: its intervals were by an older method. `skipped`: why it was left as it is, None where it was read again or is up to
-    date."""
+    `skipped`: why it was left as it is, None where it was derived again or is up to date."""
 
     folder: str
     headline: str
     changed: int = 0
     answers: int = 0
     moved: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
-    intervals: bool = False
     skipped: str | None = None
     written: bool = False
 
@@ -56,13 +49,12 @@ class Rescored:
         if self.skipped:
             return f"{self.folder}: left as it is: {self.skipped}"
         if not self.written:
-            return f"{self.folder}: was read by this reader already"
+            return f"{self.folder}: is up to date"
         told = f"{self.folder}: {self.changed:,} of {self.answers:,} answers are read otherwise"
         order = sorted(self.moved, key=lambda name: name != self.headline)
         most = [f"{name} {_number(self.moved[name][0])} -> {_number(self.moved[name][1])}" for name in order[:4]]
         more = f" and {len(order) - 4} more" if len(order) > 4 else ""
-        new = "; its intervals are new" if self.intervals else ""
-        return f"{told}; {', '.join(most) + more if most else 'no score moved'}{new}"
+        return f"{told}; {', '.join(most) + more if most else 'no score moved'}"
 
 
 def _number(value: float | None) -> str:
@@ -74,8 +66,7 @@ def rescore_store(
     data: Sequence[str] = (),
     tell: Callable[[Rescored], None] = lambda outcome: None,
 ) -> list[Rescored]:
-    """Read every answer of a store again where an older reader read it or an older method computed its intervals; what became of each
-    result, in the order of their folders.
+    """Derive every result of a store again that another `DERIVE_VERSION` made; what became of each, in the order of their folders.
 
     `store`: a folder, or ORG/NAME on the Hub, which only its owner can: everything is one commit to main. `data`: datasets (folders or
     repositories) to take questions from that the store does not hold. Of a run with a judge model the rules read every answer again,
@@ -106,29 +97,21 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
         headline = HEADLINE.get(before.benchmark.family, "")
         if before.kind != "measured":
             return Rescored(name, headline, skipped=f"it is {before.kind}, no measured result")
-        if before.reader_version == READER_VERSION and not has_outdated_intervals(before):
+        if before.derive_version == DERIVE_VERSION:
             return Rescored(name, headline)
-        if (before.reader_version or FIRST_READER) > READER_VERSION:
-            newer = f"reader {before.reader_version} read it, this is {READER_VERSION}: update medprobe"
+        if before.derive_version > DERIVE_VERSION:
+            newer = f"it has derive_version {before.derive_version}, this medprobe {DERIVE_VERSION}: update medprobe"
             return Rescored(name, headline, skipped=newer)
         after, old, new = read_again(before, folder, questions_of(before, root, data))
     except (BadInput, OSError, ValueError) as error:
         return Rescored(name, headline, skipped=str(error))
-    kept = folder / HISTORY / _history_name(before)
+    kept = folder / HISTORY / f"derived-{before.derive_version}.json"
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
         replace_file(kept, path.read_bytes())
     write_result(folder, after, new)
     changed, moved = _changed(old, new), _moved(before, after)
-    return Rescored(name, headline, changed, len(new), moved, has_outdated_intervals(before), written=True)
-
-
-def _history_name(result: Result) -> str:
-    """What a result that is scored anew is kept as."""
-    if result.reader_version == READER_VERSION:
-        methods = {score.interval_method for score in result.scores.values()}
-        return f"intervals-{next(number for number, name in enumerate(OLDER_METHODS, 1) if name in methods)}.json"
-    return f"reader-{result.reader_version or FIRST_READER}.json"
+    return Rescored(name, headline, changed, len(new), moved, written=True)
 
 
 def questions_of(result: Result, store: Path, data: Sequence[str] = ()) -> pd.DataFrame:
@@ -154,7 +137,7 @@ def read_again(result: Result, folder: Path, questions: pd.DataFrame) -> tuple[R
     if wrong:
         raise BadInput(f"its answers cannot be read: {wrong[0]}")
     scored, new = computed_again(result, questions, records, _stored_judge(result, old))
-    names = ("scores", "breakdown", "statuses", "reader_version", "schema_version", "method")
+    names = ("scores", "breakdown", "statuses", "derive_version", "method")
     changes: dict[str, Any] = {name: getattr(scored, name) for name in names}
     if "permuted" in scored.environment:
         changes["environment"] = result.environment | {"permuted": scored.environment["permuted"]}
@@ -256,7 +239,7 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored]
         if changed:
             with hub_errors(repo_id, "write the results that were read again"):
                 files: dict[str, bytes | Path | None] = {path.relative_to(root).as_posix(): path for path in changed}
-                message = f"Answers read again by reader {READER_VERSION}"
+                message = f"Answers derived again (derive_version {DERIVE_VERSION})"
 
                 def landed() -> bool | None:
                     head = str(api.repo_info(repo_id, repo_type="dataset").sha)

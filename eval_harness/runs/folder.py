@@ -21,9 +21,8 @@ from dataset_builders.errors import BadInput, first_misfit
 from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.interface import Response
-from eval_harness.records.result import Benchmark, Method, Model
+from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Method, Model, SchemaVersion
 
-RUN_SCHEMA_VERSION = 1
 Key = tuple[str, int]
 
 
@@ -56,7 +55,7 @@ class Run(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    schema_version: int = RUN_SCHEMA_VERSION
+    schema_version: SchemaVersion = SCHEMA_VERSION
     run_id: str
     request: RunRequest
     benchmark: Benchmark

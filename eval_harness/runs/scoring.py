@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.files import replace_file
-from eval_harness.answers import READER_VERSION, read_answers
+from eval_harness.answers import read_answers
 from eval_harness.models.interface import storable
 from eval_harness.records.result import DELIVERIES, Result
 from eval_harness.runs.folder import Run, key_of
@@ -46,9 +46,7 @@ ANSWERS_SCHEMA = pa.schema(
     ]
 )
 """Columns of `answers.parquet`; `scores` holds one number per option for the methods that score options. `delivery` is what the server
-did (`results.DELIVERIES`), `status` what the response was read as. Files of before November 2026 end with `seconds`."""
-SCHEMA_1_COLUMNS = 8
-
+did (`results.DELIVERIES`), `status` what the response was read as."""
 
 NO_JUDGE = "no judge: free-form answers were matched with the options by rules"
 """The deviation of a free-form run that no judge has read."""
@@ -148,7 +146,6 @@ def make_result(
         environment=run.environment | (_by_option_or_letter(answers, questions) if run.request.permute else {}),
         command=run.command,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        reader_version=READER_VERSION,
     )
     return result, answers
 

@@ -6,7 +6,6 @@ See also: differences between models (`comparisons.py`), the test against chance
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +19,8 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 NORMAL = float(special.ndtri(0.5 + LEVEL / 2))
-CLUSTERED = "Wilson at the effective sample size, 3"
+CLUSTERED = "Wilson at the effective sample size"
 """The name of the method that `clustered_intervals` follows, as `interval_method` of a score says it."""
-OLDER_METHODS = ("Wilson, clustered by cases sharing images", "Wilson at the effective sample size, 2")
-"""What it was called in earlier versions, whose limits were others. A new name goes into CLUSTERED, the old one here."""
 RARE = 0.035
 """One-sided level of the second limit in `wilson`: with it the interval of n >= 8 independent outcomes covers at least 93.3 % for every
 share (exact sums over the binomial pmf; a test repeats them)."""
@@ -40,11 +37,6 @@ class Interval:
     n_effective: float
     df: float
     method: str
-
-
-def outdated(methods: Iterable[str | None]) -> bool:
-    """Whether an earlier version of medprobe computed any of these intervals (their `interval_method`)."""
-    return any(method in OLDER_METHODS for method in methods)
 
 
 def wilson(share: float | Floats, n: float | Floats, critical: float | Floats = NORMAL) -> tuple[Floats, Floats]:

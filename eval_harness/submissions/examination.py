@@ -8,7 +8,6 @@ Everything in a submission that can be computed is computed again. See also: whe
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -19,34 +18,21 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable, first_misfit
-from dataset_builders.fingerprints import facets_digest, fingerprint_of, has_fingerprint, is_released_set
+from dataset_builders.fingerprints import facets_digest, fingerprint_of, is_released_set
 from dataset_builders.hub.commits import is_released
 from dataset_builders.sources.problems import clip
-from eval_harness.answers import READER_VERSION
-from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Result
+from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result
 from eval_harness.runs.folder import Run, RunRequest
-from eval_harness.runs.scoring import (
-    ANSWERS_SCHEMA,
-    SCHEMA_1_COLUMNS,
-    Reread,
-    Scorer,
-    answer_frame,
-    make_result,
-    scores_of,
-)
-from eval_harness.scores import Scored
+from eval_harness.runs.scoring import ANSWERS_SCHEMA, Reread, Scorer, answer_frame, make_result
 from eval_harness.submissions.checks.plausibility import doubts, odd_selection
 from eval_harness.submissions.checks.validation import (
     JUDGED,
     check_samples,
     checked_answers,
-    different_numbers,
     different_results,
-    has_outdated_intervals,
     wrong_fields,
     wrong_names,
     wrong_provenance,
-    wrong_row,
 )
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
@@ -60,9 +46,8 @@ def examine(
     """Examine a submission. What is wrong is in `problems`, all at once.
 
     `find`: the dataset for what it says of its benchmark. `reproduced`: it may say that it was reproduced, since it comes from the store's
-    owner. `stored_as`: the id under which a store of our own holds it already, whichever version wrote it: its id, its fingerprint's
-    version and its free fields stay as they were. Answers that an earlier reader read otherwise inform; the numbers must be those of the
-    choices as they are stored. `scores`: what the answers scored when these files were made from them, for answers that read the same.
+    owner. `stored_as`: the id under which a store of our own holds it already.
+    `scores`: what the answers scored when these files were made from them, for answers that read the same.
     Raises BadInput where nothing can be computed.
     """
     stored = stored_as is not None
@@ -71,16 +56,17 @@ def examine(
     padded = len(bundle.result) - 2 * len(claimed.to_json().encode())
     if padded > 4096:
         fields.append(f"result.json has {padded:,} bytes more than what it says takes")
-    said = wrong_provenance(claimed, reproduced or stored)
-    said += [] if stored else [*_wrong_version(claimed), *fields]
+    said = [*wrong_provenance(claimed, reproduced or stored), *fields]
+    said += [] if claimed.method.judge is None else [JUDGED]
     try:
         dataset = _dataset(claimed, find)
         rows = read_rows(bundle, claimed, dataset)
         run_id = stored_as or submission_id(claimed, (row for _, row in rows))
-        if not stored:
-            said[:0] = wrong_names(claimed, run_id)
-            said += _wrong_rows(rows)
-        questions = _questions(claimed, rows, dataset, stored)
+        said[:0] = wrong_names(claimed, run_id)
+        said += [
+            f"{where}: has no sample; the first one is 0" for where, row in rows if not isinstance(row["sample"], int)
+        ]
+        questions = _questions(claimed, rows, dataset)
         samples = claimed.method.samples or 1
         records, problems = checked_answers(rows, questions, samples, claimed.method.name)
         check_samples(records, samples)
@@ -91,33 +77,15 @@ def examine(
         raise BadInput("; ".join([*said, str(error)])) from None
     notes: list[str] = []
     if not problems:
-        by_this_reader = not stored or (claimed.reader_version or 1) == READER_VERSION
-        misread = list(_misread(rows, answers))
-        if by_this_reader:
-            problems += misread
-        elif misread:
-            notes.append(
-                f"{len(misread):,} answers are read otherwise by this version; the numbers are those of its choices as stored"
-            )
-            scored = _scored_as_stored(claimed, questions, rows, answers)
-            changes = {"scores": scored.scores, "breakdown": scored.breakdown, "statuses": scored.statuses}
-            computed = computed.model_copy(update=changes)
-        notes += _renamed_rules(rows, answers)
-        if stored:
-            problems += different_numbers(claimed, computed)
-            if not problems and any(different_results(claimed, computed, with_parts=False)):
-                notes.append("some of its intervals or verdicts are computed otherwise by this version of medprobe")
-        else:
-            problems += different_results(
-                claimed, computed, with_parts=not _facets_differ(claimed.benchmark, questions)
-            )
-            if claimed.environment.get("permuted") != computed.environment.get("permuted"):
-                problems.append("its shares of same options and letters are not those of its answers")
+        problems += _misread(rows, answers)
+        problems += different_results(claimed, computed, with_parts=not _facets_differ(claimed.benchmark, questions))
+        if claimed.environment.get("permuted") != computed.environment.get("permuted"):
+            problems.append("its shares of same options and letters are not those of its answers")
     missing = len(questions) * samples - len(records)
     if missing > 0:
         notes.append(f"{missing:,} of {len(questions) * samples:,} answers are missing and count as wrong")
     flags = [*_flags(claimed, dataset, questions, stored), *doubts(claimed, questions, answers)]
-    flags += fields if stored else _named_elsewhere(claimed.benchmark, dataset)
+    flags += _named_elsewhere(claimed.benchmark, dataset)
     return Submission(
         run_id,
         bundle,
@@ -131,31 +99,23 @@ def examine(
     )
 
 
-def _scored_as_stored(
-    claimed: Result, questions: pd.DataFrame, rows: Sequence[Placed], answers: pd.DataFrame
-) -> Scored:
-    """The scores of the choices and statuses that another version of the reader stored."""
-    kept = {(row["question_id"], int(row["sample"] or 0)): row for _, row in rows}
-    there = [kept.get(key, {}) for key in zip(answers["question_id"], answers["sample"].astype(int), strict=True)]
-    choices = [[int(index) for index in row.get("choice") or []] for row in there]
-    stored = answers.assign(
-        choice=pd.Series(choices, index=answers.index, dtype=object),
-        status=[row.get("status", "failed") for row in there],
-    )
-    return scores_of(run_of(claimed), questions, stored)
-
-
 def read_claims(bundle: Bundle) -> Result:
-    """What result.json says, within limits. Raises BadInput where it is no result."""
+    """What result.json says, within limits. Raises BadInput where it is no result, or was derived by another version."""
     if len(bundle.result) > MAX_RESULT:
         raise BadInput(f"result.json has {len(bundle.result):,} bytes, at most {MAX_RESULT:,} are read")
     try:
         parse_object(bundle.result)  # stricter than the schema: no key twice
-        return Result.model_validate_json(bundle.result)
+        claimed = Result.model_validate_json(bundle.result)
     except ValidationError as error:
         raise BadInput(printable(f"result.json: not a result file: {first_misfit(error)}")) from None
     except (ValueError, RecursionError) as error:
         raise BadInput(printable(f"result.json: {error}")) from None
+    if claimed.derive_version != DERIVE_VERSION:
+        raise BadInput(
+            f"result.json has derive_version {claimed.derive_version}, this medprobe {DERIVE_VERSION}: derive it again with this one "
+            "(`medprobe score RUN_DIR` for a run, `medprobe rescore STORE` for what a store holds)"
+        )
+    return claimed
 
 
 def read_rows(bundle: Bundle, claimed: Result, dataset: Dataset) -> list[Placed]:
@@ -164,7 +124,7 @@ def read_rows(bundle: Bundle, claimed: Result, dataset: Dataset) -> list[Placed]
     unread = parquet_rows(bundle.answers, most_bytes=most)
     first = [*islice(unread, 1)]  # what is no Parquet file is refused here, and one of other columns before it is read
     there, wanted = _columns(pq.read_schema(pa.BufferReader(bundle.answers))), _columns(ANSWERS_SCHEMA)
-    if there not in (wanted, _columns(list(ANSWERS_SCHEMA)[:SCHEMA_1_COLUMNS])):
+    if there != wanted:
         raise BadInput(f"answers.parquet has the columns {clip(there, 300)}, not {wanted}")
     rows = [(f"answers.parquet, row {number}", row) for number, row in enumerate(chain(first, unread), 1)]
     for where, row in rows:
@@ -178,24 +138,6 @@ def _columns(schema: Any) -> dict[str, str]:
     return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 
 
-def _wrong_version(claimed: Result) -> Iterator[str]:
-    again = "score it again with this version (`medprobe score RUN_DIR`) and submit that"
-    if claimed.schema_version != SCHEMA_VERSION:
-        yield f"was written in version {claimed.schema_version} of result.json, new results have {SCHEMA_VERSION}: {again}"
-    elif claimed.reader_version != READER_VERSION:
-        yield f"its answers were read by version {claimed.reader_version or 1} of the reader, this is {READER_VERSION}: {again}"
-    elif has_outdated_intervals(claimed):
-        yield f"its intervals were computed by an earlier version of medprobe: {again}"
-    if claimed.method.judge is not None:
-        yield JUDGED
-
-
-def _wrong_rows(rows: Sequence[Placed]) -> Iterator[str]:
-    for where, row in rows:
-        if wrong := wrong_row(row):
-            yield f"{where}: {wrong}"
-
-
 def _dataset(claimed: Result, find: Find) -> Dataset:
     """The dataset that a result is about. Raises BadInput where there is none, or it has no room for so many answers."""
     dataset = find(claimed.benchmark)
@@ -203,25 +145,24 @@ def _dataset(claimed: Result, find: Find) -> Dataset:
     return dataset
 
 
-def _questions(claimed: Result, rows: Sequence[Placed], dataset: Dataset, stored: bool = False) -> pd.DataFrame:
+def _questions(claimed: Result, rows: Sequence[Placed], dataset: Dataset) -> pd.DataFrame:
     """The questions that a result is about. Raises BadInput where what it says of them is not so."""
     questions = dataset.questions
     if claimed.benchmark.selection is not None:
         questions = dataset.part({row["question_id"] for _, row in rows})
-    problems = list(_wrong_benchmark(claimed.benchmark, dataset, questions, stored))
+    problems = list(_wrong_benchmark(claimed.benchmark, dataset, questions))
     if problems:
         raise BadInput("; ".join(problems))
     return questions
 
 
-def _wrong_benchmark(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame, stored: bool) -> Iterator[str]:
+def _wrong_benchmark(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
     """What a result says of its benchmark that is not so."""
     if questions.empty:
         yield "answers no question of the dataset"
         return
     found = fingerprint_of(questions)
-    same = has_fingerprint(questions, claimed.fingerprint) if stored else claimed.fingerprint == found
-    if not same:
+    if claimed.fingerprint != found:
         yield f"its questions are not those of the dataset (fingerprint {clip(claimed.fingerprint)}, the dataset's {found[:16]}...)"
     for what, theirs, ours in (
         ("format", claimed.family, dataset.family),
@@ -313,21 +254,11 @@ def _read(answers: pd.DataFrame) -> dict[tuple[str, int], Mapping[Any, Any]]:
 
 
 def _misread(rows: Sequence[Placed], answers: pd.DataFrame) -> Iterator[str]:
-    """Rows whose choice or status is not what their response reads as."""
+    """Rows whose choice, status or rule is not what their response reads as."""
     read = _read(answers)
     for where, row in rows:
         ours = read[row["question_id"], int(row["sample"] or 0)]
-        for what, here in (("choice", [int(index) for index in ours["choice"]]), ("status", ours["status"])):
-            if row.get(what) != here:
-                yield f"{where}: {what} {clip(row.get(what))}, its response reads as {here}"
-
-
-def _renamed_rules(rows: Sequence[Placed], answers: pd.DataFrame) -> Iterator[str]:
-    """The names of rules only inform: what was read is compared, not what a version calls the rule."""
-    read = _read(answers)
-    renamed = Counter(
-        (str(row.get("rule")), str(read[row["question_id"], int(row["sample"] or 0)]["rule"])) for _, row in rows
-    )
-    for (theirs, ours), count in renamed.items():
-        if theirs != ours:
-            yield f"{count:,} answers: the rule {clip(theirs)} is called {ours!r} here"
+        here = {"choice": [int(index) for index in ours["choice"]], "status": ours["status"], "rule": ours["rule"]}
+        for what, reading in here.items():
+            if row.get(what) != reading:
+                yield f"{where}: {what} {clip(row.get(what))}, its response reads as {reading}"

@@ -26,13 +26,12 @@ from eval_harness.runs.folder import read_run
 from eval_harness.runs.scoring import Scorer, without_judge
 from eval_harness.submissions.checks.validation import (
     JUDGED,
-    by_this_version,
     check_samples,
     checked_answers,
     different_claims,
 )
 from eval_harness.submissions.datasets import Dataset, Find
-from eval_harness.submissions.examination import computed_again, examine, read_claims, read_rows
+from eval_harness.submissions.examination import computed_again, examine, read_claims
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
 from eval_harness.submissions.untrusted.envelope import check_size
@@ -179,10 +178,9 @@ def _from_run(folder: Path, find: Find, reproduced: bool) -> Formed:
 
 
 def _from_result(folder: Path, find: Find) -> Formed:
-    """What a folder of result.json and answers.parquet makes: these very bytes, where this version would land them as they are.
+    """What a folder of result.json and answers.parquet makes: these very bytes where they can land as they are.
 
-    A result of an earlier version is read and scored again and lands in this one; one that another store's owner reproduced is a
-    submission here. Raises BadInput for files that are no result.
+    What another store's owner reproduced is a submission here. Raises BadInput for files that are no result.
     """
     for name in FILES:
         check_file(folder / name, *((MAX_RESULT,) if name == "result.json" else ()))
@@ -191,29 +189,15 @@ def _from_result(folder: Path, find: Find) -> Formed:
     dataset = find(claimed.benchmark)
     check_size(len(dataset.questions), claimed.method.samples or 1)
     notes: list[str] = []
-    current = by_this_version(claimed)
     name = normal_name(claimed.model.name)
-    if current and claimed.provenance == "submitted" and name == claimed.model.name:
+    if claimed.provenance == "submitted" and name == claimed.model.name:
         return Formed(bundle, dataset)
     if claimed.provenance == "reproduced":
         notes.append("it was reproduced by the owner of another store; in this one it is a submission")
     renewed = claimed.model_copy(
         update={"provenance": "submitted", "model": claimed.model.model_copy(update={"name": name})}
     )
-    if current:
-        return Formed(Bundle(renewed.to_json().encode(), bundle.answers), dataset, notes=notes)
-    questions, rows = dataset.questions, read_rows(bundle, claimed, dataset)
-    if claimed.benchmark.selection is not None:
-        questions = dataset.part({row["question_id"] for _, row in rows})
-    if questions.empty or not has_fingerprint(questions, claimed.benchmark.fingerprint):
-        raise BadInput(f"{folder}: its questions are not those of the dataset {dataset.repo}")
-    records, problems = checked_answers(rows, questions, claimed.method.samples or 1, claimed.method.name)
-    if claimed.method.judge is not None:
-        problems.append(JUDGED)
-    benchmark = dataset.benchmark(questions, claimed.benchmark.selection)
-    notes.append("it was written by an earlier version of medprobe and is read and scored again by this one")
-    bundle, scores = _bundle(renewed.model_copy(update={"benchmark": benchmark}), questions, records)
-    return Formed(bundle, dataset, problems, notes, scores)
+    return Formed(Bundle(renewed.to_json().encode(), bundle.answers), dataset, notes=notes)
 
 
 def is_result_folder(folder: Path) -> bool:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
-from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source, read_result
+from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import score, units
 from eval_harness.scores.summary import summarise
@@ -100,7 +100,7 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
     if draw[4] < 0.15:
         change(folder, lambda result: result["method"].update(extraction="official"))
     if draw[5] < 0.15:
-        change(folder, lambda result: result.update(reader_version=2))
+        change(folder, lambda result: result.update(derive_version=DERIVE_VERSION - 1))
 
 
 def printed(family: str, seed: int) -> list[Result]:
@@ -182,15 +182,18 @@ def _alone(family: str, facet: str, asked: pd.DataFrame, given: pd.DataFrame) ->
     return found
 
 
-APART = {"withdrawn": "withdrawn", "older": "read by an older reader", "official": "read by the authors' own reader"}
+APART = {
+    "withdrawn": "withdrawn",
+    "outdated": "derived by another version",
+    "official": "read by the authors' own reader",
+}
 
 
 def apart(truth: dict[str, Raw]) -> dict[str, str]:
     """Results that are not ranked with the others, and why."""
-    read = {key: found.result.reader_version or 1 for key, found in truth.items() if found.result.kind == "measured"}
-    newest = max(read.values(), default=1)
     why = {key: "official" for key, found in truth.items() if found.result.method.extraction == "official"}
-    why |= {key: "older" for key, version in read.items() if version < newest}
+    measured = {key: found.result for key, found in truth.items() if found.result.kind == "measured"}
+    why |= {key: "outdated" for key, result in measured.items() if result.derive_version != DERIVE_VERSION}
     return why | {key: "withdrawn" for key, found in truth.items() if found.withdrawn}
 
 

@@ -16,11 +16,8 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
-from eval_harness.answers import READER_VERSION
 from eval_harness.records.names import FOLDER_NAME, wrong_model_name
-from eval_harness.records.result import DELIVERIES, SCHEMA_VERSION, STATUSES, Result, Score
-from eval_harness.scores.intervals import outdated
-from eval_harness.scores.metrics import BALANCED
+from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, STATUSES, Result, Score
 from eval_harness.submissions.submission import AGAIN
 from eval_harness.submissions.untrusted.envelope import LARGEST_SPLIT, wrong_free_fields
 from eval_harness.submissions.untrusted.files import Found, Placed
@@ -33,8 +30,6 @@ JUDGED = (
 )
 METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 MOST_SHOTS = LARGEST_SPLIT
-LONGEST_RULE = 200
-"""Characters of the name of a reading rule, a status of a server, and the like; the longest of ours has some thirty."""
 
 
 def wrong_names(result: Result, run_id: str) -> list[str]:
@@ -160,21 +155,10 @@ def check_samples(records: Sequence[Mapping[str, Any]], samples: int) -> None:
 
 
 def _journal_status(row: dict[str, Any]) -> str:
-    """What the server did, in the journal's words; files without the column `delivery` tell it by status and rule."""
+    """What the server did, in the journal's words; journals and files of other harnesses have no `delivery`."""
     if "delivery" in row:
         return next((status for status, delivery in DELIVERIES.items() if delivery == row["delivery"]), "failed")
-    if "rule" in row and row["rule"] not in ("held back", "no response"):
-        return "answered"
     return str(row["status"]) if row["status"] in ("failed", "refused") else "answered"
-
-
-def wrong_row(row: dict[str, Any]) -> str | None:
-    """What is wrong with a row of `answers.parquet` that is to land, beyond what `checked_answers` finds."""
-    if not isinstance(row["sample"], int):
-        return "has no sample; the first one is 0"
-    if not isinstance(row["rule"], str) or len(row["rule"]) > LONGEST_RULE:
-        return f"its rule must be a name of at most {LONGEST_RULE} characters"
-    return None
 
 
 def _wrong_scores(scores: Any, options: int, method: str) -> str | None:
@@ -237,39 +221,17 @@ def _is_duration(seconds: Any) -> bool:
     return 0 <= seconds < 1e9
 
 
-def by_this_version(result: Result) -> bool:
-    """Whether a result is in today's format, read by today's reader, with intervals by today's method."""
-    today = (result.schema_version, result.reader_version) == (SCHEMA_VERSION, READER_VERSION)
-    return today and not has_outdated_intervals(result)
-
-
-def has_outdated_intervals(result: Result) -> bool:
-    """Whether an earlier version of medprobe computed the intervals of its scores."""
-    return outdated(score.interval_method for score in result.scores.values())
-
-
 PARTS = ("value", "low", "high", "chance", "n", "n_cases", "verdict", "interval_method")
-NUMBERS = ("value", "n", "n_cases")
-"""The parts of a score that no version of medprobe computes otherwise; intervals, chance and verdicts may come to be."""
 Cells = dict[tuple[str, str], Score]
 """(where, metric) -> its score. `where`: "" all in all, "FACET VALUE: " for a label."""
 
 
 def different_claims(claimed: Result, computed: Result) -> Iterator[str]:
     """Each number that a result claims, and its answers do not give; where all in all agree, those for a part. What it leaves out is no
-    claim, and where an earlier version read its answers, computed its intervals or wrote its format, nothing is compared."""
-    if by_this_version(claimed):
+    claim; of a result with another `derive_version` nothing is compared."""
+    if claimed.derive_version == DERIVE_VERSION:
         whole = list(_different(_cells(claimed, False), _cells(computed, False)))
         yield from whole or _different(_cells(claimed), _cells(computed))
-
-
-def different_numbers(claimed: Result, computed: Result) -> Iterator[str]:
-    """What a stored result says and its choices do not give, of what every version computes alike and this one knows."""
-    ours = _cells(computed)
-    told = {cell: score for cell, score in _cells(claimed).items() if cell in ours}
-    # Earlier versions gave the means over a facet's values the whole run's weights in a part.
-    yield from _different({c: score for c, score in told.items() if not c[0] or c[1] not in BALANCED}, ours, NUMBERS)
-    yield from _different_statuses(claimed, computed)
 
 
 def different_results(claimed: Result, computed: Result, with_parts: bool = True) -> Iterator[str]:
@@ -295,11 +257,11 @@ def _cells(result: Result, with_parts: bool = True) -> Cells:
     return cells
 
 
-def _different(claimed: Cells, computed: Cells, parts: Sequence[str] = PARTS) -> Iterator[str]:
+def _different(claimed: Cells, computed: Cells) -> Iterator[str]:
     """Each claimed number that its answers do not give, with both."""
     for (where, name), theirs in claimed.items():
         ours = computed.get((where, name))
-        for part in parts:
+        for part in PARTS:
             left, right = getattr(theirs, part), getattr(ours, part, None)
             if not _same(left, right):
                 what = "" if part == "value" else f" ({part})"

@@ -6,52 +6,35 @@ See also: scores and ranks (`standings.py`), what a store says of a result (`eva
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from eval_harness.prompts import DEFAULT_PROMPT
-from eval_harness.records.result import Result
+from eval_harness.records.result import DERIVE_VERSION
 from leaderboard_space.data.store.sections import Entry, Section
 
-Group = Literal["ranked", "official reader", "older reader", "withdrawn"]
+Group = Literal["ranked", "official reader", "outdated", "withdrawn"]
 GROUPS: dict[Group, str] = {
     "ranked": "",
     "official reader": "read by the authors' own reader: ranked separately",
-    "older reader": "read by an older reader: not ranked until their answers are re-read",
+    "outdated": "derived by another version of medprobe: not ranked until `medprobe rescore` derives them again",
     "withdrawn": "withdrawn: not ranked",
 }
 """The groups in their order on the page, with what heads them there."""
 WITH_RANKS: tuple[Group, ...] = ("ranked", "official reader")
 
-FIRST_READER = 1
-"""The reader of results that name none."""
-
 Owner = tuple[str, str | None, str]
 """What one row stands for: model, account, kind of result."""
 
 
-def reader_of(result: Result) -> int | None:
-    """The version of the reader that decided what a result's answers say; None where none did: printed numbers, options chosen by their
-    likelihood, and answers that a judge model read, which no reader of ours reads again."""
-    method = result.method
-    if result.kind != "measured" or method.name in ("gd", "ps", "ps_official") or method.judge:
-        return None
-    return result.reader_version or FIRST_READER
-
-
-def newest_reader(entries: Iterable[Entry]) -> int:
-    """The reader whose results are ranked: the newest that read any of them."""
-    return max((version for entry in entries if (version := reader_of(entry.result))), default=FIRST_READER)
-
-
-def group_of(entry: Entry, newest: int) -> Group:
-    """Where a result stands. `newest`: the reader whose results are ranked."""
+def group_of(entry: Entry) -> Group:
+    """Where a result stands."""
     method = entry.result.method
     if entry.provenance.withdrawal is not None:
         return "withdrawn"
-    if (reader_of(entry.result) or newest) < newest:
-        return "older reader"
+    if entry.result.kind == "measured" and entry.result.derive_version != DERIVE_VERSION:
+        return "outdated"
     return "official reader" if method.extraction == "official" or method.name == "ps_official" else "ranked"
 
 
@@ -97,10 +80,9 @@ class Grouped:
 def grouped(section: Section) -> dict[str, Grouped]:
     """Entry key -> what the result is among the others. Computed once per section."""
     if "grouped" not in section.memory:
-        newest = newest_reader(section.entries)
         tried = Counter(owner_of(entry) for entry in section.entries if entry.result.kind == "measured")
         section.memory["grouped"] = {
-            entry.key: Grouped(group_of(entry, newest), owner_of(entry), order_of(entry), tried.get(owner_of(entry), 1))
+            entry.key: Grouped(group_of(entry), owner_of(entry), order_of(entry), tried.get(owner_of(entry), 1))
             for entry in section.entries
         }
     found: dict[str, Grouped] = section.memory["grouped"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.models.identity import Identity
-from leaderboard_space.data.ranks.groups import group_of, newest_reader
+from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import plural, score_text, text
@@ -40,14 +40,13 @@ def failures(service: Service, lines: Sequence[Line], who: Identity) -> str:
 
 def history(found: Sequence[tuple[Section, Entry]]) -> str:
     """Every result there ever was of it, the newest first; each opens into all that is known of where it comes from."""
-    newest = {id(section): newest_reader(section.entries) for section, _ in found}
     rows = ""
     for section, entry in sorted(found, key=lambda item: _date(item[1]), reverse=True):
         metric = next(iter(_metrics(section, entry)), None)
         score = with_interval(entry.result.scores[metric], metric) if metric else None
         info = info_of(metric or "", section.family)
         withdrawal = entry.provenance.withdrawal
-        state = group_of(entry, newest[id(section)])
+        state = group_of(entry)
         said = f"withdrawn: {withdrawal.reason}" if withdrawal else "" if state == "ranked" else state
         shown = f"<small>{text(said, 200)}</small>" if said else ""
         source = f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>{detail(entry, section)}</details>'
@@ -62,7 +61,7 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
         )
     heads = ("Date", "Benchmark", "As", "Method", "Score (%)", "State")
     return (
-        f'<h3>All its results</h3><p class="sub">{plural(len(found), "result")}, including withdrawn and older ones.</p>'
+        f'<h3>All its results</h3><p class="sub">{plural(len(found), "result")}, including withdrawn and outdated ones.</p>'
         f'<div class="scroll"><table class="lines history" data-table="history" aria-label="All results"><thead><tr>'
         f"{''.join(f'<th scope=col>{head}</th>' for head in heads)}</tr></thead><tbody>{rows}</tbody></table></div>"
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from eval_harness.records.result import Result
 from eval_harness.results.landing import Provenance
 from leaderboard_space.data.published_results import table_of
-from leaderboard_space.data.ranks.groups import FIRST_READER, group_of, newest_reader
+from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import count, number, plural, text
 
@@ -18,7 +18,6 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
     """What distinguishes results: the method, and the prompt or extraction where these differ; nothing where all are alike. Results of
     one model that all this does not distinguish are named by their run."""
     results, by_key = {entry.key: entry.result for entry in entries}, {entry.key: entry for entry in entries}
-    newest = newest_reader(entries)
     varied_prompt = len({(r.method.name, r.method.prompt) for r in results.values()}) > len(
         {r.method.name for r in results.values()}
     )
@@ -36,8 +35,8 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
             parts.append(f"{method.shots} shots")
         if method.samples and method.samples > 1:
             parts.append(f"{method.samples} samples")
-        if group_of(by_key[key], newest) == "older reader":
-            parts.append(f"reader {result.reader_version or FIRST_READER}")
+        if group_of(by_key[key]) == "outdated":
+            parts.append(f"derive version {result.derive_version}")
         found[key] = " · ".join(parts)
     if len(set(found.values())) < 2:
         found = dict.fromkeys(found, "")
@@ -96,7 +95,7 @@ def detail(entry: Entry, section: Section) -> str:
         ("Questions", f"{count(benchmark.questions)}, {benchmark.split}"),
         ("Fingerprint", benchmark.fingerprint),
         ("Dataset", " ".join(str(x) for x in (benchmark.repo, benchmark.revision) if x)),
-        ("Reader", result.reader_version or (FIRST_READER if result.kind == "measured" else None)),
+        ("Derive version", result.derive_version if result.kind == "measured" else None),
         *_said_by_store(entry.provenance),
         ("Made (as submitted)" if result.kind == "measured" else "Made", result.created_at),
         ("Command", result.command),

@@ -219,7 +219,7 @@ def differences(run: Path, landed: Path) -> list[str]:
     found = [
         name
         for name in ("scores", "breakdown", "statuses", "method", "deviations", "environment", "command", "created_at",
-                     "reader_version", "kind", "provenance", "model")
+                     "derive_version", "kind", "provenance", "model")
         if getattr(ours, name) != getattr(theirs, name)
     ]  # fmt: skip
     left = ours.benchmark.model_dump(exclude={"repo", "revision"})

@@ -1,20 +1,17 @@
 """Withdrawing a result and putting notes under it: by who submitted it or the store's owner, and by nobody else."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_v1
 from eval_harness.results.landing import Withdrawal, now, parse_record, read_provenance
 from eval_harness.submissions import pull_requests
 from eval_harness.submissions.remarks import annotate, withdraw
 from eval_harness.submissions.submit import submit
 from eval_harness.submissions.verification import verify
-from tests.eval_harness.submissions.submitting import questions_of
 from tests.localhub.accounts import CURATOR, READER
 
 REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
@@ -97,30 +94,3 @@ def test_remarks_of_others_words_are_bounded(owner, run, data, monkeypatch):
     assert handed_in(Note(account="reader", written_at=now(), text="first"))[0] == "added"
     word, told = handed_in(Note(account="reader", written_at=now(), text="second"))
     assert word == "refused" and "notes already" in told
-
-
-def test_a_store_of_version_1_stays_valid_where_it_is(run, data, tmp_path):
-    """Old fingerprint, old id, old schema, no reader version, eight columns: what medprobe wrote before November 2026."""
-    import pyarrow.parquet as pq
-
-    done = submit(run, tmp_path / "new", data=str(data))
-    store, mark = tmp_path / "old", fingerprint_v1(questions_of(data))
-    stored = store / "results/mediconfusion/Model-A/mediconfusion-Model-A-mc-0123abcd"
-    shutil.copytree(done.location, stored)
-    (stored / "landing.json").unlink()
-    (store / "questions").mkdir()
-    (questions,) = (tmp_path / "new/questions").iterdir()
-    shutil.copy(questions, store / f"questions/{mark}.parquet")
-    document = json.loads((stored / "result.json").read_text())
-    document |= {"schema_version": 1}
-    document["benchmark"]["fingerprint"] = mark
-    del document["benchmark"]["facets"], document["reader_version"], document["statuses"]["truncated"]
-    (stored / "result.json").write_text(json.dumps(document))
-    table = pq.read_table(stored / "answers.parquet")
-    rules = ["another name" for _ in range(table.num_rows)]
-    table = table.select(table.column_names[:8]).set_column(5, table.schema.field("rule"), [rules])
-    pq.write_table(table, stored / "answers.parquet")
-    (outcome,) = verify(str(store))
-    assert outcome.word == "verified", outcome
-    renewed = submit(stored, tmp_path / "new", data=str(data))
-    assert not renewed.new and renewed.submission.run_id == done.submission.run_id

@@ -1,4 +1,4 @@
-"""Stored answers read again: an older reader's result is replaced, kept as history, and found by no board; a crash loses nothing."""
+"""Stored answers derived again: a result of another version is replaced, kept as history, and found by no board; a crash loses nothing."""
 
 import json
 import shutil
@@ -8,18 +8,16 @@ import pytest
 
 import eval_harness.results.rescore_store as rescore_store_module
 from dataset_builders.errors import BadInput
-from eval_harness.answers import READER_VERSION
-from eval_harness.records.result import read_result
+from eval_harness.records.result import DERIVE_VERSION, read_result
 from eval_harness.results.rescore_store import rescore_store
 from eval_harness.results.store_source import scan_store
-from eval_harness.scores.intervals import OLDER_METHODS
 from eval_harness.submissions.submit import submit
 from tests.localhub.accounts import CURATOR
 
 
 @pytest.fixture
 def store(run, tmp_path):
-    """A store with one result as an older reader would have read it: the first four answers as irrelevant."""
+    """A store with one result of the version before, which read the first four answers as irrelevant."""
     submit(run, tmp_path / "store")
     (stored,) = scan_store(tmp_path / "store")[0]
     shutil.copytree(stored.folder, tmp_path / "today")
@@ -28,14 +26,13 @@ def store(run, tmp_path):
     answers["choice"] = [[] if number < 4 else list(choice) for number, choice in enumerate(answers["choice"])]
     answers.to_parquet(stored.folder / "answers.parquet", index=False)
     document = json.loads((stored.folder / "result.json").read_text())
-    document.pop("reader_version")
-    document |= {"schema_version": 1}
+    document["derive_version"] = DERIVE_VERSION - 1
     document["scores"]["set_accuracy"]["value"] = 12.5
     (stored.folder / "result.json").write_text(json.dumps(document))
     return tmp_path / "store"
 
 
-def test_an_older_readers_result_is_replaced_and_kept_as_history(store, tmp_path):
+def test_a_result_of_another_version_is_replaced_and_kept_as_history(store, tmp_path):
     (before,) = scan_store(store)[0]
     old = (before.folder / "result.json").read_bytes()
     (outcome,) = rescore_store(store)
@@ -44,7 +41,7 @@ def test_an_older_readers_result_is_replaced_and_kept_as_history(store, tmp_path
     (after,), problems = scan_store(store)
     today = read_result(tmp_path / "today" / "result.json")
     assert not problems and after.folder == before.folder
-    assert after.result.reader_version == READER_VERSION
+    assert after.result.derive_version == DERIVE_VERSION
     assert (after.result.scores, after.result.breakdown, after.result.statuses) == (
         today.scores, today.breakdown, today.statuses,
     )  # fmt: skip
@@ -52,30 +49,13 @@ def test_an_older_readers_result_is_replaced_and_kept_as_history(store, tmp_path
     pd.testing.assert_frame_equal(
         pd.read_parquet(after.folder / "answers.parquet"), pd.read_parquet(tmp_path / "today" / "answers.parquet")
     )
-    assert (after.folder / "history" / "reader-1.json").read_bytes() == old
+    assert (after.folder / "history" / f"derived-{DERIVE_VERSION - 1}.json").read_bytes() == old
     (again,) = rescore_store(store)
-    assert not again.written and not again.skipped and (after.folder / "history" / "reader-1.json").read_bytes() == old
-
-
-def test_a_result_with_older_intervals_is_scored_anew(run, tmp_path):
-    submit(run, tmp_path / "store")
-    (stored,) = scan_store(tmp_path / "store")[0]
-    path = stored.folder / "result.json"
-    today = path.read_bytes()
-    for number, method in enumerate(OLDER_METHODS, 1):
-        document = json.loads(today)
-        for score in document["scores"].values():
-            score |= {"interval_method": method, "low": score["value"]} if score.get("low") is not None else {}
-        path.write_text(json.dumps(document))
-        (outcome,) = rescore_store(tmp_path / "store")
-        assert outcome.written and "no score moved; its intervals are new" in str(outcome)
-        assert read_result(path).scores == stored.result.scores
-        assert json.loads((stored.folder / "history" / f"intervals-{number}.json").read_text()) == document
-    (again,) = rescore_store(tmp_path / "store")
-    assert not again.written and not again.skipped
-    path.write_text(json.dumps(document))
-    renewed = submit(stored.folder, tmp_path / "other")  # lands in another store with today's intervals
-    assert renewed.new and renewed.submission.result.scores == stored.result.scores
+    assert (
+        not again.written
+        and not again.skipped
+        and (after.folder / "history" / f"derived-{DERIVE_VERSION - 1}.json").read_bytes() == old
+    )
 
 
 @pytest.mark.parametrize("written", ["history", "answers"])
@@ -95,8 +75,8 @@ def test_a_crash_is_made_good_by_the_next_call(store, monkeypatch, written):
         rescore_store(store)
     monkeypatch.setattr(rescore_store_module, "write_result", real)
     (outcome,) = rescore_store(store)
-    assert outcome.written and read_result(before.folder / "result.json").reader_version == READER_VERSION
-    assert (before.folder / "history" / "reader-1.json").read_bytes() == old
+    assert outcome.written and read_result(before.folder / "result.json").derive_version == DERIVE_VERSION
+    assert (before.folder / "history" / f"derived-{DERIVE_VERSION - 1}.json").read_bytes() == old
 
 
 def test_what_cannot_be_read_again_is_left_and_said(store, data):
@@ -108,7 +88,7 @@ def test_what_cannot_be_read_again_is_left_and_said(store, data):
     (outcome,) = rescore_store(store, [str(data)])
     assert outcome.written
     document = json.loads((stored.folder / "result.json").read_text())
-    (stored.folder / "result.json").write_text(json.dumps(document | {"reader_version": READER_VERSION + 1}))
+    (stored.folder / "result.json").write_text(json.dumps(document | {"derive_version": DERIVE_VERSION + 1}))
     (outcome,) = rescore_store(store)
     assert "update medprobe" in (outcome.skipped or "")
     with pytest.raises(BadInput, match="not a results store"):
@@ -123,7 +103,7 @@ def test_a_store_on_the_hub_is_read_again_in_one_commit(store, owner, monkeypatc
     assert outcome.written and outcome.changed == 4
     assert len(owner.list_repo_commits("ORG/results", repo_type="dataset")) == len(before) + 1
     files = owner.list_repo_files("ORG/results", repo_type="dataset")
-    assert f"{outcome.folder}/history/reader-1.json" in files
+    assert f"{outcome.folder}/history/derived-{DERIVE_VERSION - 1}.json" in files
     (again,) = rescore_store("ORG/results")
     assert not again.written
     assert len(owner.list_repo_commits("ORG/results", repo_type="dataset")) == len(before) + 1

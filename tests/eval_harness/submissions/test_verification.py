@@ -7,10 +7,8 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.answers import READER_VERSION
-from eval_harness.records.result import Result
+from eval_harness.records.result import DERIVE_VERSION, Result
 from eval_harness.results.landing import MAX_BYTES, Landing, now, parse_record
-from eval_harness.scores.intervals import OLDER_METHODS
 from eval_harness.submissions import outcome as outcomes
 from eval_harness.submissions import pull_requests
 from eval_harness.submissions.outcome import Outcome, shown
@@ -113,11 +111,8 @@ LIES = {
     "belongs in": lambda r: r["model"].update(name="Another model"),
     "model name": lambda r: r["model"].update(name="<cmd>"),
     "names no dataset revision": lambda r: r["benchmark"].update(name="../../x"),
-    "read by version 1 of the reader": lambda r: r.update(reader_version=1),
-    f"read by version {READER_VERSION + 1} of the reader": lambda r: r.update(reader_version=READER_VERSION + 1),
-    "intervals were computed by an earlier version": lambda r: r["scores"]["set_accuracy"].update(
-        interval_method=OLDER_METHODS[-1]
-    ),
+    "derive_version 0, this medprobe": lambda r: r.update(derive_version=DERIVE_VERSION - 1),
+    f"derive_version {DERIVE_VERSION + 1}, this medprobe": lambda r: r.update(derive_version=DERIVE_VERSION + 1),
     "baseline": lambda r: r.update(command="medprobe eval mediconfusion --model baseline:oracle"),
     "without images": lambda r: r["deviations"].append("the image was withheld (text-only baseline)"),
     "samples of each question": lambda r: r["method"].update(samples=10**9),

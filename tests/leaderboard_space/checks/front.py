@@ -122,7 +122,7 @@ def _is_line_of(score: Score, group: str, of: int, head: str, value: str, ends: 
         and (level is None) == (score.chance is None)
         and (level is None or rounds_to(level[1], score.chance or 0.0))
         and "random run" not in verdict  # no paper of a generated store has one
-        and (ranked is None) == (group in ("withdrawn", "older"))
+        and (ranked is None) == (group in ("withdrawn", "outdated"))
         and (ranked is None or 1 <= int(ranked[1]) <= int(ranked[2] or ranked[1]) <= int(ranked[3]) == of)
     )
 

@@ -106,8 +106,8 @@ def check_details(service: Service, family: str, section: Section, truth: dict[s
         assert int(listed["Questions"].partition(", ")[0].replace(",", "")) == found.result.benchmark.questions
         assert ("Submitted by" in listed) == (found.account is not None) and ("Withdrawn" in listed) == found.withdrawn
         assert html.unescape(listed["Model"]).startswith(found.result.model.name)
-        assert listed.get("Reader") == (
-            str(found.result.reader_version or 1) if found.result.kind == "measured" else None
+        assert listed.get("Derive version") == (
+            str(found.result.derive_version) if found.result.kind == "measured" else None
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_harness.answers import READER_VERSION
+from eval_harness.records.result import DERIVE_VERSION
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import ALL, ONE, Standings, standings
@@ -23,7 +23,7 @@ def run(store: Path, name: str, /, model: str = "GPT-4o", skill: float = 0.5, **
     """A result in the folder `name`; `method`: changes to its document's method, `created_at` and `provenance` to the document."""
     folder = add_run(store, FORMAT, ASKED, answers(ASKED, skill, seed=len(name)), model)
     moved = folder.rename(folder.with_name(name))
-    outer = {key: method.pop(key) for key in ("created_at", "provenance", "reader_version") if key in method}
+    outer = {key: method.pop(key) for key in ("created_at", "provenance", "derive_version") if key in method}
 
     def edit(document: dict) -> None:
         document.update(outer)
@@ -124,15 +124,13 @@ def test_official_readers_stand_apart_with_their_own_places(tmp_path: Path) -> N
     assert "ranked separately" in Service(Board(tmp_path)).view({"format": FORMAT, "shown": "all"})["html"]
 
 
-def test_an_older_reader_is_not_ranked_against_todays(tmp_path: Path) -> None:
-    run(tmp_path, "old", model="Old", skill=1.0)
-    assert [row.group for row in shown(tmp_path).rows] == ["ranked"]  # all were read alike
-    run(tmp_path, "new", model="New", skill=0.2, reader_version=READER_VERSION)
-    run(tmp_path, "scored", model="Scored", skill=0.2, name="gd")  # options chosen by their likelihood: no reader
+def test_what_another_version_derived_is_not_ranked(tmp_path: Path) -> None:
+    run(tmp_path, "old", model="Old", skill=1.0, derive_version=DERIVE_VERSION - 1)
+    run(tmp_path, "new", model="New", skill=0.2)
     groups = {row.entry.result.model.name: (row.group, row.first is not None) for row in shown(tmp_path).rows}
-    assert groups == {"Old": ("older reader", False), "New": ("ranked", True), "Scored": ("ranked", True)}
+    assert groups == {"Old": ("outdated", False), "New": ("ranked", True)}
     page = Service(Board(tmp_path)).view({"format": FORMAT})["html"]
-    assert "read by an older reader" in page and "reader 1" in page
+    assert "medprobe rescore" in page and f"derive version {DERIVE_VERSION - 1}" in page
 
 
 def test_flags_notes_and_abstentions_are_shown_and_exported(tmp_path: Path) -> None:
