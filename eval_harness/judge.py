@@ -23,7 +23,8 @@ from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS
 from eval_harness.answers import Reading
 from eval_harness.models.http.openai_chat import OpenAIChat
-from eval_harness.models.interface import Request, Settings
+from eval_harness.models.interface import Settings
+from eval_harness.records.request import Request
 
 GAP = 3
 """MediConfusion's score gap: the closer option counts only where it leads by so much (paper A.4); its best-of-N oracle uses 2."""

@@ -32,7 +32,7 @@ ORDER = {
         ("commands",),
     ),
     "eval_harness": (
-        ("records", "forms"),
+        ("records",),
         ("scores", "answer_reading"),
         ("benchmarks",),
         ("prompts", "answers", "judge"),
@@ -90,7 +90,6 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("dataset_builders.benchmarks.probmed.reader", "dataset_builders.benchmarks.probmed_vqa_rad.reader", 29),
     Allowed("eval_harness.benchmarks", "eval_harness.answers", 29),
     Allowed("eval_harness.scores", "eval_harness.benchmarks", 29),
-    Allowed("eval_harness.runs", "eval_harness.submissions", 29),
     Allowed("eval_harness.sweep", "eval_harness.commands", 29),
     Allowed("eval_harness.judge", "eval_harness.answers", 33),
     Allowed("eval_harness.judge", "eval_harness.models", 33),

@@ -38,7 +38,7 @@ def finish(folder: Path, *arguments: object) -> float:
 
 PLUG_IN = """
 import hashlib, time
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.records.result import Model
 
 class Seeded:

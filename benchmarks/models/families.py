@@ -39,7 +39,7 @@ def requests(count: int, seed: int) -> list[Any]:
     """Questions of 2 to 12 words on `count` / 3 drawn images of different sizes."""
     from PIL import Image
 
-    from eval_harness.models.interface import Request
+    from eval_harness.records.request import Request
 
     chance, found = random.Random(seed), []
     pictures = []

@@ -43,7 +43,7 @@ def requests(images: int, side: int) -> list[Any]:
     """Questions of 8-16 words, nine per drawn image."""
     from PIL import Image
 
-    from eval_harness.models.interface import Request
+    from eval_harness.records.request import Request
 
     chance, found = random.Random(0), []
     for image in range(images):
@@ -127,7 +127,7 @@ def overhead(folder: Path, repeats: int) -> None:
 
     plug_in = folder / "instant.py"
     plug_in.write_text(
-        "from eval_harness.models.interface import Response\n"
+        "from eval_harness.records.request import Response\n"
         "class Instant:\n    def __init__(self, settings): pass\n"
         "    def generate(self, requests):\n        return (Response(r.question_id, r.sample, 'Yes') for r in requests)\n"
     )

@@ -64,7 +64,8 @@ def serve(latency: float, bursts: bool, port: Any, most: Any, refused: Any) -> N
 
 def measure(in_flight: int, latency: float, bursts: bool, images: list[bytes]) -> str:
     from eval_harness.models.http.openai_chat import OpenAIChat
-    from eval_harness.models.interface import Request, Settings
+    from eval_harness.models.interface import Settings
+    from eval_harness.records.request import Request
 
     questions = max(200, min(4096, round(8 * in_flight / max(latency, 0.5))))
     port, most, refused = (multiprocessing.Value("i", 0) for _ in range(3))

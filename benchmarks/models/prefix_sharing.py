@@ -25,7 +25,7 @@ def requests(images: int, side: int, seed: int) -> list[Any]:
     """Nine questions of 8 to 16 words on each drawn image."""
     from PIL import Image
 
-    from eval_harness.models.interface import Request
+    from eval_harness.records.request import Request
 
     chance, found = random.Random(seed), []
     for number in range(images):

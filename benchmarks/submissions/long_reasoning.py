@@ -32,7 +32,7 @@ from leaderboard_space.data.store.trusted_data import TrustedData
 
 PLUG_IN = """
 import random
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.records.result import Model
 
 WORDS = [f"{{a}}{{b}}" for a in ("car", "pul", "med", "tho", "ver", "cos") for b in ("dio", "mon", "ias", "rac", "teb", "tal")]

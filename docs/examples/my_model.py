@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from PIL import Image, ImageStat
 
-from eval_harness.models.interface import Request, Response, Settings
+from eval_harness.models.interface import Settings
+from eval_harness.records.request import Request, Response
 
 
 class BrightSide:

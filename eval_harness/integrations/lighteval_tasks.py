@@ -34,9 +34,10 @@ from eval_harness.integrations.reading.sample_records import (
     read_answer,
     scores_of_records,
 )
-from eval_harness.models.interface import Request, Settings
+from eval_harness.models.interface import Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
+from eval_harness.records.request import Request
 
 RECORD = "medprobe"
 """The key of our record in `Doc.specific`, and the name of our metric."""

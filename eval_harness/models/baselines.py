@@ -12,7 +12,8 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from eval_harness.models.interface import Backend, Request, Response
+from eval_harness.models.interface import Backend
+from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 Chooser = Callable[[Request], tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""What travels between the runner and a back end: a Request goes in, a Response comes out.
+"""The interface between the runner and a back end: a Request goes in, a Response comes out (`records/request.py`).
 
 A back end is any object with the attributes and the methods of `Backend`; a plug-in needs no base class (`docs/plug_in.md`).
 """
@@ -8,144 +8,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from dataset_builders.errors import BadInput
-from eval_harness.records.result import DELIVERIES, Model
-
-Scoring = Literal["next_token", "sequence", "sequence_official"]
-"""How candidates are scored: log-probability of the next token (`gd`); mean log-probability of the candidate's tokens (`ps`); the same
-as the MediConfusion authors' code computes it (`ps_official`, see `option_tokens.py`)."""
-
+from eval_harness.records.request import Request, Response
+from eval_harness.records.result import Model
 
 Thinking = Literal["on", "off"] | int
-
-
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """A worked example put before the question: its prompt, the answer to give, its images."""
-
-    prompt: str
-    answer: str
-    image: bytes | None
-    more_images: tuple[bytes, ...] = ()
-
-    @property
-    def images(self) -> tuple[bytes, ...]:
-        """As of a `Request`."""
-        return () if self.image is None else (self.image, *self.more_images)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One prompt with its image, or its images (`images`): `more_images` are those after the first, sent only to a back end that has
-    `several_images`. `answer` is the key, for the oracle baseline only; a real model must not look at it.
-
-    `candidates` are the texts to be scored, one per option (methods `gd` and `ps`; empty otherwise).
-    """
-
-    question_id: str
-    sample: int
-    prompt: str
-    image: bytes | None
-    options: tuple[str, ...]
-    question_type: str
-    answer: tuple[int, ...] = ()
-    max_tokens: int = 512
-    temperature: float = 0.0
-    seed: int = 0
-    system: str | None = None
-    image_first: bool = True
-    """Whether the image stands before the text of its turn (`forms.py`)."""
-    shots: tuple[Shot, ...] = ()
-    candidates: tuple[str, ...] = ()
-    scoring: Scoring = "next_token"
-    more_images: tuple[bytes, ...] = ()
-
-    @property
-    def images(self) -> tuple[bytes, ...]:
-        """The images of the question, in order; none where they are withheld."""
-        return () if self.image is None else (self.image, *self.more_images)
-
-    @property
-    def all_images(self) -> tuple[bytes, ...]:
-        """The images of the worked examples, then those of the question."""
-        return (*(image for shot in self.shots for image in shot.images), *self.images)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What came back. `status`: `answered` (a text came, not yet read), `refused` (a filter held it back), `failed` (nothing came).
-
-    `error` says why a `failed` or `refused` one did; it is kept apart from `text`, so that an error can never be read as an answer.
-    `scores`: one log-likelihood per option (None where options were not scored). `usage`: tokens in and out, where they are counted.
-    `reasoning`: what the model thought before it answered, kept apart from `text` and never read for a choice. `finish_reason`: why
-    it stopped, in the words of OpenAI's API (`stop`, `length`, `content_filter`); None where that is not known.
-    """
-
-    question_id: str
-    sample: int
-    text: str
-    status: str = "answered"
-    seconds: float | None = None
-    scores: tuple[float, ...] | None = None
-    error: str | None = None
-    usage: tuple[int, int] | None = None
-    reasoning: str | None = None
-    finish_reason: str | None = None
-    from_cache: bool = False
-    """Kept from an earlier run (`reply_cache.py`)."""
-
-
-def normalized(response: Response, options: int) -> Response:
-    """A response to a question of so many options in plain Python types, as a journal and a store can hold it: numbers of other libraries
-    become Python's, seconds and tokens that are no such numbers become unknown (None).
-
-    Raises ValueError for a text, status or scores that are none: a defect of the back end, told at its first answer.
-    """
-    if not isinstance(response.text, str | None):
-        raise ValueError(f"a text of type {type(response.text).__name__}")
-    if response.status not in DELIVERIES:
-        raise ValueError(f"the status {response.status!r}, which is none of {', '.join(DELIVERIES)}")
-    scores = None
-    if response.scores is not None:
-        try:
-            scores = tuple(math.nan if score is None else float(score) for score in response.scores)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError("scores that are no numbers") from None
-        if len(scores) != options:
-            raise ValueError(f"{len(scores)} scores for {options} options")
-    texts = [getattr(response, name) for name in ("error", "reasoning", "finish_reason")]
-    error, reasoning, finish_reason = (None if text is None else str(text) for text in texts)
-    return replace(
-        response,
-        question_id=str(response.question_id),
-        sample=int(response.sample),
-        text=str(response.text or ""),
-        scores=scores,
-        seconds=_number(response.seconds, 1e9),
-        usage=_tokens(response.usage),
-        error=error,
-        reasoning=reasoning,
-        finish_reason=finish_reason,
-    )
-
-
-def _number(value: Any, most: float) -> float | None:
-    """A number from 0 to `most`, both less than infinity; None for anything else, NaN included."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if 0 <= number < most else None
-
-
-def _tokens(usage: Any) -> tuple[int, int] | None:
-    if not isinstance(usage, (tuple, list)) or len(usage) != 2:
-        return None
-    tokens_in, tokens_out = (_number(count, 1 << 53) for count in usage)
-    return None if tokens_in is None or tokens_out is None else (int(tokens_in), int(tokens_out))
 
 
 class Backend(Protocol):

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request
+from eval_harness.records.request import Request
 
 Tokenize = Callable[[str], Sequence[int]]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Backend, Request, Response
+from eval_harness.models.interface import Backend
+from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 

@@ -6,6 +6,10 @@ import re
 import unicodedata
 
 from dataset_builders.sources.problems import clip
+from eval_harness.records.result import Result
+
+AGAIN = "-reproduced"
+"""What the id of a reproduced result ends with, and no other."""
 
 
 def model_slug(name: str) -> str:
@@ -51,3 +55,17 @@ def wrong_model_name(name: str) -> str | None:
     if odd:
         return f"model name {shown}: holds {odd[0]!r}. Markup and control characters cannot stand in it; give another --name."
     return None
+
+
+def wrong_names(result: Result, run_id: str) -> list[str]:
+    """What is wrong with the names that become folders, and the one that people read."""
+    said = wrong_model_name(result.model.name)
+    wrong = [said] if said else []
+    for what, name in (("run id", run_id), ("benchmark name", result.benchmark.name)):
+        if not FOLDER_NAME.fullmatch(name):
+            wrong.append(
+                f"{what} {clip(name)}: must be letters, digits, dots and dashes, and start with a letter or digit"
+            )
+    if run_id.endswith(AGAIN) and result.provenance != "reproduced":
+        wrong.append(f"run id {clip(run_id, 200)}: this ending is kept for what the store's owner runs again")
+    return wrong

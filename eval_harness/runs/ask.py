@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request, Response, normalized
+from eval_harness.records.limits import most_bytes
+from eval_harness.records.request import Request, Response, normalized
 from eval_harness.runs.broken_images import without_broken_images
 from eval_harness.runs.folder import AnswerJournal, Key
 from eval_harness.runs.planning.plan import Plan
 from eval_harness.runs.planning.requests import AT_ONCE, Instance
 from eval_harness.runs.reply_cache import ReplyCache, Send
-from eval_harness.submissions.untrusted.envelope import most_bytes
 
 ENOUGH = 20
 """Answers from which on their length is taken for that of the others."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dataset_builders.images.lookup import ImageError, check_image
-from eval_harness.models.interface import Request, Response
+from eval_harness.records.request import Request, Response
 
 Send = Callable[[list[Request]], Iterable[Response]]
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dataset_builders.errors import BadInput, first_misfit
 from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Method, Model, SchemaVersion
 
 Key = tuple[str, int]

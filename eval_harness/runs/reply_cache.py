@@ -17,7 +17,8 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from eval_harness.models.interface import Backend, Request, Response
+from eval_harness.models.interface import Backend
+from eval_harness.records.request import Request, Response
 from eval_harness.runs.folder import Key, Run
 
 VERSION = 1

@@ -8,12 +8,12 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_v1
-from eval_harness.forms import form_before_forms
 from eval_harness.models.interface import Backend, description_of, storable
+from eval_harness.records.conversation import form_before_forms
+from eval_harness.records.limits import wrong_free_fields
 from eval_harness.runs.folder import Run, read_run, write_run
 from eval_harness.runs.planning.plan import Plan
 from eval_harness.runs.shards import Shard, folder_lock, set_aside
-from eval_harness.submissions.untrusted.envelope import wrong_free_fields
 
 
 def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:

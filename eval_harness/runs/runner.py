@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from eval_harness.models.load import load_backend
+from eval_harness.records.limits import limits_of
 from eval_harness.records.result import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
@@ -25,7 +26,6 @@ from eval_harness.runs.resume import begin, record_findings, starts_over
 from eval_harness.runs.scoring import answer_frame, make_result
 from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together
 from eval_harness.runs.tracking import Tracker
-from eval_harness.submissions.untrusted.envelope import limits_of
 
 
 def evaluate(config: EvalConfig, load: Load = load_backend, first: int | None = None) -> tuple[Result | None, Path]:

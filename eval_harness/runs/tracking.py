@@ -14,7 +14,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.extras import missing_extra
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.records.result import Result
 from eval_harness.runs.folder import Run
 

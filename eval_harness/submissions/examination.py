@@ -21,6 +21,9 @@ from dataset_builders.errors import BadInput, Unavailable, first_misfit
 from dataset_builders.fingerprints import facets_digest, fingerprint_of, is_released_set
 from dataset_builders.hub.commits import is_released
 from dataset_builders.sources.problems import clip
+from eval_harness.records.fields import wrong_fields, wrong_provenance
+from eval_harness.records.limits import check_size, most_bytes
+from eval_harness.records.names import wrong_names
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result
 from eval_harness.runs.folder import Run, RunRequest
 from eval_harness.runs.scoring import ANSWERS_SCHEMA, Reread, Scorer, answer_frame, make_result
@@ -30,13 +33,9 @@ from eval_harness.submissions.checks.validation import (
     check_samples,
     checked_answers,
     different_results,
-    wrong_fields,
-    wrong_names,
-    wrong_provenance,
 )
 from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.submission import MAX_RESULT, Bundle, Submission, submission_id
-from eval_harness.submissions.untrusted.envelope import check_size, most_bytes
 from eval_harness.submissions.untrusted.files import Placed, parquet_rows, parse_object, printable
 
 

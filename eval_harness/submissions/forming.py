@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import has_fingerprint
 from dataset_builders.sources.problems import clip
+from eval_harness.records.limits import check_size
 from eval_harness.records.names import normal_name
 from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
 from eval_harness.runs.folder import read_run
@@ -34,7 +35,6 @@ from eval_harness.submissions.datasets import Dataset, Find
 from eval_harness.submissions.examination import computed_again, examine, read_claims
 from eval_harness.submissions.predictions import read_predictions
 from eval_harness.submissions.submission import FILES, MAX_RESULT, Bundle, Submission
-from eval_harness.submissions.untrusted.envelope import check_size
 from eval_harness.submissions.untrusted.files import Found, Placed, check_file, json_lines, parquet_rows, printable
 
 T = TypeVar("T")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dataset_builders.errors import BadInput
+from eval_harness.records.limits import MOST_UNPACKED
 from eval_harness.submissions.submission import Bundle, Submission
-from eval_harness.submissions.untrusted.envelope import LEAST_ROW, MOST_COUNTED, MOST_UNPACKED, UNPACKS, envelope
+from eval_harness.submissions.untrusted.envelope import LEAST_ROW, MOST_COUNTED, UNPACKS, envelope
 from eval_harness.submissions.untrusted.files import parquet_rows, printable
 from eval_harness.submissions.untrusted.sandbox import call
 

@@ -20,8 +20,8 @@ import pandas as pd
 
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations.reading import readers
+from eval_harness.records.limits import MOST_SAMPLES
 from eval_harness.submissions.checks.validation import checked_answers
-from eval_harness.submissions.untrusted.envelope import MOST_SAMPLES
 from eval_harness.submissions.untrusted.files import Found, Record, listed, read_records
 
 

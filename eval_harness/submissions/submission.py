@@ -17,13 +17,11 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import SHOWN
-from eval_harness.records.names import model_slug
+from eval_harness.records.names import AGAIN, model_slug
 from eval_harness.records.result import Result
 from eval_harness.runs.scoring import answers_bytes
 
 FILES = ("answers.parquet", "result.json")
-AGAIN = "-reproduced"
-"""What the id of a reproduced result ends with, and no other."""
 MAX_RESULT = 8 << 20
 """Bytes of a result.json or run.json. The largest honest one (GMAI-MMBench with all its facets) is under one million."""
 

@@ -11,8 +11,9 @@ from statistics import mean
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Backend, Request, Response, Settings
+from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
+from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 from eval_harness.runs.folder import read_run
 from eval_harness.runs.planning.dry_run import JUDGED, REASONING, Size, rounded, size_of

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
 from eval_harness.integrations.described import Described, record_of
-from eval_harness.submissions.untrusted.envelope import MOST_ANSWERS
+from eval_harness.records.limits import MOST_ANSWERS
 from eval_harness.submissions.untrusted.files import MAX_FILE, Found
 
 

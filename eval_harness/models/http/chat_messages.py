@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dataset_builders.images.lookup import ImageError, as_png, check_image
-from eval_harness.models.interface import Request
 from eval_harness.models.local.chat_form import decode_image
+from eval_harness.records.request import Request
 
 SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
 """Formats every server reads; other ones, 16-bit greys and images to be shrunk are sent as PNG, which loses nothing."""

@@ -36,8 +36,9 @@ from eval_harness.models.http.server_errors import (
     words_of,
 )
 from eval_harness.models.http.token_scores import Answer, TokenScores
-from eval_harness.models.interface import Backend, Request, Response, Settings, chosen
+from eval_harness.models.interface import Backend, Settings, chosen
 from eval_harness.models.option_tokens import BEGUN_REASONING
+from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 TRIES = 8

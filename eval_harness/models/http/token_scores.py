@@ -22,7 +22,7 @@ from eval_harness.models.http.chat_messages import continued, messages_of
 from eval_harness.models.http.chat_replies import usage_of
 from eval_harness.models.http.posting import Address
 from eval_harness.models.http.server_errors import ServerFailure, failure_of, failure_of_status, short
-from eval_harness.models.interface import Request, Response, chosen
+from eval_harness.models.interface import chosen
 from eval_harness.models.option_tokens import (
     continuation,
     first_position_ids,
@@ -30,6 +30,7 @@ from eval_harness.models.option_tokens import (
     next_token_forms,
 )
 from eval_harness.models.thinking import opens_reasoning
+from eval_harness.records.request import Request, Response
 
 QUESTION, OPTION = "Which side is shown?", "left"
 """What is sent to see whether a server can score options."""

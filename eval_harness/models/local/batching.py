@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from eval_harness.models.interface import Request
+from eval_harness.records.request import Request
 
 FIRST = 32
 LARGEST_ON_CPU = 64

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request
+from eval_harness.records.request import Request
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage

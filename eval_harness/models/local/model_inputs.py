@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eval_harness.models.interface import Request, Settings
+from eval_harness.models.interface import Settings
 from eval_harness.models.local import chat_form
 from eval_harness.models.local.chat_form import Message
+from eval_harness.records.request import Request
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage

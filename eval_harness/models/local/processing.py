@@ -10,12 +10,13 @@ import hashlib
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request, Settings
+from eval_harness.models.interface import Settings
 from eval_harness.models.local.chat_form import plain_template
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.pretrained import first_line
 from eval_harness.models.option_tokens import continuation, next_token_forms
 from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
+from eval_harness.records.request import Request
 
 
 class Processing:

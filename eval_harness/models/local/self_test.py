@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from dataset_builders.images.lookup import as_png
-from eval_harness.models.interface import Request, Response, Settings
+from eval_harness.models.interface import Settings
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.network.agreement import difference
 from eval_harness.models.local.network.network import Network, NotSteered
 from eval_harness.models.local.pretrained import first_line
+from eval_harness.records.request import Request, Response
 
 TOKENS = 3
 """Tokens written after each prompt: one for the first pass, two for what continues it."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
+from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
 from eval_harness.models.local.batching import BatchSize, Queue
 from eval_harness.models.local.generation_options import check_generation
 from eval_harness.models.local.model_inputs import Prepared
@@ -25,6 +25,7 @@ from eval_harness.models.local.pretrained import first_line, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.models.thinking import Reading
+from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 if TYPE_CHECKING:

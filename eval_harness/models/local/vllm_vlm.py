@@ -18,12 +18,13 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
-from eval_harness.models.interface import OPTIONS, Backend, Request, Response, Settings, chosen
+from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
 from eval_harness.models.local.chat_form import decode_image
 from eval_harness.models.local.pretrained import first_line
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.local.vllm_engine import GENERATION, check_settings, load_adapter, read_model, start_engine
 from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
+from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 NO_ROOM = "the engine's context (max_model_len) had no room for {} output tokens after some prompts, so answers were cut earlier"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from eval_harness.forms import form_named
 from eval_harness.models.interface import Settings
+from eval_harness.records.conversation import form_named
+from eval_harness.records.fields import METHODS
 
-METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 SCORING_METHODS = ("gd", "ps", "ps_official")
 """The methods that compare likelihoods of the options instead of reading an answer."""
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.forms import DEFAULT_FORM, form_hash, form_named
 from eval_harness.models.interface import OPTIONS, Backend, description_of, storable
+from eval_harness.records.conversation import DEFAULT_FORM, form_hash, form_named
 from eval_harness.records.names import model_slug, normal_name
 from eval_harness.records.result import Method
 from eval_harness.runs.folder import Run, RunRequest

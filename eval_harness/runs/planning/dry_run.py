@@ -15,7 +15,8 @@ from statistics import mean
 
 from dataset_builders.schema import image_ids
 from eval_harness.models.http.chat_parameters import THINKING_ROOM
-from eval_harness.models.interface import Backend, Request
+from eval_harness.models.interface import Backend
+from eval_harness.records.request import Request
 from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.plan import Plan, make_plan

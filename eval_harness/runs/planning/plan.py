@@ -13,9 +13,13 @@ from functools import cached_property
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.models.interface import Backend, Request, Settings
+from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
+from eval_harness.records.fields import wrong_fields, wrong_provenance
+from eval_harness.records.limits import FREE_BYTES, check_size, wrong_free_fields
+from eval_harness.records.names import wrong_names
+from eval_harness.records.request import Request
 from eval_harness.records.result import Result
 from eval_harness.runs.folder import Run
 from eval_harness.runs.planning.config import EvalConfig
@@ -30,8 +34,6 @@ from eval_harness.runs.planning.requests import (
     with_example_images,
 )
 from eval_harness.runs.planning.selection import Selection, select_questions
-from eval_harness.submissions.checks.validation import wrong_fields, wrong_names, wrong_provenance
-from eval_harness.submissions.untrusted.envelope import FREE_BYTES, check_size, wrong_free_fields
 
 
 @dataclass(frozen=True)

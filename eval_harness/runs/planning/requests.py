@@ -16,9 +16,9 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS, image_ids
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.forms import Form, form_before_forms, form_named
-from eval_harness.models.interface import Request, Scoring, Shot
 from eval_harness.prompts import prompt_for
+from eval_harness.records.conversation import Form, form_before_forms, form_named
+from eval_harness.records.request import Request, Scoring, Shot
 from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.folder import RunRequest
 from eval_harness.runs.planning.selection import Selection

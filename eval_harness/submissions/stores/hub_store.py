@@ -16,12 +16,13 @@ from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
 from dataset_builders.hub.commits import commit_files
+from eval_harness.records.limits import MAX_FILE, MOST_UNPACKED
 from eval_harness.records.result import Result
 from eval_harness.results.landing import LANDING, Landing, now
 from eval_harness.submissions.outcome import weight_of
 from eval_harness.submissions.stores.folder_store import questions_bytes
 from eval_harness.submissions.submission import answers_digest
-from eval_harness.submissions.untrusted.envelope import MAX_FILE, MOST_UNPACKED, envelope
+from eval_harness.submissions.untrusted.envelope import envelope
 from eval_harness.submissions.untrusted.files import parquet_rows
 from eval_harness.submissions.untrusted.sandbox import call
 

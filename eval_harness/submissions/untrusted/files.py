@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
-from eval_harness.submissions.untrusted.envelope import MAX_FILE, MOST_ANSWERS
+from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
 
 MAX_LINE = 64 << 20
 """Bytes of one line or value. There is no limit for an answer of its own: a file of them has one."""

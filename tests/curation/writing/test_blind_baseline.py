@@ -82,7 +82,7 @@ def test_the_real_questions_tell_a_blind_model_nothing(sources, tmp_path):
 def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
     from curation.report.quality import BlindAsking, check
     from curation.writing.asking import Asking
-    from eval_harness.models.interface import Response
+    from eval_harness.records.request import Response
 
     document = json.loads((source / "dataset.json").read_text())
 

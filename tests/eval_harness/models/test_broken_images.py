@@ -10,8 +10,9 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request, Response, Settings
+from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+from eval_harness.records.request import Request, Response
 from eval_harness.runs.broken_images import without_broken_images
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
-from eval_harness.models.interface import Request, Settings
+from eval_harness.models.interface import Settings
+from eval_harness.records.request import Request
 from tests.eval_harness.models.naive_loops import compare
 from tests.eval_harness.models.tiny_families import FAMILIES, make
 from tests.sampling import few

@@ -9,8 +9,9 @@ from PIL import Image
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.baselines import load_baseline
-from eval_harness.models.interface import Request, Settings
+from eval_harness.models.interface import Settings
 from eval_harness.models.recorded import Recorded, read_recorded
+from eval_harness.records.request import Request
 
 
 def request(question_id="1", **changes):

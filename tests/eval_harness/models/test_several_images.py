@@ -18,7 +18,8 @@ from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import image_ids
 from eval_harness.integrations import lmms_tasks, vlmevalkit
-from eval_harness.models.interface import Request, Response, Settings
+from eval_harness.models.interface import Settings
+from eval_harness.records.request import Request, Response
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.scores.grading import clusters

@@ -8,8 +8,9 @@ import pytest
 from PIL import Image
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request, Settings
+from eval_harness.models.interface import Settings
 from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
+from eval_harness.records.request import Request
 from tests.eval_harness.models.tiny_families import tokenizer
 
 FAMILIES = {

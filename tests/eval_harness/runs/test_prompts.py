@@ -6,8 +6,8 @@ import re
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Request, Shot
 from eval_harness.prompts import DEFAULT_PROMPT, PROMPTS, prompt_for
+from eval_harness.records.request import Request, Shot
 
 
 def test_every_benchmark_has_its_default_prompt():

@@ -11,9 +11,10 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
-from eval_harness.forms import FORMS
-from eval_harness.models.interface import Response, Settings
+from eval_harness.models.interface import Settings
 from eval_harness.models.load import load_backend
+from eval_harness.records.conversation import FORMS
+from eval_harness.records.request import Response
 from eval_harness.results.comparison import compare_results, load_side
 from eval_harness.results.summary import summary
 from eval_harness.runs.folder import RunRequest
@@ -151,7 +152,7 @@ def plug_in(folder, text=""):
     """A model of one's own that sees prompts and says so of nothing else."""
     file = folder / "mine.py"
     file.write_text(
-        "from eval_harness.models.interface import Response\n"
+        "from eval_harness.records.request import Response\n"
         "class Mine:\n    needs_images = False\n    def __init__(self, settings): pass\n"
         f"    {text}\n"
         "    def generate(self, requests):\n        for r in requests:\n            yield Response(r.question_id, r.sample, 'A')\n"
@@ -297,7 +298,7 @@ def test_a_plug_in_that_cannot_be_used_is_one_line(tmp_path, text, name, words):
 def test_an_answer_to_a_question_that_was_not_asked_is_an_error(data, tmp_path):
     file = tmp_path / "twice.py"
     file.write_text(
-        "from eval_harness.models.interface import Response\n"
+        "from eval_harness.records.request import Response\n"
         "class Twice:\n    needs_images = False\n    def __init__(self, s): pass\n"
         "    def generate(self, requests):\n        for r in requests:\n            yield Response(r.question_id, 0, 'A')\n"
         "            yield Response(r.question_id, 0, 'B')\n"

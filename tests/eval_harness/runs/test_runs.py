@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.runs.folder import AnswerJournal, make_run_folder, read_answer_journal, read_run
 
 TEXT = st.text(max_size=40)

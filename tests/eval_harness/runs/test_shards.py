@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together
 

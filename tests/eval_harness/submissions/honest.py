@@ -54,7 +54,7 @@ SILENT = ("held back", "failed")
 
 PLUG_IN = """
 import math, random
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.records.result import Model
 from tests.eval_harness.submissions.honest import TEXTS
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.harness, pytest.mark.timeout(600)]
 
 SLOW = """
 import hashlib, os, time
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 
 class Model:
     needs_images = False

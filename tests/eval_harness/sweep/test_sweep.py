@@ -30,7 +30,7 @@ from tests.commands import medprobe
 
 PLUG_IN = """
 import os
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 
 class Model:
     needs_images = False
@@ -96,7 +96,7 @@ def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(wor
 STUCK = """
 import time
 from pathlib import Path
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 
 class Model:
     needs_images = False

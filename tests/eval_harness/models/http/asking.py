@@ -5,7 +5,8 @@ import io
 from PIL import Image
 
 from eval_harness.models.http.openai_chat import OpenAIChat
-from eval_harness.models.interface import Request, Settings
+from eval_harness.models.interface import Settings
+from eval_harness.records.request import Request
 
 KEY = "sk-test-0123456789abcdef"
 

@@ -6,7 +6,7 @@ import io
 import pytest
 from PIL import Image
 
-from eval_harness.models.interface import Shot
+from eval_harness.records.request import Shot
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, picture, request
 

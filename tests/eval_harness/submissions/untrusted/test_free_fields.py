@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
+from eval_harness.records.fields import wrong_fields
+from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, most_bytes, wrong_free_fields
 from eval_harness.records.result import STATUSES, Result
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.submissions.checks.names import look_alike
-from eval_harness.submissions.checks.validation import wrong_fields
 from eval_harness.submissions.datasets import named_dataset
 from eval_harness.submissions.examination import examine
 from eval_harness.submissions.submission import Bundle
 from eval_harness.submissions.submit import prepare, submit
-from eval_harness.submissions.untrusted.envelope import FREE_BYTES, MOST_ANSWERS, most_bytes, wrong_free_fields
 from eval_harness.submissions.untrusted.files import MAX_RECORDS
 from tests.eval_harness.submissions.honest import differences
 
@@ -332,7 +332,7 @@ def test_a_baseline_that_is_nearly_perfect_is_flagged(data, tmp_path):
 
 
 PLUG_IN = """
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.records.result import Model
 
 class Talkative:
@@ -367,7 +367,7 @@ def test_eval_says_at_its_start_what_no_store_takes(data, tmp_path, described):
 ODD_PLUG_IN = """
 import enum, math, pathlib
 import numpy as np
-from eval_harness.models.interface import Response
+from eval_harness.records.request import Response
 from eval_harness.records.result import Model
 
 class Why(enum.Enum):

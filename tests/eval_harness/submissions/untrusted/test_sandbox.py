@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput, Unavailable
+from eval_harness.records.limits import MOST_ANSWERS, check_size, most_bytes
 from eval_harness.submissions.untrusted import sandbox
-from eval_harness.submissions.untrusted.envelope import MOST_ANSWERS, Envelope, check_size, envelope, most_bytes
+from eval_harness.submissions.untrusted.envelope import Envelope, envelope
 from eval_harness.submissions.untrusted.sandbox import OverLimit, SandboxError, call
 from tests.eval_harness.submissions.untrusted import sandboxed
 
