@@ -7,11 +7,12 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from curation.gmai.items import Item
-from curation.gmai.labelling.labels import LabelTable, Possible
+from curation.gmai.labelling.labels import LabelTable, Possible, regions_named
 from curation.gmai.labelling.tags import Tags
 from curation.gmai.labelling.tree_values import DEPARTMENTS, IMAGE, OF_KIND, TASKS
 from curation.gmai.sources import Dataset, Sources
 from dataset_builders.errors import BadInput
+from dataset_builders.terms import Place, place_of
 
 Cell = tuple[str, str, str]
 """(modality, task, granularity): what shares questions and, at region level, options."""
@@ -62,20 +63,25 @@ def values_of(sources: Sources) -> tuple[dict[str, str], dict[str, str]]:
 def make_cases(
     items: list[Item], sources: Sources, table: LabelTable, tags: Tags
 ) -> tuple[list[Case], Possible, Counter[str], dict[tuple[str, str], int]]:
-    """(cases, what is possible, left out by reason, unmapped (dataset, raw label) -> items).
+    """(cases, what is possible, left out by reason, unmapped (why, raw label) -> items).
 
     Raises BadInput where no label is mapped, or a tag is none of the tree's values.
     """
     datasets = {dataset.name: dataset for dataset in sources.datasets}
     tasks, departments = values_of(sources)
-    unmapped: dict[tuple[str, str], int] = Counter(
-        (item.dataset, item.label) for item in items if table.name_of(item.label) is None
-    )
-    mapped = [(item, name) for item in items if (name := table.name_of(item.label)) is not None]
+    unmapped: dict[tuple[str, str], int] = Counter()
+    mapped: list[tuple[Item, str]] = []
+    for item in items:
+        place = _place(item, datasets[item.dataset])
+        name = table.name_of(item.label, place)
+        if name is None:
+            unmapped[table.why_not(item.label, place), item.label] += 1
+        else:
+            mapped.append((item, name))
     if not mapped:
-        some = ", ".join(repr(label) for _, label in list(unmapped)[:5])
+        some = ", ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
         raise BadInput(
-            f"no label is mapped: {some} and {max(0, len(unmapped) - 5)} more are in neither labels.csv nor the vocabulary. "
+            f"no label is mapped: {some}, and {max(0, len(unmapped) - 5)} more. "
             "Give them a row in labels.csv (name, raw, task, department, region) and name it in sources.yaml."
         )
     possible = Possible(table, ((item.dataset, item.modality, name) for item, name in mapped))
@@ -123,7 +129,8 @@ def _whole_image(
     """The cases of a picture's classes. Several labels are asked about only where the set is labelled exhaustively, and then all at once
     per task; a label above another one of the picture says nothing more and is left out."""
     present = found[0][0].present
-    if any(table.name_of(raw) is None for raw in present):
+    place = _place(found[0][0], dataset)
+    if any(table.name_of(raw, place) is None for raw in present):
         left_out["whole image: one of its labels is not mapped"] += len(found)
         return []
     if has_several and not dataset.exhaustive:
@@ -145,7 +152,8 @@ def _case(
     item: Item, names: tuple[str, ...], task: str, department: str, granularity: str, dataset: Dataset, table: LabelTable,
     sources: Sources,
 ) -> Case:  # fmt: skip
-    present = frozenset(name for raw in item.present if (name := table.name_of(raw)) is not None) | set(names)
+    place = _place(item, dataset)
+    present = frozenset(name for raw in item.present if (name := table.name_of(raw, place)) is not None) | set(names)
     content = [sources.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
     return Case(
         case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
@@ -161,12 +169,16 @@ def _case(
     )
 
 
+def _place(item: Item, dataset: Dataset) -> Place:
+    return place_of(dataset.region, item.modality)
+
+
 def _regions(present: frozenset[str], names: tuple[str, ...], dataset: Dataset, table: LabelTable) -> frozenset[str]:
     """The regions that an image shows: what all its labels have in common, within the dataset's own; else all of theirs."""
     known: list[set[str]] = [
         table.labels[name].regions for name in sorted(present) if name in table.labels and table.labels[name].regions
     ]
-    given = {region.casefold() for region in dataset.region}
+    given = regions_named(dataset.region)
     if not known:
         return frozenset(given)
     shared = set.intersection(*known)

@@ -30,6 +30,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import read_about
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file
+from dataset_builders.terms import place_of
 
 PRIVATE = "private"
 SKIPPED = "skipped.csv"
@@ -73,12 +74,10 @@ def run(
         tagged = tags.merge(tags.read_votes(sources.tags, private / tags.LOG), table, tasks, departments)
         cases, possible, left_out, unmapped = make_cases(items, sources, table, tagged)
         _write_unmapped(private / "unmapped.csv", unmapped)
-        _write_labels(private / "labels.csv", items, table, tagged)
+        _write_labels(private / "labels.csv", items, sources, table, tagged)
         if unmapped:
-            names = ", ".join(repr(label) for _, label in list(unmapped)[:5])
-            notes.append(
-                f"{len(unmapped)} labels that no table maps were left out ({names}): {private / 'unmapped.csv'}"
-            )
+            names = "; ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
+            notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
         said = validation.read_faults(private)
         faulty = validation.dropped(said)
         candidates = {case.case for case in cases}
@@ -227,20 +226,30 @@ def _skip_notes(skips: list[Skip], path: Path, names: Path) -> list[str]:
 
 def _write_unmapped(path: Path, unmapped: dict[tuple[str, str], int]) -> None:
     """Raw labels without a row, in labels.csv's own columns, to be filled in."""
-    counts: dict[str, int] = Counter()
-    for (_, label), count in unmapped.items():
-        counts[label] += count
-    header = ["raw", "name", "synonyms", "parents", "mesh", "task", "department", "region", "modalities", "count"]
-    _csv(path, header, [[label, *[""] * 8, count] for label, count in sorted(counts.items())])
+    header = [
+        "raw",
+        "name",
+        "synonyms",
+        "parents",
+        "mesh",
+        "task",
+        "department",
+        "region",
+        "modalities",
+        "why",
+        "count",
+    ]
+    _csv(path, header, [[label, *[""] * 8, why, count] for (why, label), count in sorted(unmapped.items())])
 
 
-def _write_labels(path: Path, items: list[Item], table: LabelTable, tagged: tags.Tags) -> None:
+def _write_labels(path: Path, items: list[Item], sources: Sources, table: LabelTable, tagged: tags.Tags) -> None:
     """How every raw label was understood."""
     rows = []
-    for raw, count in sorted(Counter(item.label for item in items).items()):
-        name = table.name_of(raw)
-        if name is None:
-            continue
+    regions = {dataset.name: dataset.region for dataset in sources.datasets}
+    named = Counter(
+        (item.label, table.name_of(item.label, place_of(regions[item.dataset], item.modality))) for item in items
+    )
+    for raw, name, count in sorted((pair[0], pair[1], count) for pair, count in named.items() if pair[1] is not None):
         label = table.labels[name]
         own = tagged.values.get(name, {})
         rows.append(

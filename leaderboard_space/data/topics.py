@@ -1,7 +1,8 @@
 """Topics: what a visitor cares about ("MRI", "Ophthalmology"), and the labels by which each benchmark knows of it.
 
-`published/topics.csv` is the table of synonyms, which the board shows: `same` are words for the topic itself, `related` are labels that
-overlap with it. A label that no topic names is a topic of its own. Nothing is pooled: each label keeps its own score.
+The modalities and departments of the vocabulary (`dataset_builders/terms.csv`) are the table of synonyms, which the board shows: `same`
+are words for the topic itself, `related` are labels that overlap with it. A label that no topic names is a topic of its own. Nothing is
+pooled: each label keeps its own score.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
+from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import organ_and_modality
-from leaderboard_space.data.published_tables import read_table
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Tree, shown_label
 
 Relation = Literal["same", "related"]
@@ -79,8 +80,14 @@ def slug_of(name: str) -> str:
 
 
 def topic_table() -> tuple[dict[str, str], ...]:
-    """The table of synonyms as it is shown: topic, kind, same, related."""
-    return read_table("topics")
+    """The table of synonyms as it is shown: topic, kind, same, related. A modality is related to those that it is a kind of."""
+    return tuple(
+        {
+            "topic": term.concept, "kind": term.kind, "same": "; ".join((term.concept.lower(), *term.synonyms)),
+            "related": "; ".join((*term.related, *term.parents)),
+        }
+        for term in terms("modality", "department")
+    )  # fmt: skip
 
 
 @cache

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from curation.gmai.cases import Case, Cell
-from curation.gmai.labelling.labels import LabelTable, Possible, folded
+from curation.gmai.labelling.labels import LabelTable, Possible
 from curation.gmai.labelling.tree_values import IMAGE
 from curation.gmai.sources import Sources
+from dataset_builders.terms import folded
 
 
 @dataclass(frozen=True)

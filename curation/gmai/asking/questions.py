@@ -15,40 +15,20 @@ from pathlib import Path
 import pandas as pd
 
 from curation.gmai.cases import Case, Cell
-from curation.gmai.labelling.labels import LabelTable, folded
+from curation.gmai.labelling.labels import LabelTable
 from curation.gmai.labelling.tree_values import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
 from curation.images.image_table import need_columns, read_any
 from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.sources.problems import Problems
+from dataset_builders.terms import by_name, folded, noun_of
 
 PLACEHOLDER = "<modality>"
 CANDIDATES = "candidates.csv"
 REPLIES = "candidates.jsonl"
 SAMPLED, EACH = 10, 10
 """Labels a cell is asked about, and candidates for each (the paper's figures)."""
-NOUNS = {
-    "Attribute Recognition": "attribute",
-    "Blood Vessels Recognition": "blood vessel",
-    "Bone": "bony structure",
-    "Cell Recognition": "type of cell",
-    "Counting": "count",
-    "Disease Diagnosis": "diagnosis",
-    "Image Quality Grading": "grade of image quality",
-    "Microorganism Recognition": "microorganism",
-    "Muscle": "muscular structure",
-    "Nervous Tissue": "nervous structure",
-    "Organ Recognition - Abdomen": "abdominal organ",
-    "Organ Recognition - Head and Neck": "organ of the head and neck",
-    "Organ Recognition - Pelvic": "pelvic organ",
-    "Organ Recognition - Thorax": "thoracic organ",
-    "Severity Grading": "grade of severity",
-    "Surgeon Action Recognition": "action of the surgeon",
-    "Surgical Instrument Recognition": "surgical instrument",
-    "Surgical Workflow Recognition": "step of the surgical workflow",
-}
-"""Task -> what is asked for, in words."""
 OURS = {
     IMAGE: (
         "Look at this <modality> image as a whole. Which {noun} among the options fits it best?",
@@ -80,22 +60,6 @@ GRANULARITY_WORDS = {
     CONTOUR: ("contour", "outline", "outlined", "contoured", "border"),
 }
 """Words of which a question has to hold one, so that it says what is asked about."""
-TASK_WORDS = {
-    "Disease Diagnosis": (
-        "diagnosis",
-        "disease",
-        "abnormality",
-        "finding",
-        "condition",
-        "pathology",
-        "symptoms",
-        "disorder",
-    ),
-    "Severity Grading": ("severity", "grade", "stage"),
-    "Image Quality Grading": ("quality",),
-    "Counting": ("count", "number", "many"),
-    "Attribute Recognition": ("attribute", "characteristic", "feature", "property"),
-}
 SYSTEM = "You write questions for a benchmark of medical images."
 PROMPT = (
     "Write {each} different multiple-choice questions for a benchmark of medical images. Each is about one {modality} image, asks for the "
@@ -110,18 +74,14 @@ ABOUT = {
 }
 
 
-def noun_of(task: str) -> str:
-    """What a task asks for, in words."""
-    return NOUNS.get(task, task[:1].lower() + task[1:])
-
-
 def problems_of(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> list[str]:
     """What is wrong with a question whose modality is a placeholder. forbidden: folded labels, synonyms and parents."""
     found = []
     text = f" {folded(question.replace(PLACEHOLDER, ' '))} "
     if question.count(PLACEHOLDER) != 1:
         found.append("does not name the modality once")
-    stems = [word[:5] for word in (*folded(noun_of(task)).split(), *TASK_WORDS.get(task, ())) if len(word) > 3]
+    known = by_name("task").get(folded(task))
+    stems = [word[:5] for word in (*folded(noun_of(task)).split(), *(known.related if known else ())) if len(word) > 3]
     if not any(word.startswith(stem) for word in text.split() for stem in stems):
         found.append("does not say what is asked for")
     if not any(f" {word} " in text for word in GRANULARITY_WORDS[granularity]):

@@ -1,7 +1,8 @@
 """labels.csv: raw labels to canonical names with synonyms, parents, MeSH id, tags, regions and modalities; and what follows from it:
 which labels are the same thing, which lie within one another, and which cannot be on an image at all.
 
-A custom table goes before the built-in `vocabulary.csv`. What neither maps is left out and named in `unmapped.csv`.
+A custom table goes before the vocabulary (`dataset_builders/terms.csv`). What neither maps is left out and named in `unmapped.csv`, and
+so is a label that is no plain positive finding ("Pneumonia?", "no effusion"), unless the custom table has it just as it is written.
 """
 
 from __future__ import annotations
@@ -11,22 +12,31 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from curation.images.image_table import cell_text, need_columns, read_any
 from dataset_builders.errors import BadInput
+from dataset_builders.label_reading import needs_of, read_label, without_side
 from dataset_builders.sources.problems import Problems
+from dataset_builders.terms import (
+    NOWHERE,
+    Place,
+    Term,
+    by_name,
+    folded,
+    modalities_in,
+    regions_in,
+    regions_meet,
+    terms,
+)
 
-VOCABULARY = Path(__file__).with_name("vocabulary.csv")
 COLUMNS = ("name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities")
+NOT_READ = ("count", "datasets", "why")
+"""Columns of unmapped.csv and private/labels.csv that may stand in a custom table."""
 LISTED = ("raw", "synonyms", "parents", "region", "modalities")
 MESH = re.compile(r"D\d{6}(\d{3})?")
-SIDES = re.compile(r"\b(left|right|l|r|lt|rt|sin|dex)\b")
-SIDED = {"ventricle", "atrium", "ventricular", "atrial", "bundle", "coronary", "heart", "lobe", "colon"}
-"""Words beside which left and right are part of the name, not a side of a paired organ."""
 BLANK = {"", "#n/a", "#na", "-nan", "1.#ind", "1.#qnan", "<na>", "n/a", "na", "nan", "none", "null"}
 """What pandas, with which VLMEvalKit reads its TSV, takes for an empty cell (casefolded): no label can be called so."""
-ANY = "any"
-"""The region of what can be anywhere (skin, bone marrow ...)."""
 
 
 @dataclass
@@ -45,26 +55,47 @@ class Label:
     """as the table gives them; empty: those it was seen in"""
 
 
-def folded(text: str) -> str:
-    """How labels are compared: small letters, words divided by one space; signs other than letters and digits divide words."""
-    return " ".join(re.findall(r"[^\W_]+", text.casefold()))
+def regions_named(texts: Iterable[str]) -> set[str]:
+    """Regions in the vocabulary's words where it knows them, else in small letters as they are."""
+    return {region for text in texts for region in (regions_in(text) or {text.casefold()})}
+
+
+def _as_written(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 class LabelTable:
     """The canonical labels by name, and the way from raw labels to them."""
 
-    def __init__(self, labels: dict[str, Label], raw: dict[str, str]) -> None:
-        self.labels, self.raw = labels, raw
+    def __init__(self, labels: dict[str, Label], raw: dict[str, str], written: dict[str, str] | None = None) -> None:
+        """raw: folded label -> name, of a custom table; written: its labels with all their signs -> name."""
+        self.labels, self.raw, self.written = labels, raw, written or {}
         self._ancestors: dict[str, set[str]] = {}
 
-    def name_of(self, raw: str) -> str | None:
-        """The canonical name of a raw label; left and right are merged where the label is known without its side. None: unmapped."""
-        key = folded(raw)
-        if key in self.raw:
-            return self.raw[key]
-        if SIDED & set(key.split()):
+    def name_of(self, raw: str, place: Place = NOWHERE) -> str | None:
+        """The canonical name of a raw label of a data set (`place`: its region and modality); None where it has none, for the reason
+        that `why_not` gives. Left and right are merged where the label is known without its side."""
+        written = self.written.get(_as_written(raw))
+        if written is not None:
+            return written
+        label = read_label(raw, place)
+        if label.problem:
             return None
-        return self.raw.get(" ".join(SIDES.sub("", key).split()))
+        for key in (folded(raw), without_side(raw)[0]):
+            if key in self.raw:
+                return self.raw[key]
+        if label.term is None:
+            return None
+        name = label.term.concept
+        return self.raw.get(folded(name), name)
+
+    def why_not(self, raw: str, place: Place = NOWHERE) -> str:
+        """Why a raw label has no name."""
+        problem = read_label(raw, place).problem
+        if problem:
+            return problem
+        needs = needs_of(raw)
+        return f"means a thing only in some regions and modalities ({needs})" if needs else "is in no table"
 
     def ancestors(self, name: str) -> set[str]:
         """All labels above this one."""
@@ -80,7 +111,7 @@ class LabelTable:
         return self._ancestors[name]
 
     def related(self, one: str, other: str) -> bool:
-        """Whether two labels are the same thing, or one lies above the other: they cannot be options of one question."""
+        """True where two labels are the same thing, or one lies above the other: they cannot be options of one question."""
         if one == other or one in self.ancestors(other) or other in self.ancestors(one):
             return True
         return bool(self.words(one) & self.words(other))
@@ -94,11 +125,16 @@ class LabelTable:
         """What must not stand in a question about this label: its names, synonyms, raw labels and those of its ancestors."""
         family = {name, *self.ancestors(name)}
         found = {word for each in family for word in self.words(each)}
+        found |= {folded(word) for each in family if (term := _known(each)) for word in term.bare}
         return found | {raw for raw, canonical in self.raw.items() if canonical in family}
 
 
+def _known(name: str) -> Term | None:
+    return by_name("organ", "finding").get(folded(name))
+
+
 def read_labels(path: Path | None) -> LabelTable:
-    """The built-in vocabulary under a custom table, whose names, raw labels and fields win.
+    """The vocabulary under a custom table, whose names, raw labels and fields win.
 
     What it leaves blank of a name that the vocabulary knows stays as it is there.
 
@@ -107,27 +143,29 @@ def read_labels(path: Path | None) -> LabelTable:
     """
     labels: dict[str, Label] = {}
     raw: dict[str, str] = {}
+    written: dict[str, str] = {}
     problems = Problems()
     own = _rows(path) if path is not None else []
-    claimed = {folded(text) for row in own for text in (row["name"], *row["raw"], *row["synonyms"])}
-    for row in _rows(VOCABULARY):
-        same = [each for each in own if folded(each["name"]) == folded(row["name"])]
-        variants = [text for text in row["raw"] if folded(text) not in claimed]
-        if same:
-            _complete(same, row | {"raw": variants})
-        elif folded(row["name"]) not in claimed:
-            _add(row | {"raw": variants}, labels, raw, problems, str(VOCABULARY.name))
     for row in own:
-        _add(row, labels, raw, problems, str(path))
+        _add(row, labels, raw, written, problems, str(path))
+    for term in terms("organ", "finding"):
+        mine = raw.get(folded(term.concept))
+        if mine is None:
+            synonyms = {each for each in term.synonyms if folded(each) not in raw}
+            labels[term.concept] = Label(
+                term.concept, synonyms, set(term.parents), term.mesh, term.task, term.department, set(term.regions), set(term.modalities)
+            )  # fmt: skip
+        elif folded(mine) == folded(term.concept):
+            _complete(labels[mine], term)
     _check(labels, problems, str(path))
     problems.check("Correct labels.csv: one meaning per raw label, one name per thing (docs/gmai_pipeline.md).")
-    return LabelTable(labels, raw)
+    return LabelTable(labels, raw, written)
 
 
-def _rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
+def _rows(path: Path) -> list[dict[str, Any]]:
     table = read_any(path)
     need_columns(table, path, ["name"], "It holds the canonical labels.")
-    unknown = [str(name) for name in table.columns if name not in (*COLUMNS, "count", "datasets")]
+    unknown = [str(name) for name in table.columns if name not in (*COLUMNS, *NOT_READ)]
     if unknown:
         raise BadInput(f"{path}: has a column {unknown[0]!r}. It can have {', '.join(COLUMNS)}.")
     rows = []
@@ -139,27 +177,39 @@ def _rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
     return rows
 
 
-def _complete(rows: list[dict], known: dict) -> None:  # type: ignore[type-arg]
-    """Fill the fields that no custom row gives with those of the vocabulary."""
-    rows[0]["raw"] += known["raw"]
-    for column in ("parents", "mesh", "task", "department", "region", "modalities"):
-        if not any(row[column] for row in rows):
-            rows[0][column] = known[column]
+def _complete(label: Label, term: Term) -> None:
+    """Fill the fields that no row of a custom table gives with the vocabulary's."""
+    label.parents = label.parents or set(term.parents)
+    label.mesh, label.task = label.mesh or term.mesh, label.task or term.task
+    label.department = label.department or term.department
+    label.regions = label.regions or set(term.regions)
+    label.modalities = label.modalities or set(term.modalities)
+    label.synonyms |= {each for each in term.synonyms if folded(each) != folded(label.name)}
 
 
-def _add(row: dict, labels: dict[str, Label], raw: dict[str, str], problems: Problems, file: str) -> None:  # type: ignore[type-arg]
+def _add(
+    row: dict[str, Any],
+    labels: dict[str, Label],
+    raw: dict[str, str],
+    written: dict[str, str],
+    problems: Problems,
+    file: str,
+) -> None:
     name = row["name"]
     if name.casefold() in BLANK or not folded(name):
         problems.add(file, name, "is a name that spreadsheets and VLMEvalKit take for an empty cell")
         return
     label = labels.setdefault(name, Label(name))
     for variant in (name, *row["raw"], *row["synonyms"]):
+        written.setdefault(_as_written(variant), name)
+        if variant != name and read_label(variant).problem:
+            continue  # it is known just as it is written: `Pneumonia?` says nothing of `Pneumonia`
         before = raw.setdefault(folded(variant), name)
         if before != name:
             problems.add(file, name, f"{variant!r} stands for {before!r} already")
     label.synonyms |= {each for each in (*row["raw"], *row["synonyms"]) if folded(each) != folded(name)}
     label.parents |= set(row["parents"])
-    label.regions |= {each.casefold() for each in row["region"]}
+    label.regions |= regions_named(row["region"])
     label.modalities |= set(row["modalities"])
     for one in ("mesh", "task", "department"):
         before, given = getattr(label, one), row[one]
@@ -194,18 +244,20 @@ class Possible:
             self.modalities[name].add(modality.casefold())
 
     def in_modality(self, name: str, modality: str) -> bool:
-        """Whether a label can be seen in this modality: as the table says, else where it was seen."""
+        """True where a label can be seen in this modality: as the table says, else where it was seen."""
         label = self.table.labels.get(name)
-        given = {each.casefold() for each in label.modalities} if label else set()
-        return modality.casefold() in (given or self.modalities[name])
+        if label and label.modalities:
+            shown = modalities_in(modality)
+            return any(
+                each.casefold() == modality.casefold() or modalities_in(each) & shown for each in label.modalities
+            )
+        return modality.casefold() in self.modalities[name]
 
     def in_region(self, name: str, regions: set[str], dataset: str, modality: str) -> bool:
-        """Whether a label can be in one of an image's regions. Where its region or the image's is unknown, only labels of the same
+        """True where a label can be in one of an image's regions. Where its region or the image's is unknown, only labels of the same
         dataset and modality are taken to share it."""
         label = self.table.labels.get(name)
         own = label.regions if label else set()
-        if ANY in own or ANY in regions:
-            return True
         if own and regions:
-            return bool(own & regions)
+            return regions_meet(own, regions)
         return f"{dataset}\0{modality}" in self.datasets[name]

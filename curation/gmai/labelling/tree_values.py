@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-TASKS = {
-    "Attribute Recognition": "AR",
-    "Blood Vessels Recognition": "BVR",
-    "Bone": "B",
-    "Cell Recognition": "CR",
-    "Counting": "C",
-    "Disease Diagnosis": "DD",
-    "Image Quality Grading": "IQG",
-    "Microorganism Recognition": "MR",
-    "Muscle": "M",
-    "Nervous Tissue": "NT",
-    "Organ Recognition - Abdomen": "OR-A",
-    "Organ Recognition - Head and Neck": "OR-HN",
-    "Organ Recognition - Pelvic": "OR-P",
-    "Organ Recognition - Thorax": "OR-T",
-    "Severity Grading": "SG",
-    "Surgeon Action Recognition": "SAR",
-    "Surgical Instrument Recognition": "SIR",
-    "Surgical Workflow Recognition": "SWR",
-}
+from dataset_builders.terms import terms
+
+TASKS = {term.concept: term.synonyms[0] for term in terms("task")}
 """Name -> abbreviation. Table 5 has a nineteenth, Anatomical Structure Recognition, which the text and the public tree do not."""
 DEPARTMENTS = {
     "Cardiovascular Surgery": "CS",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dataset_builders.terms import window_of
+
 PRESETS: dict[str, tuple[float, float]] = {
     "soft tissue": (40.0, 400.0),
     "lung": (-600.0, 1500.0),
@@ -44,22 +46,9 @@ def to_rgb(grey: np.ndarray) -> np.ndarray:
 
 
 def window_for(label: str, given: str | tuple[float, float] | None) -> tuple[float, float]:
-    """The window in which a label is shown on CT: the dataset's own, or by the words of the label."""
+    """The window in which a label is shown on CT: the dataset's own, or by what the label names (`terms.csv`)."""
     if isinstance(given, str):
         return PRESETS[given]
     if given is not None:
         return given
-    words = set(label.casefold().replace("_", " ").replace("-", " ").split())
-    for preset, hints in _HINTS.items():
-        if words & hints:
-            return PRESETS[preset]
-    return PRESETS["soft tissue"]
-
-
-_HINTS = {
-    "lung": {"lung", "lungs", "pulmonary", "bronchus", "trachea", "airway", "emphysema", "pneumothorax", "nodule"},
-    "bone": {"bone", "rib", "ribs", "vertebra", "vertebrae", "femur", "humerus", "clavicle", "clavicula", "scapula",
-             "sacrum", "skull", "hip", "pelvis", "sternum", "fracture", "mandible", "tibia", "fibula", "radius", "ulna"},
-    "brain": {"brain", "cerebral", "cerebellum", "hemorrhage", "ventricles", "infarct", "brainstem"},
-    "liver": {"liver", "hepatic"},
-}  # fmt: skip
+    return PRESETS[window_of(label)]

@@ -14,12 +14,13 @@ from curation.gmai.asking.written import Numbers, Written
 from curation.gmai.cases import Case, without_duplicates
 from curation.gmai.checks import blind
 from curation.gmai.items import Item
-from curation.gmai.labelling.labels import Label, LabelTable, Possible, folded, read_labels
+from curation.gmai.labelling.labels import Label, LabelTable, Possible, read_labels
 from curation.gmai.labelling.tags import assigned, merge
 from curation.gmai.labelling.tree_values import BOX, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
 from curation.gmai.pictures.overlay import burn_box, burn_contour, burn_mask
 from curation.gmai.sources import Overlay, Sources
 from dataset_builders.errors import BadInput
+from dataset_builders.terms import folded, place_of
 from tests.helpers import refused
 
 # Options, over generated tables
@@ -137,17 +138,46 @@ def test_left_and_right_are_merged_where_they_are_sides_and_kept_where_they_are_
     for raw in ("kidney_left", "Right Kidney", "KIDNEY-L", "kidney (right)", "l. kidney", "kidneys"):
         assert table.name_of(raw) == "kidney", raw
     assert table.name_of("heart_ventricle_left") == "left ventricle"
-    assert table.name_of("LV") == "left ventricle"
-    assert table.name_of("AMD") == "age-related macular degeneration"
-    assert table.name_of("lung nodule") == table.name_of("Nodule") == "pulmonary nodule"
     assert table.name_of("left bundle branch") is None
+
+
+def test_a_bare_word_holds_where_region_and_modality_meet_the_sets_own():
+    table = read_labels(None)
+    heart, chest = place_of(["heart"], "MRI"), place_of(["chest"], "X-ray")
+    assert table.name_of("LV", heart) == "left ventricle"
+    assert table.name_of("AMD", place_of(["eye"], "Fundus Photography")) == "age-related macular degeneration"
+    assert table.name_of("lung nodule") == table.name_of("Nodule", chest) == "pulmonary nodule"
+    assert table.name_of("mass", place_of([], "Mammography")) == "breast mass"
+    for raw, place in (("LV", chest), ("DR", chest), ("RA", chest), ("mass", heart), ("Mass", place_of([], "X-ray"))):
+        assert table.name_of(raw, place) is None
+        assert "means a thing only in some regions and modalities" in table.why_not(raw, place)
+
+
+def test_a_label_that_is_no_plain_finding_is_mapped_only_by_a_table_that_has_it_as_it_is_written(tmp_path):
+    chest = place_of(["chest"], "X-ray")
+    for raw in (
+        "Pneumonia?",
+        "pneumonia (-)",
+        "- Atelectasis",
+        "Cardiomegaly -",
+        "no effusion",
+        "possible mass",
+        "clear lungs",
+    ):
+        assert read_labels(None).name_of(raw, chest) is None
+    labels = tmp_path / "labels.csv"
+    labels.write_text("name,raw\npneumonia,Pneumonia?; PNA\nour sign,xx\n", encoding="utf-8")
+    table = read_labels(labels)
+    assert table.name_of("pneumonia?") == table.name_of("pna") == table.name_of("Pneumonia") == "pneumonia"
+    assert table.name_of("no pna") is table.name_of("PNA?") is table.name_of("xx -") is None
+    assert table.labels["pneumonia"].department == "Pulmonary Medicine"
 
 
 def test_the_vocabulary_is_whole():
     table = read_labels(None)
     for name, label in table.labels.items():
-        assert label.task in TASKS, name
-        assert label.department in DEPARTMENTS, name
+        assert label.task in {*TASKS, ""}, name
+        assert label.department in {*DEPARTMENTS, ""}, name
         assert label.regions, name
         assert label.parents <= set(table.labels), name
         assert label.parents.isdisjoint({name})
@@ -237,7 +267,7 @@ def test_an_overlay_never_hides_the_target(seed):
 def test_our_templates_keep_the_rules_and_the_rules_find_what_breaks_them():
     for granularity, texts in OURS.items():
         for task in TASKS:
-            from curation.gmai.asking.questions import noun_of
+            from dataset_builders.terms import noun_of
 
             for text in texts:
                 assert problems_of(text.format(noun=noun_of(task)), task, granularity, {"liver", "pancreas"}) == []

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from curation.gmai import pipeline
-from curation.gmai.labelling.labels import folded
 from curation.gmai.labelling.tree_values import DEPARTMENTS, TASKS
 from dataset_builders.selection.lexical_tree import read_tree
+from dataset_builders.terms import folded
 
 SOURCES = Path(__file__).resolve().parents[4] / "shared" / "sources"
 pytestmark = [

@@ -276,7 +276,7 @@ def test_a_slip_in_a_topics_name_still_finds_it(front: Front) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["mammography", "rheumatology", "radiology", "colposcopy", "virology", "cystoscopy", "angiography", "neonatology"],
+    ["rheumatology", "radiology", "virology", "angiography", "neonatology", "lymphography", "mediastinoscopy"],
 )
 def test_another_word_with_the_same_ending_is_no_slip(front: Front, query: str) -> None:
     assert front.search({"query": query}) == []

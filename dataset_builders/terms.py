@@ -1,0 +1,291 @@
+"""The one vocabulary of medical terms: `terms.csv`, and what follows from it.
+
+Kinds of rows: `region` of the body (`related`: regions of which one picture may show part of the other), `organ`, `finding`, `site`
+(words that tell only a region), `modality`, `department`, `task`, `position` (`parents`: the axis on which positions exclude one
+another) and `cue` (words that make a label no plain positive finding). A `bare` word names its concept only where everything known
+of the data set (`Place`) is among the regions and modalities in `needs`: "mass" is a breast mass in mammography and a pulmonary mass
+on a chest film. `excludes` states the only findings that rule one another out. An id of MeSH or RadLex stands only where it was read
+from the file that `vocabulary` names.
+
+See also: what a label says (`label_reading.py`).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+FILE = Path(__file__).with_name("terms.csv")
+ANY = "any"
+"""The region of what can be anywhere, and the neighbour of a region that borders on every other."""
+SEPARATOR = re.compile(r"\s*;\s*")
+CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{3})")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A row of the table; lists are tuples in the table's order."""
+
+    kind: str
+    concept: str
+    synonyms: tuple[str, ...]
+    bare: tuple[str, ...]
+    needs: tuple[str, ...]
+    parents: tuple[str, ...]
+    regions: tuple[str, ...]
+    modalities: tuple[str, ...]
+    excludes: tuple[str, ...]
+    related: tuple[str, ...]
+    noun: str
+    window: str
+    task: str
+    department: str
+    mesh: str
+    radlex: str
+    vocabulary: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The folded concept and synonyms, which hold in every data set."""
+        return tuple(dict.fromkeys((folded(self.concept), *map(folded, self.synonyms))))
+
+
+LISTS = {field.name for field in fields(Term) if str(field.type).startswith("tuple")}
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is known of where an image was taken: canonical regions and modalities, empty where unknown."""
+
+    regions: frozenset[str] = frozenset()
+    modalities: frozenset[str] = frozenset()
+
+
+NOWHERE = Place()
+
+
+@cache
+def terms(*kinds: str) -> tuple[Term, ...]:
+    """The rows of the given kinds, of all kinds without any, in the table's order."""
+    with FILE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    made = (
+        Term(**{name: _listed(text) if name in LISTS else text for name, text in row.items()})  # type: ignore[arg-type]
+        for row in rows
+        if not kinds or row["kind"] in kinds
+    )
+    return tuple(made)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part for part in SEPARATOR.split(text.strip()) if part)
+
+
+@cache
+def folded(text: str) -> str:
+    """Terms are compared like this: small letters without accents, words divided by one space, no apostrophes.
+
+    >>> folded("Ménière's disease"), folded("kidney_left"), folded("X-Ray")
+    ('menieres disease', 'kidney left', 'x ray')
+    """
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    plain = "".join(sign for sign in plain if not unicodedata.combining(sign)).replace("'", "").replace("’", "")
+    return " ".join(re.findall(r"[^\W_]+", plain))
+
+
+def split_camel_case(text: str) -> str:
+    """Words that a folder's name joins, apart: `NoPneumothorax` -> `No Pneumothorax`."""
+    return CAMEL.sub(" ", text)
+
+
+def singular(word: str) -> str:
+    """An English plural's singular, by its ending."""
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "is", "us")) else word
+
+
+@cache
+def by_name(*kinds: str) -> Mapping[str, Term]:
+    """Folded concept or synonym -> row, of the given kinds."""
+    found: dict[str, Term] = {}
+    for term in terms(*kinds):
+        for name in term.names:
+            found.setdefault(name, term)
+    return found
+
+
+@cache
+def ancestors(kind: str, concept: str) -> frozenset[str]:
+    """All concepts of its kind above a concept."""
+    found: set[str] = set()
+    waiting = [concept]
+    while waiting:
+        term = by_name(kind).get(folded(waiting.pop()))
+        for parent in term.parents if term else ():
+            if parent not in found:
+                found.add(parent)
+                waiting.append(parent)
+    return frozenset(found)
+
+
+# Regions of the body ---------------------------------------------------------------------------------------------------------------
+
+
+def words_within(text: str, *kinds: str) -> list[Term]:
+    """The rows of the given kinds whose names stand in a text as whole words, longest first; a word belongs to one name."""
+    return list(_within(folded(text), kinds))
+
+
+@cache
+def _within(text: str, kinds: tuple[str, ...]) -> tuple[Term, ...]:
+    words = text.split()
+    known: dict[str, list[Term]] = {}
+    for term in terms(*kinds):
+        for name in term.names:
+            known.setdefault(name, []).append(term)
+    taken = [False] * len(words)
+    found: list[Term] = []
+    for size in range(len(words), 0, -1):
+        for at in range(len(words) - size + 1):
+            span = words[at : at + size]
+            held = known.get(" ".join(span)) or known.get(" ".join([*span[:-1], singular(span[-1])]))
+            if held and not any(taken[at : at + size]):
+                taken[at : at + size] = [True] * size
+                found += [term for term in held if term not in found]
+    return tuple(found)
+
+
+@cache
+def regions_in(text: str) -> frozenset[str]:
+    """The regions of the body that a text names, itself or by an organ; of the words of several regions, each. Empty where unknown.
+
+    >>> sorted(regions_in("left knee")), sorted(regions_in("aorta")), sorted(regions_in("thorax"))
+    (['knee'], ['abdomen', 'chest'], ['chest'])
+    """
+    own = words_within(text, "region")
+    if own:
+        words = [term for term in words_within(text, "organ", "site") if not _is_region(term)]
+        return frozenset(term.concept for term in own) | frozenset(_regions_of(words))
+    return frozenset(_regions_of(words_within(text, "organ", "site")))
+
+
+def _is_region(term: Term) -> bool:
+    return any(name in by_name("region") for name in term.names)
+
+
+def _regions_of(found: Iterable[Term]) -> set[str]:
+    return {region for term in found for region in term.regions if region != ANY}
+
+
+def _top(region: str) -> str:
+    above = [name for name in ancestors("region", region) if not by_name("region")[folded(name)].parents]
+    return above[0] if above else region
+
+
+def regions_meet(some: Iterable[str], others: Iterable[str]) -> bool:
+    """True where a region of the one is, or lies in, a region of the other, or `any` is among them."""
+    first, second = set(some), set(others)
+    if ANY in first or ANY in second:
+        return True
+    return any(
+        one == other or one in ancestors("region", other) or other in ancestors("region", one)
+        for one in first
+        for other in second
+    )
+
+
+def regions_apart(some: Iterable[str], others: Iterable[str]) -> bool:
+    """True where a picture of the one shows nothing of the other: all regions are known, none borders on any of the other."""
+    first, second = set(some), set(others)
+    if not first or not second or ANY in first or ANY in second:
+        return False
+    return not any(_near(_top(one), _top(other)) for one in first for other in second)
+
+
+@cache
+def _near(one: str, other: str) -> bool:
+    known = by_name("region")
+    if folded(one) not in known or folded(other) not in known:
+        return True
+    first, second = known[folded(one)].related, known[folded(other)].related
+    return one == other or ANY in first or ANY in second or other in first or one in second
+
+
+# Modalities ------------------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def modalities_in(text: str) -> frozenset[str]:
+    """The modalities that a text names, empty where unknown.
+
+    >>> sorted(modalities_in("contrast-enhanced CT")), sorted(modalities_in("PET/CT")), sorted(modalities_in("angiography"))
+    (['CT'], ['PET/CT'], [])
+    """
+    return frozenset(term.concept for term in words_within(text, "modality"))
+
+
+def modalities_apart(some: Iterable[str], others: Iterable[str]) -> bool:
+    """True where images of the one are not images of the other: both are known, with no modality or kind of modality in common."""
+    first, second = (set(each) | {up for name in each for up in ancestors("modality", name)} for each in (some, others))
+    return bool(first) and bool(second) and not first & second
+
+
+def place_of(regions: Iterable[str], modality: str | None) -> Place:
+    """Where images were taken, from a data set's own words. A modality that shows one part of the body only (mammography) decides it."""
+    modalities = modalities_in(modality or "")
+    shown = {region for name in modalities for region in by_name("modality")[folded(name)].regions}
+    named = {region for text in regions for region in regions_in(text)}
+    if shown and not (named and all(_below(each, shown) for each in named)):
+        named = shown
+    return Place(frozenset(named), modalities)
+
+
+def _below(region: str, regions: set[str]) -> bool:
+    return region in regions or bool(ancestors("region", region) & regions)
+
+
+# Findings --------------------------------------------------------------------------------------------------------------------------
+
+
+def holds_at(term: Term, place: Place) -> bool:
+    """True where the bare words of a term mean it: all regions and modalities of a place are known and among those the words need."""
+    regions = {need for need in term.needs if folded(need) in by_name("region")}
+    modalities = set(term.needs) - regions
+    return (
+        (not regions or (bool(place.regions) and place.regions <= regions))
+        and (not modalities or (bool(place.modalities) and place.modalities <= modalities))
+    )  # fmt: skip
+
+
+def exclude_one_another(one: str, other: str) -> bool:
+    """True where the table states that two findings rule one another out, themselves or by what they are kinds of."""
+    known = by_name("finding")
+    first, second = ({name, *ancestors("finding", name)} for name in (one, other))
+
+    def states(some: set[str], others: set[str]) -> bool:
+        return any(folded(name) in known and set(known[folded(name)].excludes) & others for name in some)
+
+    return states(first, second) or states(second, first)
+
+
+def cannot_show(place: Place, term: Term) -> bool:
+    """True where no image of a place shows an organ or finding, since it lies in no region near (ProbMed's adversarial organs)."""
+    return regions_apart(place.regions, term.regions)
+
+
+def window_of(text: str) -> str:
+    """The window under which a label is shown on CT: that of the longest organ or finding named in it, else `soft tissue`."""
+    found = words_within(split_camel_case(text), "finding", "organ")
+    return next((term.window for term in found if term.window), "soft tissue")
+
+
+def noun_of(task: str) -> str:
+    """What a task asks for, in words."""
+    known = by_name("task").get(folded(task))
+    return known.noun if known else task[:1].lower() + task[1:]

@@ -1,0 +1,289 @@
+"""terms.csv contradicts itself nowhere, and no label that denies, doubts, dates or signs its finding is read as a plain one."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataset_builders.label_reading import key_of, read_label
+from dataset_builders.terms import (
+    ANY,
+    Place,
+    ancestors,
+    by_name,
+    cannot_show,
+    exclude_one_another,
+    folded,
+    holds_at,
+    modalities_apart,
+    modalities_in,
+    place_of,
+    regions_apart,
+    regions_in,
+    regions_meet,
+    terms,
+    window_of,
+)
+
+LABELS = terms("organ", "finding")
+KNOWN = sorted({term.concept for term in terms("finding")})
+PLACES = [
+    Place(frozenset({region}), frozenset({modality}))
+    for region in by_name("region").keys() & {folded(r.concept) for r in terms("region")}
+    for modality in (m.concept for m in terms("modality"))
+]
+
+
+def test_what_a_row_names_exists():
+    regions = {term.concept for term in terms("region")}
+    modalities = {term.concept for term in terms("modality")}
+    for kind in ("region", "organ", "finding", "modality"):
+        names = {term.concept for term in terms(kind)}
+        assert len(names) == len(terms(kind)), kind
+        for term in terms(kind):
+            assert set(term.parents) <= names, term
+            assert set(term.regions) <= regions | {ANY}, term
+            assert set(term.modalities) <= modalities, term
+            assert set(term.excludes) <= names, term
+            assert set(term.needs) <= regions | modalities, term
+            assert bool(term.bare) == bool(term.needs), term
+            assert term.regions or kind in ("region", "modality"), term
+            assert len(set(term.names)) == len((term.concept, *term.synonyms)), term
+    for term in terms("region"):
+        assert set(term.related) <= regions | {ANY}, term
+    for term in terms("modality", "region"):
+        assert not term.bare
+
+
+@pytest.mark.parametrize("kind", ["region", "organ", "finding", "modality"])
+def test_nothing_is_above_itself(kind):
+    for term in terms(kind):
+        assert term.concept not in ancestors(kind, term.concept), term
+
+
+def test_a_child_lies_within_its_parents_region():
+    for kind in ("organ", "finding"):
+        for term in terms(kind):
+            for name in term.parents:
+                parent = by_name(kind)[folded(name)]
+                assert ANY in parent.regions or all(
+                    any(region == above or above in ancestors("region", region) for above in parent.regions)
+                    for region in term.regions
+                ), (term.concept, name)
+
+
+def test_no_synonym_names_two_concepts():
+    for kinds in (("region",), ("organ", "finding"), ("modality",), ("department",), ("task",)):
+        held = [(name, term.concept) for term in terms(*kinds) for name in term.names]
+        twice = {name for name, _ in held if len({concept for given, concept in held if given == name}) > 1}
+        assert not twice, kinds
+
+
+def test_no_bare_word_means_two_things_in_one_place_and_none_is_a_name():
+    names = {name for term in LABELS for name in term.names}
+    words = {folded(word) for term in LABELS for word in term.bare}
+    assert not words & names
+    for word in words:
+        claiming = [term for term in LABELS if word in map(folded, term.bare)]
+        for place in PLACES:
+            assert sum(holds_at(term, place) for term in claiming) <= 1, (word, place)
+        for term in claiming:  # the needs lie where the concept can be
+            regions = [need for need in term.needs if folded(need) in by_name("region")]
+            assert regions
+            assert all(regions_meet([region], term.regions) for region in regions), term
+
+
+def test_exclusion_is_stated_only_of_what_is_no_kind_of_the_other():
+    for one, other in itertools.combinations(KNOWN, 2):
+        if exclude_one_another(one, other):
+            assert not {one, other} & (ancestors("finding", one) | ancestors("finding", other))
+            assert not ancestors("finding", one) & {other}
+    for one, other in (
+        ("crazy paving pattern", "ground-glass opacity"), ("deep sulcus sign", "pneumothorax"), ("staghorn calculus", "kidney stone"),
+        ("pneumonia", "atelectasis"), ("cardiomegaly", "pleural effusion"),
+    ):  # fmt: skip
+        assert not exclude_one_another(one, other)
+    assert exclude_one_another("cardiomegaly", "small heart")
+    assert exclude_one_another("small heart", "cardiomegaly")
+
+
+def test_an_id_names_the_file_it_was_read_from():
+    for term in terms():
+        assert not (term.mesh or term.radlex) or (term.vocabulary and not Path(term.vocabulary).is_absolute()), term
+
+
+def test_names_are_read_as_their_own_concept_and_cues_are_no_names():
+    for term in LABELS:
+        for name in (term.concept, *term.synonyms):
+            for written in (name, name.upper(), name.title(), name.replace(" ", "_"), f" {name} ", f"{name}."):
+                label = read_label(written)
+                assert (label.term, label.problem) == (term, ""), written
+
+
+BEFORE = (
+    "no {}", "No {}", "NO {}", "no evidence of {}", "without {}", "w/o {}", "absence of {}", "absent {}", "free of {}",
+    "negative for {}", "neg {}", "lack of {}", "not {}", "non-{}", "excluded {}", "excludes {}", "ruled out {}", "never {}",
+    "nil {}", "minus {}", "denies {}", "possible {}", "?{}", "? {}", "probable {}", "probably {}", "likely {}", "suspected {}",
+    "suspicion of {}", "suspicious for {}", "questionable {}", "query {}", "rule out {}", "r/o {}", "R/O {}", "cannot exclude {}",
+    "can't rule out {}", "could be {}", "may be {}", "maybe {}", "presumed {}", "suggestive of {}", "consistent with {}",
+    "c/w {}", "concern for {}", "concerning for {}", "worrisome for {}", "equivocal {}", "indeterminate {}", "differential: {}",
+    "DDx {}", "evaluate for {}", "screening for {}", "history of {}", "h/o {}", "hx {}", "s/p {}", "status post {}", "prior {}",
+    "previous {}", "old {}", "resolved {}", "resolving {}", "healed {}", "known {}", "treated {}", "risk of {}", "unlikely {}",
+    "borderline {}", "- {}", "-{}", "– {}", "−{}", "+{}", "+/- {}", "±{}", "~{}", "!{}", "¬{}", "<{}>", "[{}]", "({})",
+    "normal, no {}", "negative {}", "not excluded: {}", "neither {}", "doubtful {}", "unconfirmed {}", "mimicking {}",
+)  # fmt: skip
+AFTER = (
+    "{}?", "{} ?", "{} (?)", "{} (-)", "{} -", "{}-", "{} –", "{} +", "{} (+)", "{}+", "{} +/-", "{} ±", "{} -ve", "{} (neg)",
+    "{} neg", "{} negative", "{}: no", "{}: 0", "{}: 1", "{} = 0", "{}=1", "{} 0", "{} (0)", "{}: absent", "{} absent",
+    "{} excluded", "{} ruled out", "{} unlikely", "{} likely", "{} possible", "{} suspected", "{} resolved", "{} not seen",
+    "{} not excluded", "{} cannot be excluded", "{} no", "{} none", "{} n", "{}: yes", "{} positive", "{} 70%", "{} 0.7",
+    "{}-free", "{} vs edema", "{} versus mass", "{} or mass", "{} / mass", "{}/mass", "{}!", "{} *", "{} (healed)",
+    "{} in the past", "{} isn't present", "{} was not found", "{} questionable", "{} if clinically indicated", "{} or not",
+    "{} normal", "{} (probable)", "{}, probable", "{}_neg", "{}_no", "{}？", "{} （－）",
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(KNOWN),
+    st.sampled_from((*BEFORE, *AFTER)),
+    st.sampled_from(("", "left ", "right ", "mild ", "large ")),
+)
+def test_what_is_denied_doubted_dated_or_signed_is_refused(name, pattern, before):
+    label = read_label(pattern.format(before + name))
+    assert label.problem, label
+    assert label.term is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NoPneumothorax",
+        "nopneumonia",
+        "NonCOVID",
+        "noncovid",
+        "PossiblePneumonia",
+        "normal study",
+        "Normal",
+        "clear lungs",
+        "lungs clear",
+        "unremarkable",
+        "No Finding",
+        "no acute disease",
+        "within normal limits",
+        "WNL",
+        "intact",
+        "healthy",
+        "n/a",
+        "unknown",
+        "other",
+        "finding",
+        "abnormal",
+        "气胸",
+        "нет пневмонии",
+        "keine Pneumonie",
+        "-",
+        "?",
+        "",
+        "sin neumonía",
+        "stone-free",
+        "tumorfree",
+        "postop",
+        "status post lobectomy",
+        "control",
+        "Verdacht auf Pneumonie",
+    ],
+)
+def test_what_names_no_finding_is_refused(text):
+    assert read_label(text).problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "our grade III",
+        "BI-RADS 4",
+        "HER2-negative carcinoma",
+        "gram-negative rods",
+        "clear cell adenoma",
+        "non-displaced spur",
+        "T2 hyperintensity",
+        "Ménière's disease",
+        "Crohn's disease",
+        "post-traumatic cyst",
+        "Lung Lesion",
+        "Support Devices",
+        "snowman sign",
+        "notochord remnant",
+        "oral ranula",
+        "mayer rod",
+        "nodular goitre II",
+        "novel sign",
+        "β-thalassaemia",
+    ],
+)
+def test_labels_that_the_vocabulary_does_not_know_stand_for_themselves(text):
+    label = read_label(text)
+    assert (label.term, label.problem) == (None, "")
+
+
+def test_a_bare_word_means_what_its_region_and_modality_make_of_it():
+    def of(text, region, modality):
+        term = read_label(text, place_of([region] if region else [], modality)).term
+        return term.concept if term else None
+
+    assert (
+        of("mass", "breast", "Mammography")
+        == of("Mass", "", "mammogram")
+        == of("masses", "chest", "Mammography")
+        == "breast mass"
+    )
+    assert of("mass", "chest", "X-ray") == of("mass", "thorax", "radiograph") == "pulmonary mass"
+    assert of("effusion", "knee", "X-ray") == of("effusion", "knee joint", "MRI") == "joint effusion"
+    assert of("effusion", "chest", "CXR") == "pleural effusion"
+    assert of("effusion", "heart", "echocardiography") == "pericardial effusion"
+    assert of("DR", "eye", "Fundus photography") == of("dr", "", "color fundus") == "diabetic retinopathy"
+    assert of("RA", "heart", "CT") == "right atrium"
+    assert of("RA", "hand", "X-ray") == "rheumatoid arthritis"
+    for word, region, modality in (
+        ("mass", "", "X-ray"), ("mass", "abdomen", "CT"), ("mass", "chest", ""), ("mass", "knee", "X-ray"), ("effusion", "", "X-ray"),
+        ("effusion", "chest", "CT"), ("effusion", "abdomen", "Ultrasound"), ("DR", "chest", "X-ray"), ("RA", "chest", "X-ray"),
+        ("RA", "", ""), ("edema", "knee", "MRI"), ("consolidation", "leg", "X-ray"), ("nodule", "neck", "CT"),
+        ("mass", "chest; abdomen", "X-ray"),
+    ):  # fmt: skip
+        assert of(word, region, modality) is None, (word, region, modality)
+
+
+def test_sides_are_told_apart_and_spellings_are_not():
+    assert key_of("Left pleural effusion") == key_of("pleural effusions, L") == key_of("left-sided pleural effusion")
+    assert key_of("left pleural effusion") != key_of("right pleural effusion")
+    assert key_of("our signs") == key_of("Our sign")
+    assert read_label("left ventricle").term.concept == "left ventricle"
+    assert read_label("kidney_left").side == "left"
+
+
+def test_regions_and_modalities():
+    assert regions_apart(regions_in("knee"), regions_in("heart"))
+    assert (
+        regions_apart(regions_in("retina"), regions_in("chest")) is False
+    )  # of the head, beside which the chest may be shown
+    for one, other in (
+        ("chest", "abdomen"),
+        ("hand", "head"),
+        ("skin", "chest"),
+        ("whole body", "brain"),
+        ("", "brain"),
+        ("aorta", "kidney"),
+    ):
+        assert not regions_apart(regions_in(one), regions_in(other)), (one, other)
+    assert modalities_apart(modalities_in("chest CT"), modalities_in("T2-weighted MRI"))
+    for one, other in (("Mammography", "X-ray"), ("PET/CT", "CT"), ("angiography", "MRI"), ("US", "echocardiography")):
+        assert not modalities_apart(modalities_in(one), modalities_in(other)), (one, other)
+    known = by_name("finding")
+    assert cannot_show(place_of(["knee"], "X-ray"), known["cardiomegaly"])
+    assert not cannot_show(place_of(["chest"], "X-ray"), known["cardiomegaly"])
+    assert not cannot_show(place_of(["knee"], "X-ray"), known["fracture"])
+    assert [window_of(text) for text in ("rib_left_3", "lungNodule", "kidney_left", "own name", "brain tumour")] == [
+        "bone", "lung", "soft tissue", "soft tissue", "brain",
+    ]  # fmt: skip
