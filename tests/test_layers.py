@@ -21,8 +21,8 @@ PACKAGES = {"dataset_builders": 0, "eval_harness": 1, "leaderboard_space": 2, "c
 ORDER = {
     "dataset_builders": (
         ("errors",),
-        ("files", "extras", "journal", "benchmark_names", "schema"),
-        ("ray_cluster", "sources"),
+        ("files", "extras", "journal", "benchmark_names", "schema", "terms"),
+        ("ray_cluster", "sources", "label_reading"),
         ("images", "selection"),
         ("parquet",),
         ("benchmarks",),
