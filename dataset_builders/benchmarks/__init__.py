@@ -41,10 +41,7 @@ DEFAULT_SPLIT: dict[str, str] = {name: spec(name).default_split for name in BENC
 RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
     (name, split): mark for name in BENCHMARKS for split, mark in spec(name).released.items()
 }
-RELEASED_FINGERPRINTS_V1: dict[tuple[str, str], str] = {
-    (name, split): mark for name in BENCHMARKS for split, mark in spec(name).released_v1.items()
-}
-"""(benchmark, split) -> fingerprint of the complete released set, as of version 2 and as of before; the latter is for stored results."""
+"""(benchmark, split) -> fingerprint of the complete released set."""
 
 
 def question_columns(name: str, *, images: bool, several: bool = False) -> dict[str, Kind]:

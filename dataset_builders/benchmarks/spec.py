@@ -38,8 +38,7 @@ class DatasetSpec:
     the common ones; `scored`: those of them that a metric reads, so that the fingerprint covers them. `is_whole`: whether what was read
     has the paper's counts, asked where no released fingerprint is known.
     `recognises`: whether a set without a manifest is of this family although it has none of the own columns.
-    `released`, `released_v1`: split -> fingerprint (version 2; before) of the complete set that the authors released, where their files
-    are known to us.
+    `released`: split -> fingerprint of the complete set that the authors released, where their files are known to us.
     `tasks`: metric -> the questions (with a key) whose plain accuracy it is; what eval.yaml offers to the Hub (`eval_yaml.py`).
     `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell whoever lacks images.
 
@@ -55,7 +54,6 @@ class DatasetSpec:
     is_whole: Callable[[Content], bool] = _never
     recognises: Callable[[pd.DataFrame], bool] | None = None
     released: Mapping[str, str] = field(default_factory=dict)
-    released_v1: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, Callable[[Question], bool]] = field(default_factory=dict)
     configs: Mapping[str, str] = field(default_factory=dict)
     get_images: str = "Give the folders that hold them with --images (it may be given several times)."

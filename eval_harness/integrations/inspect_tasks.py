@@ -89,7 +89,7 @@ def make_task(
         "form": form,
     }
     rows = {row["question_id"]: row for row in chosen.questions.to_dict("records")}
-    maker = RequestMaker(request, family, is_api=True)
+    maker = RequestMaker(request, family)
     instances = [(row, 0) for row in range(len(chosen.questions))]
     samples = {}
     for batch in make_requests(chosen, maker, instances, chosen.repository.has_images):

@@ -48,11 +48,6 @@ def form_named(name: str | None) -> Form:
     return form
 
 
-def form_before_forms(is_api: bool) -> str:
-    """The form in which a run was asked whose `run.json` names none: it depended on the back end then."""
-    return "authors" if is_api else "image-first"
-
-
 def form_hash(
     form: Form, systems: Sequence[str | None], with_image: bool, template: str | None, template_kwargs: dict[str, Any]
 ) -> str:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.fingerprints import has_fingerprint
+from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.records.result import DERIVE_VERSION, Result, read_result
 from eval_harness.results.store_source import is_hub_store
 from eval_harness.results.summary import shown
@@ -123,7 +123,7 @@ def questions_of(result: Result, store: Path, data: Sequence[str] = ()) -> pd.Da
     from eval_harness.submissions.datasets import vouched_dataset
 
     dataset = vouched_dataset(result.benchmark, data)
-    if dataset is not None and has_fingerprint(dataset.questions, fingerprint):
+    if dataset is not None and fingerprint_of(dataset.questions) == fingerprint:
         return dataset.questions
     raise BadInput("the store does not hold its questions: name the dataset with --data")
 

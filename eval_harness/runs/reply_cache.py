@@ -96,15 +96,14 @@ class ReplyCache:
             "prompt": request.prompt,
             "system": request.system,
             "image_first": request.image_first,
-            "image": _digest(request.image),
-            "shots": [(shot.prompt, shot.answer, _digest(shot.image)) for shot in request.shots],
+            "images": [_digest(image) for image in request.images],
+            "shots": [(shot.prompt, shot.answer, [_digest(image) for image in shot.images]) for shot in request.shots],
             "options": request.options,
             "kind": request.question_type,
             "candidates": request.candidates,
             "scoring": request.scoring,
             "limits": (request.max_tokens, request.temperature, request.seed),
             "draw": (request.question_id, request.sample) if drawn else None,
-            **_more_images(request),
         }
         return hashlib.sha256(json.dumps([self._identity, sent], sort_keys=True, default=str).encode()).hexdigest()
 
@@ -133,15 +132,8 @@ class ReplyCache:
         replace_file(path, json.dumps(kept).encode())
 
 
-def _more_images(request: Request) -> dict[str, Any]:
-    """What tells requests of several images apart; nothing where no turn shows several, so that older keys stay."""
-    turns = [*(shot.images for shot in request.shots), request.images]
-    more = [[_digest(image) for image in images[1:]] for images in turns]
-    return {"more_images": more} if any(more) else {}
-
-
-def _digest(image: bytes | None) -> str | None:
-    return None if image is None else hashlib.sha256(image).hexdigest()
+def _digest(image: bytes) -> str:
+    return hashlib.sha256(image).hexdigest()
 
 
 def _files_of(folder: Path) -> list[tuple[str, int, int]] | None:

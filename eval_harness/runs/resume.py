@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_v1
 from eval_harness.models.interface import Backend, description_of, storable
-from eval_harness.records.conversation import form_before_forms
 from eval_harness.records.limits import wrong_free_fields
 from eval_harness.runs.folder import Run, read_run, write_run
 from eval_harness.runs.planning.plan import Plan
@@ -55,21 +53,9 @@ def starts_over(plan: Plan) -> bool:
 
 
 def _continued(folder: Path, plan: Plan, stored: Run) -> Plan:
-    """The plan to go on with where a folder holds a run. Raises BadInput where that is another one.
-
-    A run that was begun before forms had names goes on in the form its back end had then, unless another one is asked for.
-    """
-    before, run = stored.request.model_dump(), plan.run
-    generation, now = before["generation"], run.request.generation
-    if before["fingerprint"] == fingerprint_v1(plan.selection.questions):  # begun before fingerprints had version 2
-        before["fingerprint"] = run.request.fingerprint
-    if "form" in now and "form" not in generation:
-        generation["form"] = form_before_forms(plan.backend.is_api)
-        # These were options then too, but no part of the request.
-        generation |= {name: now[name] for name in ("plain_template", "dtype") if name in now}
-        if plan.config.form is None:
-            run = plan.in_form(run, generation["form"])
-    different = _differences(before, run.request.model_dump())
+    """The plan to go on with where a folder holds a run. Raises BadInput where that is another one."""
+    run = plan.run
+    different = _differences(stored.request.model_dump(), run.request.model_dump())
     if different:
         raise BadInput(
             f"{folder}: holds another run: {'; '.join(different)}. Give another --out, or --no-resume to start over."

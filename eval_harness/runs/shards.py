@@ -36,8 +36,7 @@ from eval_harness.runs.folder import AnswerJournal, Key, key_of, lock_of, read_a
 from eval_harness.runs.planning.requests import Instance
 
 TOGETHER = "answers.jsonl"
-_NAME = re.compile(r"answers\.rank(\d+)(?:of(\d+)\.(\d+)-\w+)?(\.fresh)?\.jsonl")
-"""Earlier versions wrote `answers.rank0.jsonl`."""
+_NAME = re.compile(r"answers\.(rank\d+of\d+)\.(\d+)-\w+(\.fresh)?\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -175,13 +174,13 @@ def _shares(folder: Path) -> list[Path]:
 
 def _number(path: Path) -> int:
     match = _NAME.fullmatch(path.name)
-    return int(match[3] or 0) if match else 0
+    return int(match[2]) if match else 0
 
 
 def _owner(path: Path) -> str:
-    """`rank0of2` of the process that writes a journal; a name nobody has for the journals of earlier versions."""
+    """`rank0of2` of the process that writes a journal."""
     match = _NAME.fullmatch(path.name)
-    return f"rank{match[1]}of{match[2]}" if match and match[2] else ""
+    return match[1] if match else ""
 
 
 def _world(name: str) -> int:

@@ -18,7 +18,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.fingerprints import has_fingerprint
+from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.sources.problems import clip
 from eval_harness.records.limits import check_size
 from eval_harness.records.names import normal_name
@@ -132,7 +132,7 @@ def _from_run(folder: Path, find: Find, reproduced: bool) -> Formed:
                 f"the run asked a part ({run.benchmark.selection}): give its questions.parquet as well, which says which."
             )
         questions = dataset.part(set(own_questions(folder)["question_id"]))
-    if questions.empty or not has_fingerprint(questions, run.request.fingerprint):
+    if questions.empty or fingerprint_of(questions) != run.request.fingerprint:
         raise BadInput(
             f"{folder}: the questions of {dataset.repo or folder} are not those that were asked (the run says fingerprint "
             f"{run.request.fingerprint[:16]}); choose the dataset that was asked. Nothing was submitted."

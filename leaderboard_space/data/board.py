@@ -11,14 +11,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import PREFIX, fingerprint_of
 from eval_harness.records.result import Result
 from eval_harness.results.store_source import Folder, open_store, scan_store
 from leaderboard_space.data.models.cost import tokens_of
@@ -56,8 +54,6 @@ class Board:
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
         self._files = ResultFiles()
         self._units: dict[tuple[str, str, Stamp], RunUnits] = {}
-        self._renewed: dict[str, str] = {}
-        """Fingerprints of version 1 whose questions are here -> those of version 2."""
         self._held = False
         self._lock, self._scanning = threading.Lock(), threading.Lock()
         # Two: one reads all sections in turn, the other the one a reader has opened before its turn came.
@@ -228,33 +224,8 @@ class Board:
         return read_questions(path, fingerprint)
 
     def questions_path(self, fingerprint: str) -> Path | None:
-        """Where the store keeps the questions of a fingerprint, if it does: under its name, or under the one of version 1."""
-        if self.store is None:
-            return None
-        folder = self.store / "questions"
-        named = folder / f"{fingerprint}.parquet"
-        before = [old for old, now in self._renewed.items() if now == fingerprint and not named.is_file()]
-        return next((path for old in before if (path := folder / f"{old}.parquet").is_file()), named)
-
-    def _renew(self, entry: Entry) -> Entry:
-        """The entry under the fingerprint of version 2, where the questions that tell it are in the store or in a trusted dataset."""
-        old = entry.result.benchmark.fingerprint
-        if old is None or old.startswith(PREFIX) or self.store is None:
-            return entry
-        if old not in self._renewed:
-            path = self.store / "questions" / f"{old}.parquet"
-            known = [split.benchmark.fingerprint for split in self.trusted.splits if split.fingerprint_v1 == old]
-            if path.is_file():
-                try:
-                    self._renewed[old] = fingerprint_of(read_questions(path, old))
-                except BadInput:  # said where the section's answers are read
-                    return entry
-            elif known and known[0] is not None:
-                self._renewed[old] = known[0]
-            else:
-                return entry
-        benchmark = entry.result.benchmark.model_copy(update={"fingerprint": self._renewed[old]})
-        return replace(entry, result=entry.result.model_copy(update={"benchmark": benchmark}))
+        """Where the store keeps the questions of a fingerprint, if it does."""
+        return self.store / "questions" / f"{fingerprint}.parquet" if self.store is not None else None
 
     def _run(self, section: Section, questions: pd.DataFrame, entry: Entry, layout: Layout | None) -> RunUnits:
         key = self._run_key(section, entry)
@@ -270,7 +241,7 @@ class Board:
             known = hasattr(self, "snapshot") and isinstance(self._source, Folder)
             if known and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
-        read, problems = self._files.read(self.store, self._renew) if self.store is not None else ([], [])
+        read, problems = self._files.read(self.store) if self.store is not None else ([], [])
         entries = [*read, *self._published]
         before = {}
         if hasattr(self, "snapshot"):

@@ -1,22 +1,18 @@
-"""Fingerprints: everything that scoring reads changes them, nothing else does, and version 1 is still recognised."""
+"""Fingerprints: everything that scoring reads changes them, nothing else does."""
 
 import random
 
 import pandas as pd
 import pytest
 
-from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, RELEASED_FINGERPRINTS_V1
+from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS
 from dataset_builders.build import build
 from dataset_builders.fingerprints import (
     FACETS_READ,
-    FACETS_READ_IF_GIVEN,
-    QUESTION_COLUMNS,
+    READ_BY_SCORING,
     SCORED,
-    SCORED_IF_GIVEN,
     facets_digest,
     fingerprint_of,
-    fingerprint_v1,
-    has_fingerprint,
     is_released_set,
 )
 from dataset_builders.hub.repository import open_repository
@@ -46,7 +42,7 @@ def changed(value):
 def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_changes(repository):
     questions = whole(repository)
     before = fingerprint_of(questions)
-    for name in (*QUESTION_COLUMNS, *SCORED, *SCORED_IF_GIVEN):
+    for name in READ_BY_SCORING:
         if name not in questions.columns:
             continue
         for row in random.Random(name).sample(range(len(questions)), 3):
@@ -54,13 +50,12 @@ def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_chan
             other[name] = other[name].astype(object)
             other.at[row, name] = changed(other.at[row, name])
             assert fingerprint_of(other) != before, (name, row)
-            assert has_fingerprint(other, fingerprint_v1(questions)) == (name not in QUESTION_COLUMNS)
 
 
 def test_the_manifest_has_it_and_rows_in_another_order_or_absent_columns_change_nothing(repository):
     questions = whole(repository)
     mark = fingerprint_of(questions)
-    assert mark.startswith("v2-") and len(mark) == 67
+    assert mark.startswith("v1-") and len(mark) == 67
     assert repository.manifest["splits"][repository.splits[0]]["fingerprint"] == mark
     assert fingerprint_of(questions.sample(frac=1, random_state=1)) == mark
     empty = [name for name in SCORED if name in questions.columns and questions[name].isna().all()]
@@ -78,17 +73,11 @@ def test_what_neither_digest_covers_changes_no_score(repository):
     questions = whole(repository)
     answers = constant_answers(questions, 0)
     before = score(repository.family, questions, answers)
-    for name in set(questions.columns) - {
-        *QUESTION_COLUMNS,
-        *SCORED,
-        *SCORED_IF_GIVEN,
-        *FACETS_READ,
-        *FACETS_READ_IF_GIVEN,
-    }:
+    for name in set(questions.columns) - {*READ_BY_SCORING, *FACETS_READ}:
         other = questions.copy()
         other[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(other))], index=other.index, dtype=object)
         assert score(repository.family, other, answers) == before, name
-    for name in {*FACETS_READ, *FACETS_READ_IF_GIVEN} & {*questions.columns} - {*SCORED, "categories"}:
+    for name in {*FACETS_READ} & {*questions.columns} - {*SCORED, "categories"}:
         other = questions.assign(**{name: "one label"})
         assert score(repository.family, other, answers).scores == before.scores, name
 
@@ -109,5 +98,4 @@ def test_the_released_sets_have_the_fingerprints_that_we_keep(family, folder, so
     build(family, source=sources / folder, out=tmp_path / "data", text_only=True)
     questions = whole(open_repository(tmp_path / "data"))
     assert fingerprint_of(questions) == RELEASED_FINGERPRINTS[family, "test"]
-    assert fingerprint_v1(questions) == RELEASED_FINGERPRINTS_V1[family, "test"]
     assert is_released_set(family, "test", fingerprint_of(questions)) and not is_released_set(family, "test", None)

@@ -34,8 +34,7 @@ SPEC = DatasetSpec(
         "downloaded from those datasets. Give their folders with --images (it may be given several times)."
     ),
     facets=("scenario", "source_dataset"),
-    released={"test": "v2-f3505d94f530adde283b8fb4115ab2743d5cbcbc9c0c501b4f084e3021283dd6"},
-    released_v1={"test": "d05eaa9d41ca795c37e396bb3a1d660ff5c28a7c7c7f5805ca1a724ef5e6bc37"},
+    released={"test": "v1-af3743ec3004b461af84fb8ac70913e1e51f3b01464a31f6340c2d1bbcf23e95"},
     tasks={
         "fake": lambda question: question.extra.get("scenario") == "fake",
         "none": lambda question: question.extra.get("scenario") == "none",

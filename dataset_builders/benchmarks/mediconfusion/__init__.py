@@ -55,8 +55,7 @@ SPEC = DatasetSpec(
     facets=("category",),
     columns={"sim_med": NUMBER, "sim_gen": NUMBER, "caption": TEXT, "ai_question": TEXT, "ai_options": TEXTS},
     recognises=_are_pairs,
-    released={"test": "v2-770c528cf58ebc43bef321abf854604c0727e6e26d5c82fda42c5d099adcdadc"},
-    released_v1={"test": "6160df4898d9087b6c5db2334b5c4f37c644268d2a1cfffba3a2aa73434a0d0d"},
+    released={"test": "v1-f21b47b1a50f2e268e8c3c61d74030e726fbd22bd435e724968728700f7fef6a"},
     tasks={"individual_accuracy": lambda question: True},
     configs={
         "finetune": "a question; half of the pairs of each category to train on, no pair split (the paper's appendix D)",

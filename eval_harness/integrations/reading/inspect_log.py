@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import has_fingerprint
+from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations.described import Described
 from eval_harness.submissions.untrusted.files import Found
@@ -169,7 +169,7 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
     """(where, question id, journal record) of every sample. A log of another version of the dataset is noted in `found`."""
     log = open_log(path)
     ours = _mapping(_mapping(log.eval.get("metadata")).get("medprobe"))
-    if (mark := ours.get("fingerprint")) is not None and not has_fingerprint(questions, str(mark)):
+    if (mark := ours.get("fingerprint")) is not None and mark != fingerprint_of(questions):
         found.add(
             str(path), f"asked other questions than this dataset has (fingerprint {clip(mark)}): another version of it"
         )

@@ -12,7 +12,7 @@ from typing import Any
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.models.interface import OPTIONS, Backend, description_of, storable
-from eval_harness.records.conversation import DEFAULT_FORM, form_hash, form_named
+from eval_harness.records.conversation import form_hash, form_named
 from eval_harness.records.names import model_slug, normal_name
 from eval_harness.records.result import Method
 from eval_harness.runs.folder import Run, RunRequest
@@ -57,12 +57,16 @@ def describe_run(
         limit=config.limit,
     )
     model = backend.model.model_copy(update={"name": normal_name(config.name or backend.model.name)})
-    unsaid = None if request.facets else {"facets"}  # a run without facets is called as before there were any
-    digest = hashlib.sha256(_in_default_form(request).model_dump_json(exclude=unsaid).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:8]
     hashes = {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))}
     if backend.template_hash:
         hashes["template_hash"] = backend.template_hash
-    run = Run(
+    if backend.sees_prompts:
+        maker = RequestMaker(request, benchmark.family)
+        systems = [maker.system(prompt, with_examples=config.shots > 0) for prompt in prompts]
+        template, kwargs = generation.get("chat_template"), generation.get("chat_template_kwargs", {})
+        hashes["form_hash"] = form_hash(maker.form, systems, backend.needs_images, template, kwargs)
+    return Run(
         run_id="-".join([benchmark.name, model_slug(model.name), config.method, digest]),
         request=request,
         benchmark=benchmark,
@@ -85,25 +89,6 @@ def describe_run(
         command=shlex.join(["medprobe", *config.argv]) if config.argv else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return in_form(run, generation["form"], backend, prompts) if "form" in generation else run
-
-
-def in_form(run: Run, form: str, backend: Backend, prompts: Sequence[Prompt]) -> Run:
-    """The run put in the conversation form of that name, in its request and in what its result says."""
-    generation = run.request.generation | {"form": form}
-    request = run.request.model_copy(update={"generation": generation})
-    maker = RequestMaker(request, run.benchmark.family, backend.is_api)
-    systems = [maker.system(prompt, with_examples=request.shots > 0) for prompt in prompts]
-    template, kwargs = generation.get("chat_template"), generation.get("chat_template_kwargs", {})
-    said = {"form": form, "form_hash": form_hash(maker.form, systems, backend.needs_images, template, kwargs)}
-    method = run.method.model_copy(update={"generation": run.method.generation | said})
-    return run.model_copy(update={"request": request, "method": method})
-
-
-def _in_default_form(request: RunRequest) -> RunRequest:
-    """The request as one written before forms had names: the default form makes no other folder."""
-    generation = {name: value for name, value in request.generation.items() if (name, value) != ("form", DEFAULT_FORM)}
-    return request.model_copy(update={"generation": generation})
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:
@@ -136,8 +121,7 @@ def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: l
 
 
 def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: bool) -> dict[str, Any]:
-    """Everything about how answers are generated that decides them. Keys beyond the first four stand only where they were given, so that
-    the folders of runs begun by earlier versions are found again."""
+    """Everything about how answers are generated that decides them. Keys beyond the first four stand only where they were given."""
     settings = config.settings
     further = dict(settings.generation)
     generation: dict[str, Any] = {

@@ -23,7 +23,7 @@ from eval_harness.records.request import Request
 from eval_harness.records.result import Result
 from eval_harness.runs.folder import Run
 from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.description import describe_run, in_form
+from eval_harness.runs.planning.description import describe_run
 from eval_harness.runs.planning.requests import (
     AT_ONCE,
     Instance,
@@ -43,7 +43,6 @@ class Plan:
     config: EvalConfig
     selection: Selection
     backend: Backend
-    prompts: Sequence[Prompt]
     examples: Sequence[Row]
     run: Run
 
@@ -68,13 +67,9 @@ class Plan:
         `with_images` None: as the back end needs them. Raises BadInput where an image of a worked example cannot be decoded.
         """
         examples = with_example_images(self.selection, self.examples, self.backend.needs_images)
-        maker = RequestMaker(self.run.request, self.run.benchmark.family, self.backend.is_api, examples)
+        maker = RequestMaker(self.run.request, self.run.benchmark.family, examples)
         wanted = self.backend.needs_images if with_images is None else with_images
         return make_requests(self.selection, maker, instances, wanted, at_once)
-
-    def in_form(self, run: Run, form: str) -> Run:
-        """The run put in the conversation form of that name."""
-        return in_form(run, form, self.backend, self.prompts)
 
     def with_run(self, run: Run) -> Plan:
         """The same plan, with what a run folder already says of it."""
@@ -108,7 +103,7 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
     check_size(len(selection.questions), samples)
     run = describe_run(config, selection, backend, samples, prompts)
     _check_can_land(run, config.extraction)
-    return Plan(config, selection, backend, prompts, examples, run)
+    return Plan(config, selection, backend, examples, run)
 
 
 def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:

@@ -17,7 +17,7 @@ from dataset_builders.schema import LETTERS, image_ids
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.prompts import prompt_for
-from eval_harness.records.conversation import Form, form_before_forms, form_named
+from eval_harness.records.conversation import Form, form_named
 from eval_harness.records.request import Request, Scoring, Shot
 from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.folder import RunRequest
@@ -50,14 +50,10 @@ def original(position: int, turned: int, options: int) -> int:
 
 @dataclass(frozen=True)
 class RequestMaker:
-    """Makes the requests of a run, in the conversation form that the run's request names.
-
-    `is_api`: whether the model is behind a server, which decided the form before forms had names.
-    """
+    """Makes the requests of a run, in the conversation form that the run's request names."""
 
     request: RunRequest
     family: str
-    is_api: bool
     shots: tuple[tuple[Row, tuple[bytes, ...]], ...] = ()
 
     def make(self, row: Row, sample: int, images: Sequence[bytes]) -> Request:
@@ -90,8 +86,8 @@ class RequestMaker:
 
     @property
     def form(self) -> Form:
-        """The form of the run; one begun before forms had names goes on as its back end did then."""
-        return form_named(self.request.generation.get("form") or form_before_forms(self.is_api))
+        """The form of the run; the default one for what is sent no conversation."""
+        return form_named(self.request.generation.get("form"))
 
     def system(self, prompt: Prompt, with_examples: bool) -> str | None:
         """The system message: the user's own, else the authors' where the form has it; what introduces the examples is sent either way."""

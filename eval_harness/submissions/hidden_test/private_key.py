@@ -18,7 +18,7 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
-from dataset_builders.fingerprints import fingerprint_v1
+from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.sources.problems import clip
@@ -59,7 +59,7 @@ def open_test(folder: str) -> Test:
     questions = repository.questions(SPLIT)
     # Whatever the public rows say: nothing that reads a file may know an answer.
     questions["answer"] = pd.Series([[] for _ in range(len(questions))], index=questions.index, dtype=object)
-    return Test(repository.name, questions, fingerprint_v1(questions))
+    return Test(repository.name, questions, fingerprint_of(questions))
 
 
 def read_key(where: str, test: Test, token: str | None, metric: str | None) -> Key:

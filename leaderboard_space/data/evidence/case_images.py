@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import has_fingerprint
+from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.client import endpoint
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.images.terms import allows_copies
@@ -134,7 +134,7 @@ def _open(source: Dataset, section: Section) -> _Open | None:
     try:
         repository = open_repository(source[0], None if Path(source[0]).is_dir() else source[1])
         questions = repository.questions(section.split)
-        if not repository.has_images or not has_fingerprint(questions, section.fingerprint):
+        if not repository.has_images or fingerprint_of(questions) != section.fingerprint:
             return None
     except Exception:  # a dataset that cannot be read shows no images
         return None

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import has_fingerprint
+from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.scores import METRICS, units
 from eval_harness.scores.metrics import BALANCED
 from leaderboard_space.benchmarks import spec
@@ -128,7 +128,7 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
             {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
         )
         key = answer_cache.key_of("questions", expected, content)
-        is_named = answer_cache.is_noted(key) or has_fingerprint(frame, expected)
+        is_named = answer_cache.is_noted(key) or fingerprint_of(frame) == expected
         if is_named:
             answer_cache.note(key)
     except FileNotFoundError:

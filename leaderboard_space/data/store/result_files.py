@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -33,9 +33,8 @@ class ResultFiles:
     def __init__(self) -> None:
         self._seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
 
-    def read(self, store: Path, renewed: Callable[[Entry], Entry]) -> tuple[list[Entry], list[str]]:
-        """All results, and one line per file that cannot be used. `renewed`: an entry as it is kept, the same one again if nothing is to be
-        renewed (who asks sees by its identity whether a result is the one from before)."""
+    def read(self, store: Path) -> tuple[list[Entry], list[str]]:
+        """All results, and one line per file that cannot be used. An entry whose files are unchanged is the same object as before."""
         seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
         for path in sorted((store / "results").glob("*/*/*/result.json")):
             try:
@@ -52,10 +51,7 @@ class ResultFiles:
             except (BadInput, OSError, RecursionError) as error:
                 # Readers see the path in the store, not where the store lies.
                 seen[path] = ((0, 0), str(error).replace(f"{store}{os.sep}", ""))
-        self._seen = {
-            path: (stamp, renewed(value) if isinstance(value, Entry) else value)
-            for path, (stamp, value) in seen.items()
-        }
+        self._seen = seen
         found = [value for _, value in self._seen.values()]
         return [one for one in found if isinstance(one, Entry)], [one for one in found if isinstance(one, str)]
 

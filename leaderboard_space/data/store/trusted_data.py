@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataset_builders.fingerprints import fingerprint_v1
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.runs.planning.selection import Selection
@@ -27,8 +26,6 @@ class TrustedSplit:
     repository: Repository
     benchmark: Benchmark
     has_answers: bool
-    fingerprint_v1: str
-    """What results stored before version 2 call these questions."""
 
 
 class TrustedData:
@@ -65,7 +62,7 @@ class TrustedData:
             return (self.splits, self.problems) != before
 
     def is_replaced(self, result: Result) -> bool:
-        """Whether a result answers an earlier version of a trusted dataset: the same repository and split, other questions.
+        """Whether a result answers other questions than a trusted dataset has now: the same repository and split, other questions.
 
         The fingerprint is over questions, options and key: a new revision that leaves them alone retires nothing. A part of a set
         (`selection`) has a fingerprint of its own and is left alone.
@@ -74,9 +71,8 @@ class TrustedData:
         if result.kind != "measured" or theirs.selection is not None or theirs.fingerprint is None:
             return False
         current = [
-            known
+            split.benchmark.fingerprint
             for split in self.splits
-            for known in (split.benchmark.fingerprint, split.fingerprint_v1)
             if split.benchmark.split == theirs.split and _same_repository(split.benchmark.repo, theirs.repo)
         ]
         return bool(current) and theirs.fingerprint not in current
@@ -101,7 +97,7 @@ def _splits(name: str) -> tuple[TrustedSplit, ...]:
         if selection.questions.empty:
             continue
         has_answers = bool(selection.questions["answer"].map(len).gt(0).all())
-        found.append(TrustedSplit(repository, selection.benchmark(), has_answers, fingerprint_v1(selection.questions)))
+        found.append(TrustedSplit(repository, selection.benchmark(), has_answers))
     return tuple(found)
 
 

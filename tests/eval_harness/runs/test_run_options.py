@@ -1,6 +1,5 @@
 """Options of a run that change what is asked: option orders, worked examples, scoring methods, plug-ins, dry run."""
 
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -96,7 +95,7 @@ def test_what_does_not_go_together_is_refused(data, tmp_path, benchmark, changes
     assert not (tmp_path / "run").exists()
 
 
-def requests_of(data, benchmark="mediconfusion", shots=0, is_api=False, **changes):
+def requests_of(data, benchmark="mediconfusion", shots=0, **changes):
     selection = select_questions(benchmark, str(data / benchmark), None)
     values = {"benchmark": benchmark, "data": "", "split": "test", "fingerprint": "", "model": "", "method": "mc"}
     request = RunRequest(
@@ -108,7 +107,7 @@ def requests_of(data, benchmark="mediconfusion", shots=0, is_api=False, **change
         shots=shots,
     )
     rows = with_example_images(selection, example_rows(selection, shots), True) if shots else ()
-    maker = RequestMaker(request, selection.repository.family, is_api, rows)
+    maker = RequestMaker(request, selection.repository.family, rows)
     instances = [(row, 0) for row in range(len(selection.questions))]
     return [r for batch in make_requests(selection, maker, instances, True) for r in batch]
 
@@ -127,14 +126,10 @@ def generation(**more):
     return {"max_tokens": 9, "temperature": 0, "seed": 0, **more}
 
 
-@pytest.mark.parametrize("is_api", [True, False])
-@pytest.mark.parametrize("form", [None, *FORMS.values()], ids=str)
-def test_a_form_is_the_same_for_every_back_end(data, form, is_api):
-    """Without a form in the request, the run was begun when the back end decided it."""
-    named = generation(form=form.name) if form else generation()
-    form = form or FORMS["authors" if is_api else "image-first"]
+@pytest.mark.parametrize("form", FORMS.values(), ids=str)
+def test_a_form_puts_image_and_system_message_where_it_says(data, form):
     for benchmark in ("mediconfusion", "probmed", "halt-medvqa"):
-        requests = requests_of(data, benchmark=benchmark, is_api=is_api, generation=named)
+        requests = requests_of(data, benchmark=benchmark, generation=generation(form=form.name))
         assert {r.image_first for r in requests} == {form.image_first}
         assert {r.system for r in requests} == {spec(benchmark).system if form.system else None}
 
@@ -221,27 +216,6 @@ def test_compare_tells_two_forms_apart(data, tmp_path):
     assert "method.generation.form: image-first | authors" in words
     assert "method.generation.form_hash" in words
     assert "method.generation.prompt_hash" not in words
-
-
-@pytest.mark.parametrize("is_api", [True, False])
-def test_a_run_begun_before_forms_had_names_goes_on_in_its_form(data, tmp_path, is_api):
-    """`run.json` and journal as an earlier version wrote them; the folder is found by the same name."""
-    model = plug_in(tmp_path, f"is_api = {is_api}")
-    wish = asked(data, "probmed", model=model, out=tmp_path / "run", limit=4)
-    evaluate(wish)
-    path, journal = tmp_path / "run/run.json", tmp_path / "run/answers.jsonl"
-    document = json.loads(path.read_text())
-    for part in ("request", "method"):
-        for name in ("form", "form_hash"):
-            document[part]["generation"].pop(name, None)
-    path.write_text(json.dumps(document))
-    journal.write_text(journal.read_text().splitlines(keepends=True)[0])
-    result, _ = evaluate(wish)
-    form = "authors" if is_api else "image-first"
-    assert result.method.generation["form"] == json.loads(path.read_text())["request"]["generation"]["form"] == form
-    old = RunRequest.model_validate(document["request"])
-    digest = hashlib.sha256(old.model_dump_json(exclude={"facets"}).encode()).hexdigest()[:8]
-    assert make_plan(wish).run.run_id.endswith(digest)
 
 
 @pytest.mark.parametrize(

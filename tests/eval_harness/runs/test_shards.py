@@ -1,7 +1,6 @@
 """Several processes in one run folder: no order of begins, kills, restarts and ends loses an answer that counts."""
 
 import contextlib
-import json
 from random import Random
 
 import pandas as pd
@@ -141,17 +140,6 @@ def test_a_failed_question_is_asked_again_by_whoever_has_its_share_and_never_hid
     again.journal.append(Response(name, 0, "", "failed", error="y"))
     again.end()
     assert held(tmp_path)[name] == "B"
-
-
-def test_journals_of_earlier_versions_count(tmp_path):
-    """`answers.rank0.jsonl` and a stale done-mark."""
-    line = {"question_id": "q0", "sample": 0, "response": "A", "status": "answered"}
-    (tmp_path / "answers.rank0.jsonl").write_text(json.dumps(line) + "\n")
-    (tmp_path / ".rank0of2.done").touch()
-    second = Process(tmp_path, 1, 2, fresh=False)
-    assert held(tmp_path) == {"q0": "A"}
-    second.end()
-    assert "q0" not in Process(tmp_path, 0, 2, fresh=False).left
 
 
 def test_what_a_run_started_over_had_is_kept_aside(tmp_path):

@@ -63,7 +63,7 @@ def test_one_id_of_two_questions_is_not_one_question(workdir):
     from dataclasses import replace
 
     a, b = (load_side(str(workdir / name), nothing) for name in ("oracle", "chance"))
-    elsewhere = b.result.benchmark.model_copy(update={"fingerprint": "v2-other"})
+    elsewhere = b.result.benchmark.model_copy(update={"fingerprint": "v1-other"})
     b = replace(b, result=b.result.model_copy(update={"benchmark": elsewhere}))
     assert "28 answers to the same questions" in compare_results(a, b)
     other = replace(b, questions=b.questions.assign(question="What else is there?"))
@@ -95,7 +95,7 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
     """Each line of the table of scores: both values, A - B, and the paired test, whose interval is in the units of the difference; no
     p-value is said to be smaller than can be told."""
     asked = questions(family, cases)
-    benchmark = Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="v2-x")
+    benchmark = Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="v1-x")
     sides, of = [], []
     for seed, skill in enumerate(skills):
         given = answers(asked, skill, seed=seed)

@@ -250,7 +250,7 @@ def test_bad_files_are_one_line_and_nothing_lands(mediconfusion, tmp_path):
     for change, words in (
         ({"status": "error"}, "did not finish"),
         ({"eval": document["eval"] | {"config": {"limit": 5}}}, "asked a part"),
-        ({"eval": document["eval"] | {"metadata": {"medprobe": {"fingerprint": "v2-0"}}}}, "another version of it"),
+        ({"eval": document["eval"] | {"metadata": {"medprobe": {"fingerprint": "v1-0"}}}}, "another version of it"),
     ):
         log.write_text(json.dumps(document | change))
         refused(log, words)
