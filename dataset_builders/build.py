@@ -19,10 +19,11 @@ from typing import Any
 from filelock import FileLock
 
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
+from dataset_builders.case_groups import in_several_splits
 from dataset_builders.contents.about import read_about
-from dataset_builders.contents.case_groups import in_several_splits
+from dataset_builders.contents.card import Description
 from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, with_keyed_ids
-from dataset_builders.contents.repository_files import Description, write_hidden_answers, write_repository
+from dataset_builders.contents.repository_files import write_hidden_answers, write_repository
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_of_cases
@@ -79,7 +80,7 @@ def build(
     with ExitStack() as stack:
         if source is None:
             folder = stack.enter_context(temporary_folder(Path(tempfile.gettempdir()), "medprobe-phantoms-"))
-            from dataset_builders.sources.phantoms import write_sources
+            from dataset_builders.phantoms import write_sources
 
             write_sources(family, folder)
         else:

@@ -83,7 +83,8 @@ def measure(folder: Path, count: int, seed: int) -> dict[str, tuple[int, int]]:
     with LocalHub(folder / "hub") as hub:
         os.environ |= {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR, "HF_HOME": str(folder / "home")}
         os.environ.pop("HF_HUB_DISABLE_XET", None)
-        from dataset_builders.contents.repository_files import Description, write_repository
+        from dataset_builders.contents.card import Description
+        from dataset_builders.contents.repository_files import write_repository
         from dataset_builders.hub.publish import publish
         from dataset_builders.schema import Content
 

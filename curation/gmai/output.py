@@ -29,7 +29,7 @@ from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
 from dataset_builders.files import temporary_folder, write_json
-from dataset_builders.selection.lexical_tree import Row, tree_page
+from dataset_builders.lexical_tree import Row, tree_page
 
 COLUMNS = (
     "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",

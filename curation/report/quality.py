@@ -21,7 +21,7 @@ from scipy.stats import binomtest, norm
 from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
 from curation.writing.question_reading import LENGTH_GAP, LENGTH_RATIO
 from dataset_builders.benchmarks.mediconfusion.reader import read
-from dataset_builders.contents.case_groups import sharing_images
+from dataset_builders.case_groups import sharing_images
 from dataset_builders.images.lookup import ImageError, ImageFolders
 from dataset_builders.schema import Case
 

@@ -6,19 +6,17 @@ See also: what is known of each benchmark (`benchmarks/`), the Parquet files.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
 from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
+from dataset_builders.columns import Kind, yaml_features
 from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
-from dataset_builders.parquet.columns import Kind, yaml_features
 from dataset_builders.parquet.writer import Written
 from dataset_builders.schema import CaseImage, Content, Question
-
-if TYPE_CHECKING:
-    from dataset_builders.contents.repository_files import Description
 
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 ORIGINS = {
@@ -33,6 +31,19 @@ ORIGINS = {
         "the same format). Scores on it are not comparable with published ones."
     ),
 }
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a repository says about itself. `partial` says in words what is missing, None where nothing is."""
+
+    name: str
+    family: str
+    origin: str
+    partial: str | None
+    text_only: bool
+    has_tasks: bool = True
+    """Whether eval.yaml is written, with the config of its tasks."""
 
 
 def card_text(

@@ -6,40 +6,26 @@ See also: the Parquet layout (`parquet/writer.py`), the card's words (`card.py`)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from dataset_builders.contents.card import card_text, summary_of, title_of
+from dataset_builders.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
+from dataset_builders.contents.card import Description, card_text, summary_of, title_of
 from dataset_builders.contents.eval_yaml import eval_yaml, tasks_of
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.parquet.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
+from dataset_builders.lexical_tree import COLUMNS
 from dataset_builders.parquet.task_files import task_columns, write_task
 from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, columns_of, write_cases
 from dataset_builders.schema import Case, CaseImage, Content, Count
-from dataset_builders.selection.lexical_tree import COLUMNS
 
 SCHEMA_VERSION = 1
 EXAMPLES = 3
 SHARED_LICENCES = ("CC0", "CC0-1.0", "CC BY", "CC BY-SA")
 """Licences under which an example image may stand in the card."""
-
-
-@dataclass(frozen=True)
-class Description:
-    """What a repository says about itself. `partial` says in words what is missing, None where nothing is."""
-
-    name: str
-    family: str
-    origin: str
-    partial: str | None
-    text_only: bool
-    has_tasks: bool = True
-    """Whether eval.yaml is written, with the config of its tasks."""
 
 
 def write_repository(folder: Path, description: Description, content: Content) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from dataset_builders.columns import Kind, arrow_type
 from dataset_builders.images.metadata import file_name
-from dataset_builders.parquet.columns import Kind, arrow_type
 from dataset_builders.schema import Case, CaseImage, Question
 
 

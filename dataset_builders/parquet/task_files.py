@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from dataset_builders.columns import TEXT, TEXTS, Kind
 from dataset_builders.images.lookup import image_format
-from dataset_builders.parquet.columns import TEXT, TEXTS, Kind
 from dataset_builders.parquet.rows import ImageBank, Rows
 from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, plan
 from dataset_builders.schema import LETTERS, Case

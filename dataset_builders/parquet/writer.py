@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from dataset_builders.benchmarks import case_columns, question_columns
-from dataset_builders.contents.case_groups import sharing_images
+from dataset_builders.case_groups import sharing_images
+from dataset_builders.columns import Kind, arrow_type, features_metadata
 from dataset_builders.images.lookup import ImageError, check_image
 from dataset_builders.images.metadata import strip_metadata
-from dataset_builders.parquet.columns import Kind, arrow_type, features_metadata
 from dataset_builders.parquet.rows import ImageBank, Rows
 from dataset_builders.schema import Case, CaseImage
 from dataset_builders.sources.problems import Problems

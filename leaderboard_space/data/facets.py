@@ -1,7 +1,7 @@
 """Facets as roots of their own: any of the chosen labels of a facet, and all of the facets that something is chosen of.
 
 A selection is a list of paths: branches of the tree (facet, label, label, ...), which are joined as the GMAI-MMBench paper joins them, and
-choices (`=facet`, label), which narrow. See also: the tree (`tree.py`), the same on the command line (`dataset_builders.selection.facets`).
+choices (`=facet`, label), which narrow. See also: the tree (`tree.py`), the same on the command line (`dataset_builders.facets`).
 """
 
 from __future__ import annotations

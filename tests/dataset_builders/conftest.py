@@ -6,8 +6,8 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
+from dataset_builders.phantoms import write_sources
 from dataset_builders.sources.files import ORIGIN_MARKER
-from dataset_builders.sources.phantoms import write_sources
 
 
 @pytest.fixture(scope="session")

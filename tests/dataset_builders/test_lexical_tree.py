@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from dataset_builders.selection.lexical_tree import SUBJECTS, read_tree, select, tree_of
+from dataset_builders.lexical_tree import SUBJECTS, read_tree, select, tree_of
 from tests.helpers import refused
 
 QUESTIONS = pd.DataFrame(

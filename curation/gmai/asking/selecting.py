@@ -14,7 +14,7 @@ from curation.gmai.cases import Case
 from curation.gmai.items import PICTURES
 from curation.gmai.sources import Sources
 from curation.images.file_names import file_names
-from dataset_builders.contents.case_groups import connected
+from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
 
 THUMBNAIL = 16

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
-from dataset_builders.selection.lexical_tree import tree_page
+from dataset_builders.lexical_tree import tree_page
 
 MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
 

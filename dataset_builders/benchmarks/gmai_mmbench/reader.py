@@ -1,6 +1,6 @@
 """Reads GMAI-MMBench: VLMEvalKit TSVs with images inside (VAL with answers, TEST parts without), and the lexical tree.
 
-See also: the file's records (`tsv.py`), the tree's page and branches (`selection/lexical_tree.py`), writing.
+See also: the file's records (`tsv.py`), the tree's page and branches (`lexical_tree.py`), writing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dataset_builders.benchmarks.gmai_mmbench.tsv import (
 )
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError, ImageFolders, image_format, reader
+from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.selection.lexical_tree import read_tree
 from dataset_builders.sources.files import Entry, check_text
 from dataset_builders.sources.problems import Problems, clip
 

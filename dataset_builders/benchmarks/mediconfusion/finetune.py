@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-from dataset_builders.contents.case_groups import sharing_anything, sharing_groups
+from dataset_builders.case_groups import sharing_anything, sharing_groups
 from dataset_builders.schema import Case
 
 SEED = "medprobe finetune 1"

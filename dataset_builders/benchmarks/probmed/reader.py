@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, yes_no
-from dataset_builders.benchmarks.probmed_vqa_rad.reader import read_pairs
+from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, read_pairs, yes_no
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageFolders, own_images
 from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question

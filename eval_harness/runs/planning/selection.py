@@ -10,10 +10,10 @@ import pandas as pd
 
 from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.errors import BadInput
+from dataset_builders.facets import select_by_facets
 from dataset_builders.fingerprints import facets_digest, fingerprint_of
 from dataset_builders.hub.repository import Repository, open_repository
-from dataset_builders.selection.facets import select_by_facets
-from dataset_builders.selection.lexical_tree import select
+from dataset_builders.lexical_tree import select
 from eval_harness.records.result import Benchmark
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.selection.facets import select_by_facets
-from dataset_builders.selection.lexical_tree import select
+from dataset_builders.facets import select_by_facets
+from dataset_builders.lexical_tree import select
 from dataset_builders.sources.problems import clip
 from eval_harness.answers import read_answers
 from eval_harness.prompts import PROMPTS

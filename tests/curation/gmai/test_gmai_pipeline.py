@@ -20,8 +20,8 @@ from curation.images.file_names import file_names
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import image_ids
-from dataset_builders.selection.lexical_tree import read_tree
 from tests.commands import medprobe
 from tests.curation.gmai.phantoms import save, write_all
 from tests.curation.model_server import model_server

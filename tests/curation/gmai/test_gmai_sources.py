@@ -13,7 +13,7 @@ from PIL import Image
 
 from curation.gmai import pipeline
 from curation.gmai.labelling.tree_values import DEPARTMENTS, TASKS
-from dataset_builders.selection.lexical_tree import read_tree
+from dataset_builders.lexical_tree import read_tree
 from dataset_builders.terms import folded
 
 SOURCES = Path(__file__).resolve().parents[4] / "shared" / "sources"

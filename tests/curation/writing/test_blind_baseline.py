@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curation.command_line import app
-from dataset_builders.sources.phantoms import write_sources
+from dataset_builders.phantoms import write_sources
 from tests.curation.model_server import model_server
 
 

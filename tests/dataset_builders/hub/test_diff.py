@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from dataset_builders.contents.repository_files import Description, write_repository
+from dataset_builders.contents.card import Description
+from dataset_builders.contents.repository_files import write_repository
 from dataset_builders.hub.changes import changes, open_versions, report
 from dataset_builders.hub.publish import publish
 from dataset_builders.schema import Case, CaseImage, Content, Question

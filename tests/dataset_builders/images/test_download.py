@@ -13,7 +13,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images import download
-from dataset_builders.sources.phantoms import write_sources
+from dataset_builders.phantoms import write_sources
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from dataset_builders.benchmarks.mediconfusion.finetune import halves
 from dataset_builders.build import build
-from dataset_builders.contents.case_groups import in_several_splits, sharing_anything
+from dataset_builders.case_groups import in_several_splits, sharing_anything
 from dataset_builders.contents.pseudonyms import Pseudonyms, key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository

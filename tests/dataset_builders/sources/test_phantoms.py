@@ -10,7 +10,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.phantom_drawings import draw
-from dataset_builders.sources.phantoms import write_sources
+from dataset_builders.phantoms import write_sources
 
 
 def digests(folder):

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.selection.lexical_tree import LEVELS
+from dataset_builders.lexical_tree import LEVELS
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import read_result
 from eval_harness.runs.planning.config import EvalConfig

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from dataset_builders.selection.facets import select_by_facets
+from dataset_builders.facets import select_by_facets
 from eval_harness.records.result import Score
 from eval_harness.results.table import tidy
 from leaderboard_space.data.board import Board
@@ -30,7 +30,7 @@ TREES = {family: tree_of(family, asked) for family, asked in ASKED.items()}
 
 @given(st.sampled_from(list(ASKED)), st.data())
 def test_a_selection_is_what_the_command_line_selects(family: str, data: st.DataObject) -> None:
-    """Or within a facet, and across facets (`dataset_builders.selection.facets`, which knows nothing of the board); counts are what one
+    """Or within a facet, and across facets (`dataset_builders.facets`, which knows nothing of the board); counts are what one
     more choice of that facet would leave."""
     asked, tree = ASKED[family], TREES[family]
     known = [(facet, node.label) for facet, nodes in tree.facets for node in nodes if node.label != UNLABELLED]

@@ -1,1 +1,0 @@
-"""Choosing questions: by facets, by branches of the lexical tree."""
