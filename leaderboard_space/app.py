@@ -79,7 +79,7 @@ def build_app(
     drawn: dict[str, tuple[Function, Function]] = {
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
-        "model": (partial(model.page, service), partial(model.file, service)),
+        "model": (partial(model.page, service.memory, service.claims), partial(model.file, service.memory)),
         "compare": (partial(compare.page, board), partial(compare.file, board)),
         "cases": (partial(cases.page, board), partial(cases.file, board)),
         "submit": (submitting.page, submitting.file),

@@ -12,6 +12,7 @@ from typing import Any
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table, plot_note, selection_in_words
@@ -20,7 +21,6 @@ from leaderboard_space.query import BoardQuery
 from leaderboard_space.views.charts import plots
 from leaderboard_space.views.tables import aspects, breakdown, transfer
 from leaderboard_space.views.tables.breakdown import Cells
-from leaderboard_space.views.tables.choices import labels
 from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, window_of
 

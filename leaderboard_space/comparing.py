@@ -24,8 +24,8 @@ from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.pairs import unpaired_difference
 from leaderboard_space.data.ranks.ranking import scores_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
+from leaderboard_space.data.result_names import find_result, labels
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.views.tables.choices import find_result, labels
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """The keys of an address that name the results to compare."""

@@ -14,7 +14,6 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.facets import choice
-from leaderboard_space.data.overview import OFFICIAL, Overview, overview
 from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of, with_interval
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section
@@ -32,6 +31,7 @@ from leaderboard_space.data.topics import (
 )
 from leaderboard_space.data.tree import FACET_LABEL
 from leaderboard_space.html import count
+from leaderboard_space.overview import OFFICIAL, Overview, overview
 from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
 from leaderboard_space.views import topic as topic_view

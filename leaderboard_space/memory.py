@@ -1,6 +1,6 @@
 """What was computed for a query is kept, so that many readers of the same selection cost one computation.
 
-See also: queries (`query.py`), what is answered (`service.py`).
+See also: queries (`query.py`), pages (`service.py`, `views/`).
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.published_cells import Printed, published_cells
 from leaderboard_space.data.ranks.standings import Standings, standings
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.query import BoardQuery
-from leaderboard_space.views.tables.published_cells import Printed, published_cells
+from leaderboard_space.query import BoardQuery, checked
 
 MANY = 100
 """Measured results beyond which a selection is shown before its ranks are known: the tests of all pairs take seconds then. Those of printed
@@ -29,9 +30,12 @@ REMEMBERED = 512
 
 
 class Memory:
-    """The last REMEMBERED values, by their keys, and the standings of queries. Thread-safe."""
+    """A board, and what was computed of it: the last REMEMBERED values by their keys, the standings of queries. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board, waits: bool = True) -> None:
+        """`waits`: answers still being read are waited for; else a query gets what is known."""
+        self.board = board
+        self._waits = waits
         self._values: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._computing: dict[tuple[Any, ...], Future[Any]] = {}
         self._lock = threading.Lock()
@@ -63,6 +67,10 @@ class Memory:
                 while len(self._values) > REMEMBERED:
                     self._values.popitem(last=False)
         return mine.result()
+
+    def query(self, request: Mapping[str, Any]) -> BoardQuery:
+        """A request, checked (`query.checked`). Raises BadInput for a benchmark without results."""
+        return checked(self.board, request, self._waits)
 
     def standings(self, query: BoardQuery) -> Standings:
         """The ranked rows of a query."""

@@ -21,8 +21,8 @@ from leaderboard_space.data.ranks.ranking import scores_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import UNLABELLED
+from leaderboard_space.memory import Memory
 from leaderboard_space.sentences import FEW, SAME
-from leaderboard_space.service import Service
 
 MOST_ENDS = 3
 """Categories that are listed as the weakest, and as the strongest."""
@@ -79,38 +79,38 @@ class Share:
     key: float | None
 
 
-def entries_of(service: Service, name: str) -> list[tuple[Section, Entry]]:
+def entries_of(memory: Memory, name: str) -> list[tuple[Section, Entry]]:
     """Every result of a model, whatever it is called in it, in the order of the board."""
     wanted = identity_of(name)
     return [
         (section, entry)
         for family in BENCHMARKS
-        for section in service.board.snapshot.sections.get(family, [])
+        for section in memory.board.snapshot.sections.get(family, [])
         for entry in section.entries
         if identity_of(entry.result.model.name) == wanted
     ]
 
 
-def all_models(service: Service) -> list[str]:
+def all_models(memory: Memory) -> list[str]:
     """The models on the board under their one names, baselines last, in alphabetical order."""
     found = {
         identity_of(entry.result.model.name): entry.is_baseline
-        for sections in service.board.snapshot.sections.values()
+        for sections in memory.board.snapshot.sections.values()
         for section in sections
         for entry in section.entries
     }
     return sorted(found, key=lambda name: (found[name], name.lower()))
 
 
-def lines_of(service: Service, name: str) -> list[Line]:
+def lines_of(memory: Memory, name: str) -> list[Line]:
     """One line for every set of questions and account, ranked ones first within a set, of these the one that stands for the model
     (`groups.order_of`); waits for answers that are still being read."""
     wanted, lines = identity_of(name), []
-    sections = {id(section): section for section, _ in entries_of(service, name)}
+    sections = {id(section): section for section, _ in entries_of(memory, name)}
     for section in sections.values():
-        service.board.outcomes(section)
-        query = service.query({"format": section.family, "section": section.key, "shown": ONE})
-        found = service.standings(query)
+        memory.board.outcomes(section)
+        query = memory.query({"format": section.family, "section": section.key, "shown": ONE})
+        found = memory.standings(query)
         mine = [row for row in found.rows if identity_of(row.entry.result.model.name) == wanted]
         ranked = Counter(row.group for row in found.rows if row.first is not None)
         lines += [
@@ -130,14 +130,14 @@ def main_lines(lines: list[Line]) -> list[Line]:
     return list(found.values())
 
 
-def scores_by_metric(service: Service, line: Line) -> dict[str, Score]:
+def scores_by_metric(memory: Memory, line: Line) -> dict[str, Score]:
     """Every score of a line's result but the shares of letters, in the board's order."""
     found: dict[str, Score] = {}
     for metric in metrics_of(line.section, line.outcomes):
-        query = service.query(
+        query = memory.query(
             {"format": line.section.family, "section": line.section.key, "metric": metric, "shown": ALL}
         )
-        row = next((row for row in service.standings(query).rows if row.entry.key == line.row.entry.key), None)
+        row = next((row for row in memory.standings(query).rows if row.entry.key == line.row.entry.key), None)
         if row is not None and row.score.value is not None:
             found[metric] = with_interval(row.score, metric)
     return found

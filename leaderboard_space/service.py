@@ -17,7 +17,7 @@ from leaderboard_space.data.ranks.standings import Standings, info_of
 from leaderboard_space.export import as_file, citation
 from leaderboard_space.html import text
 from leaderboard_space.memory import Memory
-from leaderboard_space.query import TIMEOUT, BoardQuery, checked
+from leaderboard_space.query import TIMEOUT, BoardQuery
 from leaderboard_space.views.tables import leaderboard, provenance
 from leaderboard_space.views.tables.row_window import window_of
 
@@ -33,8 +33,7 @@ class Service:
         `claims`: what the Hub's model repositories state, where the board is told to ask."""
         self.board = board
         self.claims = claims or Claims()
-        self._waits = waits
-        self.memory = Memory()
+        self.memory = Memory(board, waits)
 
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The panel of a benchmark: `html`, the `state` as understood, `stamp` of the data, `tree` (key to ask the tree for)."""
@@ -127,7 +126,7 @@ class Service:
 
     def query(self, request: Mapping[str, Any]) -> BoardQuery:
         """A request, checked (`query.checked`). Raises BadInput for a benchmark without results."""
-        return checked(self.board, request, self._waits)
+        return self.memory.query(request)
 
     def standings(self, query: BoardQuery) -> Standings:
         """The ranked rows of a query."""

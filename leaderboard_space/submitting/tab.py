@@ -24,13 +24,13 @@ from eval_harness.submissions.submission import Submission
 from eval_harness.submissions.submit import deliver
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.open_submissions import OpenSubmissions
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving.gradio_import import get_space, get_upload_folder, gr
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.target_choice import target_of
 from leaderboard_space.submitting.targets import targets
-from leaderboard_space.submitting.waiting import OpenSubmissions
 from leaderboard_space.views import submit as words
 from leaderboard_space.views.addresses import benchmark_address, model_address
 from leaderboard_space.views.parts import KINDS

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leaderboard_space import sentences
+from leaderboard_space.data.published_cells import Printed
 from leaderboard_space.data.ranks.standings import Standings
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, prose, text
 from leaderboard_space.query import BoardQuery
-from leaderboard_space.views.tables.published_cells import Printed
 
 
 def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:

@@ -9,11 +9,11 @@ from urllib.parse import quote, unquote
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.data.overview import SIZES, Cell, Column, Line, Overview, selected
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.topics import Label, counts, known_topics
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, interval, options, percent, plural, prose, text
+from leaderboard_space.overview import SIZES, Cell, Column, Line, Overview, selected
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, fitted
 

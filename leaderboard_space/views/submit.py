@@ -12,9 +12,9 @@ from eval_harness.results.summary import shown
 from eval_harness.scores import METRICS
 from eval_harness.submissions.hidden_test import HiddenScore
 from eval_harness.submissions.submission import Submission
+from leaderboard_space.data.open_submissions import Waiting
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import count, interval, number, plural, prose, score_text, text
-from leaderboard_space.submitting.waiting import Waiting
 from leaderboard_space.views.tables.leaderboard import GROUPS
 
 MOST_PROBLEMS = 50

@@ -24,6 +24,7 @@ from leaderboard_space.data.evidence.case_lists import (
 )
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.ranking import Ints
+from leaderboard_space.data.result_names import find_result, labels
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.export import Table, as_file, cited
@@ -35,9 +36,7 @@ from leaderboard_space.views.parts import CITE_BOX, acts, files
 from leaderboard_space.views.tables.choices import (
     Request,
     chosen_section,
-    find_result,
     key_of,
-    labels,
     measured_sections,
     name_input,
     no_answers,

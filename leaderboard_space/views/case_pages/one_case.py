@@ -9,13 +9,14 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.evidence.case_lists import right_of_case, sharing_images
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.ranking import Ints
+from leaderboard_space.data.result_names import find_result
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import count, text
 from leaderboard_space.views.addresses import address_of, case_address, set_name
 from leaderboard_space.views.case_pages.case import article, given_to
 from leaderboard_space.views.case_pages.case_results import counted_of, datasets_of, shown_of
 from leaderboard_space.views.parts import CITE_BOX, acts, files
-from leaderboard_space.views.tables.choices import Request, find_result
+from leaderboard_space.views.tables.choices import Request
 
 MOST_NEIGHBOURS = 12
 

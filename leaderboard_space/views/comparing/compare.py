@@ -16,13 +16,13 @@ from leaderboard_space.comparing import (
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import interval, number, options, prose, score_text, text
 from leaderboard_space.views.addresses import address_of, model_address, set_name
 from leaderboard_space.views.comparing import compare_flips, compare_settings
 from leaderboard_space.views.parts import CITE_BOX, acts, dots, fitted, framed, sorted_by
 from leaderboard_space.views.tables.choices import Request, not_known, result_input, set_select
-from leaderboard_space.views.tables.provenance import entry_mark
 
 MOST_PAIRS = 28
 

@@ -13,12 +13,15 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.models.identity import Identity, identity, snapshot_of
 from leaderboard_space.data.ranks.random_run import is_random_run
 from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, as_file, cited, score_columns
 from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, number, plural, prose, score_text, text
+from leaderboard_space.memory import Memory
 from leaderboard_space.model_results import (
     Line,
     all_models,
@@ -29,62 +32,60 @@ from leaderboard_space.model_results import (
     main_lines,
 )
 from leaderboard_space.sentences import MARK, findings
-from leaderboard_space.service import Service
 from leaderboard_space.views import claims
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.model_pages import model_benchmark, model_card, model_history
 from leaderboard_space.views.model_pages.model_benchmark import tone
 from leaderboard_space.views.model_pages.model_history import part_name
 from leaderboard_space.views.parts import CITE_BOX, KINDS, WHOLE, acts, dots, files, sorted_by
-from leaderboard_space.views.tables.provenance import entry_mark
 
 Request = Mapping[str, Any]
 
 
-def page(service: Service, request: Request) -> str:
+def page(memory: Memory, claimed: Claims, request: Request) -> str:
     """The page of the model that `request["id"]` names (any of its names), or the one chosen on it. Without one, the list of all."""
-    wanted = _wanted(service, request)
-    found = entries_of(service, wanted)
+    wanted = _wanted(memory, request)
+    found = entries_of(memory, wanted)
     if not found:
         unknown = f"There is no model named {wanted[:100]!r} on this board." if wanted else "Which model?"
-        return f'{_chooser(service, "")}<h2 class="finding">{prose(unknown, 200)}</h2>{_list(service)}'
+        return f'{_chooser(memory, "")}<h2 class="finding">{prose(unknown, 200)}</h2>{_list(memory)}'
     who = identity(wanted, [entry.result for _, entry in found])
-    lines = lines_of(service, wanted)
+    lines = lines_of(memory, wanted)
     main = main_lines(lines)
     judged = [(line.questions, line.score.verdict, line.row.run is not None) for line in main]
     return "".join(
         [
-            _chooser(service, who.name, acts(tables=False)),
+            _chooser(memory, who.name, acts(tables=False)),
             f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
             f'<h3 class="finding">{text(sentences.model_verdicts(judged), 600)}</h3>',
             _verdicts(lines, who, not_run=[family for family in BENCHMARKS if family not in _families(lines)]),
             claims.section(
-                [claim for claim in service.claims.current() if claims.is_of(claim, who.name)],
+                [claim for claim in claimed.current() if claims.is_of(claim, who.name)],
                 [entry for _, entry in found],
             ),
-            "".join(model_benchmark.view(service, line) for line in main),
-            model_history.failures(service, lines, who),
+            "".join(model_benchmark.view(memory, line) for line in main),
+            model_history.failures(memory, lines, who),
             model_history.history(found),
             model_card.view(who, main) if main else "",
         ]
     )
 
 
-def file(service: Service, request: Request) -> dict[str, str]:
+def file(memory: Memory, request: Request) -> dict[str, str]:
     """A part of the page as a file (`name`, `text`, `type`). `of`: verdicts, categories, card, or badge (of the benchmark `set`);
     or how to cite the page (`as`: cite).
 
     Raises BadInput for a model that is not on the board.
     """
-    wanted, of = _wanted(service, request), str(request.get("of"))
-    lines = lines_of(service, wanted)
+    wanted, of = _wanted(memory, request), str(request.get("of"))
+    lines = lines_of(memory, wanted)
     if not lines:
         raise BadInput("no results of this model are on the board.")
     who = identity(wanted)
     if str(request.get("as")) == "cite":
         sets = dict.fromkeys(f"{line.section.benchmark} ({line.section.split})" for line in lines)
         note = f"Every question set it answered: {', '.join(sets)}."
-        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(service, wanted)], request)
+        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(memory, wanted)], request)
     if of.startswith("badge"):
         line = next((line for line in main_lines(lines) if line.section.family == of.removeprefix("badge:")), None)
         if line is None:
@@ -98,13 +99,13 @@ def file(service: Service, request: Request) -> dict[str, str]:
     )
 
 
-def _wanted(service: Service, request: Request) -> str:
+def _wanted(memory: Memory, request: Request) -> str:
     """The model a request means: the one chosen on the page, else the address's own; by the name that the board has for it, where what is
     said is how a field shows it."""
     said = str(request.get("model") or request.get("id") or "")[:LONGEST_NAME]
-    if entries_of(service, said):
+    if entries_of(memory, said):
         return said
-    return next((name for name in all_models(service) if is_shown_as(name, said)), said.strip())
+    return next((name for name in all_models(memory) if is_shown_as(name, said)), said.strip())
 
 
 def as_named(name: str, ending: str, content: str) -> dict[str, str]:
@@ -118,9 +119,9 @@ def _families(lines: Sequence[Line]) -> set[str]:
     return {line.section.family for line in lines}
 
 
-def _chooser(service: Service, chosen: str, buttons: str = "") -> str:
+def _chooser(memory: Memory, chosen: str, buttons: str = "") -> str:
     """The field that names a model; `buttons`: what can be done with the page of one."""
-    names = "".join(f'<option value="{text(name, LONGEST_NAME)}"></option>' for name in all_models(service))
+    names = "".join(f'<option value="{text(name, LONGEST_NAME)}"></option>' for name in all_models(memory))
     return (
         f'<div class="form"><label>Model <input data-name="model" data-page="model" list="mp-models" type="search" '
         f'value="{text(chosen, LONGEST_NAME)}" '
@@ -129,8 +130,8 @@ def _chooser(service: Service, chosen: str, buttons: str = "") -> str:
     )
 
 
-def _list(service: Service) -> str:
-    items = "".join(f"<li>{_to_model(name)}</li>" for name in all_models(service))
+def _list(memory: Memory) -> str:
+    items = "".join(f"<li>{_to_model(name)}</li>" for name in all_models(memory))
     return f'<ul class="names">{items}</ul>'
 
 

@@ -9,16 +9,16 @@ from leaderboard_space import sentences
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.html import interval, percent, prose, text
+from leaderboard_space.memory import Memory
 from leaderboard_space.model_results import Ends, Line, ends_of, scores_by_metric, shares_of
 from leaderboard_space.sentences import FEW, MARK
-from leaderboard_space.service import Service
 from leaderboard_space.views.addresses import benchmark_address
 from leaderboard_space.views.parts import WHOLE, behind_with_chance, dots, files
 
 
-def view(service: Service, line: Line) -> str:
+def view(memory: Memory, line: Line) -> str:
     ends = ends_of(line)
-    parts = [_scores(service, line), *(_ends(line, found) for found in ends), _bias(line)]
+    parts = [_scores(memory, line), *(_ends(line, found) for found in ends), _bias(line)]
     body = "".join(f'<section class="part">{part}</section>' for part in parts if part)
     save = files("categories") if ends else ""
     return (
@@ -28,10 +28,10 @@ def view(service: Service, line: Line) -> str:
     )
 
 
-def _scores(service: Service, line: Line) -> str:
+def _scores(memory: Memory, line: Line) -> str:
     held = {
         metric: score
-        for metric, score in scores_by_metric(service, line).items()
+        for metric, score in scores_by_metric(memory, line).items()
         if info_of(metric, line.section.family).unit == "percent"
     }
     if len(held) < 2:

@@ -8,19 +8,20 @@ from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.models.identity import Identity
 from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method, with_interval
+from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import plural, score_text, text
+from leaderboard_space.memory import Memory
 from leaderboard_space.model_results import Line
-from leaderboard_space.service import Service
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
 from leaderboard_space.views.case_pages import cases
-from leaderboard_space.views.tables.provenance import detail, entry_mark
+from leaderboard_space.views.tables.provenance import detail
 
 FAILURES = 3
 """Example failures on the page; Cases has them all."""
 
 
-def failures(service: Service, lines: Sequence[Line], who: Identity) -> str:
+def failures(memory: Memory, lines: Sequence[Line], who: Identity) -> str:
     """Questions that the model got wrong, with their images where these may be shown."""
     measured = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
     if not measured:
@@ -30,7 +31,7 @@ def failures(service: Service, lines: Sequence[Line], who: Identity) -> str:
         )
     line = measured[0]
     assert line.outcomes is not None
-    drawn = cases.failures(service.board, line.section, line.outcomes, line.row.entry, FAILURES)
+    drawn = cases.failures(memory.board, line.section, line.outcomes, line.row.entry, FAILURES)
     more = address_of("cases", set=set_name(line.section), model=line.row.entry.key)
     label = line.questions
     if not drawn:

@@ -16,13 +16,14 @@ from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
 from leaderboard_space.data.ranks.ranking import Bools, scores_of
 from leaderboard_space.data.ranks.standings import Standings, info_of, own_score, with_interval
+from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, shown_label
 from leaderboard_space.html import count, number, options, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.charts.plots import saves
 from leaderboard_space.views.parts import files, sorted_by
-from leaderboard_space.views.tables.provenance import entry_mark, tags
+from leaderboard_space.views.tables.provenance import tags
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""

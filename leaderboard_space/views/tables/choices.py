@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.models.identity import identity_of
-from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.html import LONGEST_NAME, is_shown_as, options, plural, prose, text
-from leaderboard_space.views.tables.provenance import entry_mark
+from leaderboard_space.html import LONGEST_NAME, options, plural, prose, text
 
 Request = Mapping[str, Any]
 
@@ -82,45 +79,11 @@ def no_answers(line: str) -> str:
     )
 
 
-def labels(entries: list[Entry]) -> dict[str, str]:
-    """A unique name for every result: the model, then what distinguishes its results."""
-    names, marks = called(entries), {entry.key: _settings(entry) for entry in entries}
-    alike = Counter(names[entry.key] for entry in entries)
-    twice = Counter((names[entry.key], marks[entry.key]) for entry in entries)
-    named: dict[str, str] = {}
-    for entry in entries:
-        parts = [names[entry.key]]
-        if alike[parts[0]] > 1:
-            parts += marks[entry.key]
-            if twice[names[entry.key], marks[entry.key]] > 1:
-                parts.append(entry.key.rsplit("/", 1)[-1])
-        if entry.provenance.withdrawal is not None:
-            parts.append("withdrawn")
-        named[entry.key] = " · ".join(parts)
-    return named
-
-
-def find_result(entries: Sequence[Entry], said: str) -> Entry | None:
-    """The result that is meant: by its key, its name in the list, its model's name, or another name of that model."""
-    named, meant = labels(list(entries)), identity_of(said)
-    exact = (entry for entry in entries if said in (entry.key, named[entry.key]))
-    as_shown = (entry for entry in entries if is_shown_as(named[entry.key], said))
-    by_model = (entry for entry in entries if entry.result.model.name.lower() == said.lower())
-    by_identity = (entry for entry in entries if identity_of(entry.result.model.name) == meant)
-    return next(exact, None) or next(as_shown, None) or next(by_model, None) or next(by_identity, None)
-
-
 def not_known(what: str, wanted: object, shown: str, where: str = "on this board") -> str:
     """A note where an address names (`wanted`) something else than what is shown."""
     if not wanted or str(wanted) == shown:
         return ""
     return f'<p class="note">{prose(f"{what} {wanted}: not {where}. Another one is shown.", 400)}</p>'
-
-
-def _settings(entry: Entry) -> tuple[str, ...]:
-    """What tells results of one model apart."""
-    method = entry.result.method
-    return tuple(part for part in (method.name, method.prompt, entry_mark(entry)) if part)
 
 
 def _all(board: Board) -> Iterator[Section]:

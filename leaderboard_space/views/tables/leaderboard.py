@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from eval_harness.records.result import Result
 from leaderboard_space import sentences
 from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.published_cells import Printed
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, called
 from leaderboard_space.data.ranks.random_run import is_random_run
@@ -22,6 +23,7 @@ from leaderboard_space.data.ranks.standings import (
     shown_method,
     with_interval,
 )
+from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, interval, number, options, percent, plural, prose, score_text, text
@@ -30,8 +32,8 @@ from leaderboard_space.sentences import FEW, findings
 from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
 from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, column_head, dots, fitted, look, sorted_by
-from leaderboard_space.views.tables.provenance import entry_mark, tables_title, tags
-from leaderboard_space.views.tables.published_cells import Printed, printed_table
+from leaderboard_space.views.tables.provenance import tables_title, tags
+from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
 NARROW = "\N{NO-BREAK SPACE}"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result
 from eval_harness.results.landing import Provenance
-from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.groups import group_of
+from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import count, number, plural, text
 
@@ -46,27 +45,6 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
         if alike[said[key]] > 1:
             found[key] = " · ".join(part for part in (tag, key.rsplit("/", 1)[-1]) if part)
     return found
-
-
-def entry_mark(entry: Entry, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
-    """`source_mark` with the account that submitted the result, where the store knows it: `measured · alice`."""
-    mark = source_mark(entry.result, metric, cell)
-    return f"{mark} · {entry.account}" if mark in ("measured", "aggregate") and entry.account else mark
-
-
-def source_mark(result: Result, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
-    """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`.
-
-    With `metric` (and `cell`, a facet and its value) it is the one table that prints this number, else all the result's tables.
-    """
-    if result.kind == "published":
-        own = table_of(result, metric, *(cell or ("", ""))) if metric else None
-        tables = re.findall(r"[0-9]+", own or (result.source.table if result.source else None) or "")
-        shown = ", ".join(tables) if len(tables) < 4 else f"{', '.join(tables[:2])} … {tables[-1]}"
-        return f"published · T{shown}" if tables else "published"
-    if result.kind == "aggregate":
-        return "aggregate"
-    return "measured · by us" if result.provenance == "reproduced" else "measured"
 
 
 def tables_title(result: Result) -> str:

@@ -98,11 +98,11 @@ def test_the_model_page_says_where_a_claim_differs(api, local_hub, tmp_path):
     add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.5), "medlab/b", repo=DATASET)
     claims = Claims([DATASET], tmp_path / "kept")
     service = Service(Board(tmp_path), claims=claims)
-    assert "Claimed on the Hub" not in model.page(service, {"id": "medlab/b"})
+    assert "Claimed on the Hub" not in model.page(service.memory, service.claims, {"id": "medlab/b"})
     claims.refresh()
-    [number] = [entry.result.scores["individual_accuracy"].value for _, entry in entries_of(service, "medlab/b")]
+    [number] = [entry.result.scores["individual_accuracy"].value for _, entry in entries_of(service.memory, "medlab/b")]
     before = len(local_hub.record.of(path="leaderboard|medlab"))
-    shown = model.page(service, {"id": "medlab/b"})
+    shown = model.page(service.memory, service.claims, {"id": "medlab/b"})
     assert f"differs from the recomputed {number:.2f}" in shown and "verified" in shown and "medlab/a" not in shown
     assert len(local_hub.record.of(path="leaderboard|medlab")) == before
 

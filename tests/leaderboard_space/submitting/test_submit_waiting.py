@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.submitting import waiting
-from leaderboard_space.submitting.waiting import OpenSubmissions, Waiting
+from leaderboard_space.data import open_submissions
+from leaderboard_space.data.open_submissions import OpenSubmissions, Waiting
 
 
 class SlowHub:
@@ -28,14 +28,14 @@ class SlowHub:
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> SlowHub:
     made = SlowHub()
-    monkeypatch.setattr(waiting, "_waiting", made.list)
+    monkeypatch.setattr(open_submissions, "_waiting", made.list)
     return made
 
 
 def test_a_slow_hub_is_not_waited_for(hub: SlowHub, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = OpenSubmissions("ORG/results")
     with monkeypatch.context() as hurry:
-        hurry.setattr(waiting, "TIMEOUT", 0.05)
+        hurry.setattr(open_submissions, "TIMEOUT", 0.05)
         for _ in range(3):
             with pytest.raises(BadInput, match="is slow to list"):
                 listed.list()
@@ -79,6 +79,6 @@ def test_an_odd_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError("createdAt")
         yield
 
-    monkeypatch.setattr(waiting, "_waiting", odd)
+    monkeypatch.setattr(open_submissions, "_waiting", odd)
     with pytest.raises(BadInput, match="cannot be parsed"):
         OpenSubmissions("ORG/results").list()

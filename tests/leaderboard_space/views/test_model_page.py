@@ -13,9 +13,11 @@ from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.models.identity import exposure, identity_of
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.published_tables import models, read_table
+from leaderboard_space.memory import Memory
 from leaderboard_space.model_results import (
     all_models,
     ends_of,
@@ -38,7 +40,10 @@ def papers() -> Service:
 
 
 def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
-    pages = {model.page(papers, {"id": name}) for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")}
+    pages = {
+        model.page(papers.memory, papers.claims, {"id": name})
+        for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")
+    }
     assert len(pages) == 1
     (page,) = pages
     said = plain(page)
@@ -50,18 +55,18 @@ def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
 
 def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
     """Every number of the first table is one that the paper prints; every link leads to a set that is there."""
-    names = all_models(papers)
+    names = all_models(papers.memory)
     assert {identity_of(result.model.name) for result in board_results()} == set(names)
     keys = {(family, one.key) for family, found in papers.board.snapshot.sections.items() for one in found}
     for name in names[::6]:
-        page = model.page(papers, {"id": name})
+        page = model.page(papers.memory, papers.claims, {"id": name})
         for family, key in re.findall(r'href="#/b/([^"?]+)\?s=([^"&]+)', page):
             assert (family, key) in keys
-        rows = json.loads(model.file(papers, {"id": name, "of": "verdicts", "as": "json"})["text"])
+        rows = json.loads(model.file(papers.memory, {"id": name, "of": "verdicts", "as": "json"})["text"])
         for row in rows:
             printed = [
                 entry.result.scores[row["metric"]].value
-                for _, entry in entries_of(papers, name)
+                for _, entry in entries_of(papers.memory, name)
                 if entry.key == row["run"]
             ]
             assert printed == [row["value"]]
@@ -102,14 +107,14 @@ def test_results_under_several_names_stand_on_one_page_with_accounts_and_what_wa
     land(gone, "bob")
     withdraw(gone, "bob", "<b>wrong</b> prompt")
     service = Service(Board(tmp_path, board_results()))
-    page = model.page(service, {"id": "GPT-4o"})
+    page = model.page(service.memory, service.claims, {"id": "GPT-4o"})
     said = plain(page)
     assert "withdrawn: <b>wrong</b> prompt" in said and "measured · alice" in said
-    lines = lines_of(service, "gpt-4o")
+    lines = lines_of(service.memory, "gpt-4o")
     assert [line.section.kind for line in main_lines(lines)].count("complete") == len(main_lines(lines))
     assert "What it got wrong in MediConfusion (drawn images)" in said
     history = page[page.index('data-table="history"') :]
-    assert history.count("<tr data-key") == len(entries_of(service, "GPT-4o"))
+    assert history.count("<tr data-key") == len(entries_of(service.memory, "GPT-4o"))
 
 
 def test_a_model_is_what_its_standing_result_is_not_its_best_account(tmp_path: Path) -> None:
@@ -118,8 +123,8 @@ def test_a_model_is_what_its_standing_result_is_not_its_best_account(tmp_path: P
         folder = add_run(tmp_path, "mediconfusion", asked, answers(asked, skill), "Model A", run=account)
         land(folder, account, f"2026-11-{day}T00:00:00+00:00")
     service = Service(Board(tmp_path))
-    assert [line.row.entry.account for line in main_lines(lines_of(service, "Model A"))] == ["alice"]
-    assert ">Not significantly different from guessing" in model.page(service, {"id": "Model A"})
+    assert [line.row.entry.account for line in main_lines(lines_of(service.memory, "Model A"))] == ["alice"]
+    assert ">Not significantly different from guessing" in model.page(service.memory, service.claims, {"id": "Model A"})
 
 
 def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
@@ -132,14 +137,14 @@ def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
     for permuted, keys in ((False, {"A": 100, "B": 0, "C": 0}), (True, dict.fromkeys("ABC", pytest.approx(100 / 3)))):
         change(folder, lambda result, turn=permuted: result["method"].update(samples=3, generation={"permute": turn}))
         service = Service(Board(tmp_path))
-        assert {share.name: share.key for share in shares_of(lines_of(service, "Model A")[0])} == keys
+        assert {share.name: share.key for share in shares_of(lines_of(service.memory, "Model A")[0])} == keys
 
 
 def test_failures_are_cases_that_were_got_wrong(tmp_path: Path) -> None:
     asked = questions("mediconfusion", 30)
     given_ = answers(asked, 0.5)
     add_run(tmp_path, "mediconfusion", asked, given_, "Mine")
-    page = model.page(Service(Board(tmp_path)), {"id": "Mine"})
+    page = model.page(Memory(Board(tmp_path)), Claims(), {"id": "Mine"})
     shown = re.findall(r">Case (\d+)</a>", page)
     key = dict(zip(asked["question_id"], asked["answer"], strict=True))
     right = {row.question_id: list(row.choice) == key[row.question_id] for row in given_.itertuples()}
@@ -153,9 +158,9 @@ def test_failures_are_cases_that_were_got_wrong(tmp_path: Path) -> None:
 
 def test_the_scores_are_its_own_and_the_ends_are_the_ends(papers: Service) -> None:
     for name in ("GPT-4o", "RadFM", "CheXagent", "LLaVA-v1.5-7B"):
-        for line in main_lines(lines_of(papers, name)):
+        for line in main_lines(lines_of(papers.memory, name)):
             printed = {metric: score.value for metric, score in line.row.entry.result.scores.items()}
-            shown = {metric: score.value for metric, score in scores_by_metric(papers, line).items()}
+            shown = {metric: score.value for metric, score in scores_by_metric(papers.memory, line).items()}
             assert shown == {metric: value for metric, value in printed.items() if value is not None}
             for found in ends_of(line):
 
@@ -169,26 +174,26 @@ def test_the_scores_are_its_own_and_the_ends_are_the_ends(papers: Service) -> No
 
 
 def test_the_card_says_what_the_page_says(papers: Service) -> None:
-    badge = model.file(papers, {"id": "GPT-4o", "of": "badge:mediconfusion"})
+    badge = model.file(papers.memory, {"id": "GPT-4o", "of": "badge:mediconfusion"})
     drawn = ElementTree.fromstring(badge["text"])
     assert badge["name"].endswith(".svg") and "18.8% not significantly different from guessing" in "".join(
         drawn.itertext()
     )
-    card = model.file(papers, {"id": "GPT-4o", "of": "card"})["text"]
+    card = model.file(papers.memory, {"id": "GPT-4o", "of": "card"})["text"]
     rows = [line for line in card.splitlines() if line.startswith("|")]
     assert (
-        len(rows) == 2 + len(main_lines(lines_of(papers, "GPT-4o")))
+        len(rows) == 2 + len(main_lines(lines_of(papers.memory, "GPT-4o")))
         and len({line.count(" | ") for line in rows[2:]}) == 1
     )
     assert "Set accuracy 18.8" in card and "flipping a coin for each image (25%)" in card
     with pytest.raises(BadInput, match="no results of this model"):
-        model.file(papers, {"id": "<nobody>", "of": "card"})
+        model.file(papers.memory, {"id": "<nobody>", "of": "card"})
     with pytest.raises(BadInput, match="no ranked result"):
-        model.file(papers, {"id": "GPT-4o", "of": "badge:halt-medvqa"})
+        model.file(papers.memory, {"id": "GPT-4o", "of": "badge:halt-medvqa"})
 
 
 def test_a_page_cites_its_model_its_day_and_the_papers(papers: Service) -> None:
-    said = model.file(papers, {"id": "gpt-4o", "as": "cite", "link": "http://x/#/model/GPT-4o"})["text"]
+    said = model.file(papers.memory, {"id": "gpt-4o", "as": "cite", "link": "http://x/#/model/GPT-4o"})["text"]
     assert "Model GPT-4o" in said and "url = {http://x/#/model/GPT-4o}" in said and "urldate = {2" in said
     assert "mediconfusion" in said and "Yan et al." in said and said.count("{") == said.count("}")
     compared = {"as": "cite", "link": "http://x/#/compare", "set": "mediconfusion/test.complete"}
@@ -197,9 +202,9 @@ def test_a_page_cites_its_model_its_day_and_the_papers(papers: Service) -> None:
 
 
 def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
-    page = model.page(papers, {"id": '"><script>'})
+    page = model.page(papers.memory, papers.claims, {"id": '"><script>'})
     assert "<script>" not in page and "There is no model named" in page and page.count('href="#/model/') >= 70
-    assert "Which model?" in model.page(papers, {})
+    assert "Which model?" in model.page(papers.memory, papers.claims, {})
 
 
 @given(

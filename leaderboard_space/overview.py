@@ -1,6 +1,6 @@
 """Every model on every benchmark: what the first screen shows. No number is an average over benchmarks.
 
-See also: the marks (`trust.py`), drawing (`views/overview.py`).
+See also: the marks (`data/store/trust.py`), drawing (`views/overview.py`).
 """
 
 from __future__ import annotations
