@@ -21,8 +21,8 @@ from dataset_builders.contents.pseudonyms import KEYED, key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 
-MEASURED = (WITHOUT_IMAGE, CONTROLS, "Half of the questions are controls", "Giving up is right in every question")
-"""How notes begin that are measured on the set, and are anew; the last two are of earlier versions."""
+MEASURED = (WITHOUT_IMAGE, CONTROLS)
+"""How notes begin that are measured on the set, and are anew."""
 KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+SCHEMA_VERSION = 1
+"""Of a dataset's `manifest.json`."""
 QUESTION_TYPES: tuple[str, ...] = ("single", "multiple", "yes_no")
 ASPECTS: tuple[str, ...] = ("modality", "organ", "abnormality", "condition", "position")
 SCENARIOS: tuple[str, ...] = ("fake", "none", "swap")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,17 +24,17 @@ from curation.gmai.pictures.geometry import encode_mask, fit, scale_mask, scale_
 from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit, cause
 from curation.gmai.readers import units_of
 from curation.gmai.sources import Dataset, Sources
-from dataset_builders.contents.pseudonyms import ID, Pseudonyms, pseudonyms_of
+from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.journal import Journal, line_of, read_journal
+from dataset_builders.journal import Journal
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
 WITHDRAWN = "withdrawn.json"
 """Keyed ids of patients who have withdrawn: nothing of theirs is stored again, whatever the sources still hold."""
 HAS_WITHDRAWN = "its patient has withdrawn"
-VERSION = 2
+VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,6 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
     """
     (private / PICTURES).mkdir(parents=True, exist_ok=True)
     ids = pseudonyms_of(private.with_name("dataset"))
-    key_files(private)
     gone = read_withdrawn(private)
     items: list[Item] = []
     skips: list[Skip] = []
@@ -135,19 +133,6 @@ def _keyed(skip: Skip, files: FileIds) -> Skip:
 def skipped_files(entry: dict[str, Any]) -> list[str]:
     """The ids of what a journal's entry says was skipped, but for patients who have withdrawn."""
     return [skip["what"] for skip in entry["skips"] if skip["reason"] != HAS_WITHDRAWN]
-
-
-def key_files(private: Path) -> None:
-    """Put ids in place of the file names that a journal of an earlier version holds."""
-    entries = read_journal(private / JOURNAL)
-    if all(re.fullmatch(ID, entry["unit"]) for entry in entries):
-        return
-    with FileIds(private.with_name("dataset")) as files:
-        for entry in entries:
-            if not re.fullmatch(ID, entry["unit"]):
-                entry["unit"] = files.add(entry["dataset"], entry["unit"])
-                entry["skips"] = [asdict(_keyed(Skip(**skip), files)) for skip in entry["skips"]]
-    replace_file(private / JOURNAL, b"".join(map(line_of, entries)))
 
 
 def _item(entry: dict[str, Any]) -> Item:

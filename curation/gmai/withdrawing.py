@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curation.gmai.file_ids import FileIds
-from curation.gmai.items import JOURNAL, PICTURES, WITHDRAWN, key_files, read_withdrawn, skipped_files
+from curation.gmai.items import JOURNAL, PICTURES, WITHDRAWN, read_withdrawn, skipped_files
 from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
@@ -21,7 +21,6 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
     Raises BadInput for a patient of whom there is no item, and for a name that two sources give to different patients.
     """
     with lock(private, "gmai"):
-        key_files(private)
         entries = read_journal(private / JOURNAL)
         patient = _patient_called(group, entries, pseudonyms_of(private.with_name("dataset")))
         if patient is None:
@@ -44,7 +43,7 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
 
 def _patient_called(name: str, entries: list[dict[str, Any]], ids: Pseudonyms) -> str | None:
     """The id of the patient whose id or name in a source this is. Raises BadInput where sources call several patients so."""
-    registries = {entry.get("registry", entry["dataset"]) for entry in entries} | {"dicom"}
+    registries = {entry["registry"] for entry in entries} | {"dicom"}
     meant = {name, *(ids.group(f"{registry}\0{name}") for registry in registries)}
     found = meant & {item["patient"] for entry in entries for item in entry["items"]}
     if len(found) > 1:

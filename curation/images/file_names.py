@@ -3,8 +3,7 @@
     FOLDER.key, FOLDER.names.csv    beside an embeddings folder, readable by their owner alone: the key, and which file is which id
     FOLDER/names_file.txt           in the folders of later steps: where that list lies
 
-Images of `medprobe curate deidentify` go by keyed hashes already; folders made of them, and those of earlier versions, have no list: their
-ids are the files' names.
+Images of `medprobe curate deidentify` go by keyed hashes already; folders made of them have no list: their ids are the files' names.
 """
 
 from __future__ import annotations

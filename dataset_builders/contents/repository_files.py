@@ -20,9 +20,8 @@ from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.lexical_tree import COLUMNS
 from dataset_builders.parquet.task_files import task_columns, write_task
 from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, columns_of, write_cases
-from dataset_builders.schema import Case, CaseImage, Content, Count
+from dataset_builders.schema import SCHEMA_VERSION, Case, CaseImage, Content, Count
 
-SCHEMA_VERSION = 1
 EXAMPLES = 3
 SHARED_LICENCES = ("CC0", "CC0-1.0", "CC BY", "CC BY-SA")
 """Licences under which an example image may stand in the card."""

@@ -20,7 +20,7 @@ from dataset_builders.benchmarks import BENCHMARKS, question_columns, recognise
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.repository_layout import REMEDY, data_files, label_names, read_card, read_manifest
-from dataset_builders.schema import QUESTION_TYPES
+from dataset_builders.schema import QUESTION_TYPES, SCHEMA_VERSION
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _inferred(
     """A manifest for a repository that has none: format by its columns, fingerprints computed."""
     config = "questions_text" if "questions_text" in files else "questions"
     base: dict[str, Any] = {"name": folder.name if revision is None else data.rsplit("/", 1)[-1], "origin": "custom"}
-    base |= {"schema_version": 1, "partial": None, "images": {}, "report": {}, "format": "", "splits": {}}
+    base |= {"schema_version": SCHEMA_VERSION, "partial": None, "images": {}, "report": {}, "format": "", "splits": {}}
     unfinished = Repository(data, folder, revision, base, files, labels)
     base["splits"] = dict.fromkeys(files[config])
     for split in files[config]:

@@ -13,6 +13,7 @@ import yaml
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.card_header import read_card_header
+from dataset_builders.schema import SCHEMA_VERSION
 
 REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
 
@@ -23,14 +24,14 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        if manifest["schema_version"] != 1:
+        if manifest["schema_version"] != SCHEMA_VERSION:
             raise BadInput(
-                f"{path}: was written by a newer medprobe (schema {manifest['schema_version']}). Update medprobe."
+                f"{path}: the file has version {manifest['schema_version']}, and this medprobe reads version {SCHEMA_VERSION}. "
+                "Build the dataset again with this medprobe, or use the one that wrote it."
             )
-        known = all(isinstance(manifest[key], str) for key in ("name", "format", "origin"))
+        known = all(isinstance(manifest[key], str) for key in ("name", "format", "origin")) and "partial" in manifest
         if not known or manifest["format"] not in BENCHMARKS or not isinstance(manifest["splits"], dict):
             raise KeyError
-        manifest.setdefault("partial", None)
     except BadInput:
         raise
     except (ValueError, KeyError, TypeError, AttributeError):

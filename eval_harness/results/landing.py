@@ -1,7 +1,7 @@
 """What a store says of a result that lies in it: small files beside `result.json`, written by the store's side and never by a submission.
 
 `landing.json`: who submitted it, when it landed and who verified it. `withdrawn.json`: it was taken back, by whom and why.
-`note-*.json`: remarks under it. A result without them is one that landed before there were any. See also: who may write them
+`note-*.json`: remarks under it. See also: who may write them
 (`submissions/`), how a board shows them.
 """
 
@@ -78,7 +78,7 @@ class Note(_Record):
 
 @dataclass(frozen=True)
 class Provenance:
-    """Everything that a store says of one result. `landing` None: it landed before landings were written down."""
+    """Everything that a store says of one result. `landing` None: the store does not say how it landed."""
 
     landing: Landing | None = None
     withdrawal: Withdrawal | None = None

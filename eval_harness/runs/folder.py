@@ -145,7 +145,7 @@ def record_of(response: Response) -> dict[str, Any]:
 def key_of(record: dict[str, Any]) -> Key:
     """(question id, sample) of a journal line; KeyError, TypeError or AttributeError where it is not one."""
     record["response"], record["status"]
-    return str(record["question_id"]), int(record.get("sample", 0))
+    return str(record["question_id"]), int(record["sample"])
 
 
 def lock_of(journal: Path) -> Path:

@@ -74,22 +74,12 @@ window.medprobe = (() => {
     const route = read(location.hash);
     if (route.page === page) arrive(route);
   }
-  function oldAddress() {  // ?b=PAGE&key=value, as links were before
-    const said = new URLSearchParams(location.search), page = said.get("b"), kept = new URLSearchParams();
-    if (!page) return;
-    said.delete("b");
-    for (const name of [...said.keys()]) if (name.startsWith("__")) { kept.set(name, said.get(name)); said.delete(name); }
-    const search = kept.toString();
-    const hash = location.hash.length > 2 ? location.hash : build(page, "", said);
-    history.replaceState(null, "", location.pathname + (search ? "?" + search : "") + hash);
-  }
   function comeBack() {  // signing in leads away and back without the hash
     const before = sessionStorage.getItem("medprobe-signing-in");
     sessionStorage.removeItem("medprobe-signing-in");
     if (before && location.hash.length <= 2) history.replaceState(null, "", full(before));
   }
   function start() {
-    oldAddress();
     comeBack();
     addEventListener("popstate", () => show());
     addEventListener("hashchange", () => show());

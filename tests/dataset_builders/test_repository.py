@@ -177,7 +177,10 @@ def test_a_repository_without_our_manifest_opens(phantoms, tmp_path):
         (shutil.rmtree, "no such folder"),
         (lambda folder: [path.unlink() for path in folder.rglob("*.parquet")], "no Parquet files"),
         (lambda folder: (folder / "manifest.json").write_text("{}"), "not a manifest"),
-        (lambda folder: (folder / "manifest.json").write_text('{"schema_version": 9}'), "newer medprobe"),
+        (
+            lambda folder: (folder / "manifest.json").write_text('{"schema_version": 9}'),
+            "has version 9, and this medprobe reads version 1",
+        ),
         (lambda folder: (folder / "README.md").write_text("---\na: [\n---\n"), "YAML"),
         (lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")], "cannot be read"),
     ],

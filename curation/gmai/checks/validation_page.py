@@ -40,8 +40,6 @@ def read_page_data(private: Path) -> dict[str, Any]:
             f"{private.parent}: holds no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."
         )
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    for entry in document["cases"]:  # written before a question could show several pictures
-        entry.setdefault("pictures", [[entry.get("picture"), entry.get("mask")]])
     return document
 
 

@@ -48,8 +48,8 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
 
     What the store's owner reproduced comes first. A paper's best over methods, and multiple choice with the benchmark's default prompt,
     our reader and one sample, come before other settings; what combines many samples or knows the answers (a `variant`) last. Then the one
-    that landed earliest by the store's own clock. Results that landed before landings were written down come after those, the earliest by
-    its own date first: nothing new can join them.
+    that landed earliest by the store's own clock. Results whose landing the store does not record come after those, the earliest by
+    its own date first.
     """
     result, method, landing = entry.result, entry.result.method, entry.provenance.landing
     usual = method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.family)) and method.extraction in (None, "ours")

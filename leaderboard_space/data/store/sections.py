@@ -43,7 +43,7 @@ class Entry:
 
     @cached_property
     def account(self) -> str | None:
-        """Who submitted it; None for a paper's number and for what landed before landings were written down."""
+        """Who submitted it; None for a paper's number and where the store does not say."""
         return self.provenance.landing.account if self.provenance.landing else None
 
     @property

@@ -153,23 +153,6 @@ def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
     assert set(read.values()) == {1}
 
 
-def test_a_journal_that_names_files_is_rewritten_and_serves(tmp_path, monkeypatch):
-    """Versions before 2026-11 wrote names of files; also what was skipped inside a unit keeps its name on the private list."""
-    from curation.gmai import items
-
-    path = write_all(tmp_path, only={"nifti", "csv_many"})
-    path.write_text(path.read_text() + "min_area: 0.05\n")
-    pipeline.run(path, tmp_path / "set")
-    journal, listed = tmp_path / "set" / "private" / "journal.jsonl", file_names(tmp_path / "set" / "dataset")
-    keyed = journal.read_text()
-    assert any("(" in file for file in listed.values()) and not any(file in keyed for file in listed.values())
-    journal.write_text(re.sub(r"f-[0-9a-f]{16}", lambda made: listed[made[0]], keyed))
-    (tmp_path / "set" / "dataset.names.csv").unlink()
-    monkeypatch.setattr(items, "_read", None)  # nothing is read again
-    pipeline.run(path, tmp_path / "set")
-    assert journal.read_text() == keyed and file_names(tmp_path / "set" / "dataset") == listed
-
-
 def test_a_changed_file_is_read_again_and_a_lost_picture_made_again(tmp_path):
     path = write_all(tmp_path, only={"folders"})
     first = pipeline.run(path, tmp_path / "set")

@@ -231,12 +231,12 @@ def test_the_heat_map_is_teal_above_chance_and_orange_below(chromium: Any, addre
 
 
 def test_on_a_phone_all_tabs_are_in_reach_and_a_link_opens_its_own(chromium: Any, address: str) -> None:
-    page = open_page(chromium, f"{address}/?b=halt-medvqa", width=390)
+    page = open_page(chromium, f"{address}/#/b/halt-medvqa", width=390)
     page.locator("#mp-halt-medvqa table.board").wait_for()
     strip = "(name) => { const r = [...document.querySelectorAll('#mp-nav [role=tab]')].find((tab) => tab.textContent.trim() === name)"
     strip += ".getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth; }"
     eventually(lambda: page.evaluate(strip, "HALT-MedVQA"), True)  # the chosen tab is in sight
-    page.goto(f"{address}/?b=about")
+    page.goto(f"{address}/#/about")
     page.get_by_text("What it is not").wait_for()
     eventually(lambda: page.evaluate(strip, "About"), True)
     tabs = page.locator("#mp-nav").get_by_role("tab")
@@ -378,7 +378,7 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
 
 def test_one_organ_in_other_modalities(chromium: Any, address: str) -> None:
     """The paper's own example is shown first, with the numbers of its Tables 8, 12 and 16."""
-    page = open_page(chromium, address + "/?b=probmed")
+    page = open_page(chromium, address + "/#/b/probmed")
     area = page.locator("#mp-probmed")
     table = area.locator("table.transfer")
     table.wait_for()

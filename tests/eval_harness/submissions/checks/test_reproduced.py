@@ -150,7 +150,7 @@ def test_a_lost_answer_makes_one_commit(run, api, local_hub, fault, after):
 
 
 def test_what_a_stranger_put_in_its_place_is_not_taken_for_it(run, api):
-    """Whatever lies there, put by an older version or by hand: it is a submission, and stays one."""
+    """Whatever lies there, put by hand: it is a submission, and stays one."""
     reproduced = prepare(run, reproduced=True)
     folder = reproduced.folder
     for path, content in reproduced.files().items():
