@@ -1,0 +1,171 @@
+"""docs/formats.md names every field and column that there is, with its type and values; files of another version are refused."""
+
+import json
+import re
+import typing
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from dataset_builders.benchmarks import BENCHMARKS, case_columns, question_columns, spec
+from dataset_builders.columns import ANSWER_COLUMNS, COMMON, SEVERAL_IMAGES, TREE_COLUMNS
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.parquet.task_files import COLUMNS as TASK_COLUMNS
+from eval_harness.records.request import Response
+from eval_harness.records.result import (
+    DELIVERIES,
+    STATUSES,
+    Benchmark,
+    Method,
+    Model,
+    Result,
+    Score,
+    Source,
+    read_result,
+)
+from eval_harness.results.landing import Landing, Note, Withdrawal, parse_record
+from eval_harness.runs.folder import Run, RunRequest, read_run, record_of
+from eval_harness.runs.scoring import ANSWERS_SCHEMA
+from tests.commands import medprobe
+from tests.helpers import edit_json
+
+PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+
+
+def sections() -> dict[str, list[dict[str, str]]]:
+    """Heading -> the rows of its tables, column -> text."""
+    found: dict[str, list[dict[str, str]]] = {}
+    heading, names = "", None
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            heading, names = line.strip("# ").replace("`", ""), None
+            assert heading not in found, heading
+            found[heading] = []
+        elif line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if names is None:
+                names = cells
+            elif not set(line) <= set("|-"):
+                found[heading].append(dict(zip(names, cells, strict=True)))
+        else:
+            names = None
+    return found
+
+
+SECTIONS = sections()
+
+
+def named(heading: str, what: str = "field") -> dict[str, dict[str, str]]:
+    rows = [row for row in SECTIONS[heading] if what in row]
+    found = {row[what].strip("`"): row for row in rows}
+    assert len(found) == len(rows), heading
+    return found
+
+
+def literals(annotation: object) -> list[str]:
+    parts = typing.get_args(annotation)
+    if typing.get_origin(annotation) is typing.Literal:
+        return list(parts)
+    return [value for part in parts for value in literals(part)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "model"),
+    [
+        ("run.json", Run), ("request", RunRequest), ("benchmark", Benchmark), ("model", Model), ("method", Method),
+        ("result.json", Result), ("Score", Score), ("source", Source),
+    ],
+)  # fmt: skip
+def test_a_json_file_has_the_fields_of_the_page_and_their_values(heading, model):
+    rows = named(heading)
+    assert list(rows) == [field.alias or name for name, field in model.model_fields.items()]
+    for name, field in model.model_fields.items():
+        told = rows[field.alias or name]["contents"]
+        assert all(f"`{value}`" in told for value in literals(field.annotation)), name
+
+
+def test_a_line_of_the_journal_has_the_fields_of_the_page():
+    given = {"scores": (0.1, 0.2), "error": "e", "usage": (1, 2), "reasoning": "r", "finish_reason": "stop"}
+    record = record_of(Response("q", 0, "A", seconds=1.0, from_cache=True, **given))
+    rows = named("answers.jsonl")
+    assert set(rows) == set(record) and len(record) == len(fields(Response))
+    assert all(f"`{status}`" in rows["status"]["contents"] for status in DELIVERIES)
+
+
+def test_the_answers_have_the_columns_and_types_of_the_page():
+    rows = named("answers.parquet", "column")
+    types = {field.name: re.sub(r"list<\w+: (\w+)>", r"list of \1", str(field.type)) for field in ANSWERS_SCHEMA}
+    types = {
+        name: {"double": "float64", "list of double": "list of float64"}.get(kind, kind) for name, kind in types.items()
+    }
+    assert [(name, row["type"]) for name, row in rows.items()] == list(types.items())
+    assert all(f"`{status}`" in rows["status"]["contents"] for status in STATUSES)
+    assert all(f"`{delivery}`" in rows["delivery"]["contents"] for delivery in DELIVERIES.values())
+
+
+@pytest.mark.parametrize(
+    ("heading", "columns"),
+    [
+        ("questions", COMMON | SEVERAL_IMAGES),
+        ("cases", case_columns(BENCHMARKS[0])),
+        ("lexical_tree", TREE_COLUMNS),
+        ("answers", ANSWER_COLUMNS),
+        ("inspect, inspect_METRIC", TASK_COLUMNS),
+        (
+            "Columns of single benchmarks",
+            {name: kind for each in BENCHMARKS for name, kind in spec(each).columns.items()},
+        ),
+    ],
+)
+def test_a_dataset_has_the_columns_and_types_of_the_page(heading, columns):
+    rows = named(heading, "column")
+    types = {name: {"uri": "string"}.get(kind.name, kind.name) for name, kind in columns.items()}
+    assert {name: row["type"] for name, row in rows.items()} == types
+    for name, kind in columns.items():
+        assert all(f"`{value}`" in rows[name]["contents"] for value in kind.names), name
+
+
+def test_each_benchmark_has_the_columns_that_the_page_gives_it():
+    rows = named("Columns of single benchmarks", "column")
+    for benchmark in BENCHMARKS:
+        own = {name for name, row in rows.items() if benchmark in row["benchmarks"].split(", ")}
+        assert set(question_columns(benchmark, images=True)) == {*COMMON, *own}
+
+
+@pytest.mark.parametrize("version", [0, 2, 17])
+def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path, version):
+    medprobe(
+        *("eval", "halt-medvqa", "--data", phantoms / "halt-medvqa", "--model", "baseline:chance", "--limit", 2),
+        *("--out", tmp_path / "run"),
+        cwd=tmp_path,
+    )
+    (tmp_path / "data").mkdir()
+    manifest = json.loads((phantoms / "halt-medvqa" / "manifest.json").read_text())
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    records = [
+        Landing(account="a", landed_at="t", verified_by="b"),
+        Withdrawal(account="a", withdrawn_at="t", reason="r"),
+        Note(account="a", written_at="t", text="r"),
+    ]
+    for path in (tmp_path / "run" / "run.json", tmp_path / "run" / "result.json", tmp_path / "data" / "manifest.json"):
+        edit_json(path, lambda document: document.update(schema_version=version))
+    reads = [
+        lambda: read_run(tmp_path / "run"),
+        lambda: read_result(tmp_path / "run" / "result.json"),
+        lambda: open_repository(tmp_path / "data"),
+        *(
+            lambda record=record: parse_record(
+                record.to_bytes().replace(b'"schema_version": 1', f'"schema_version": {version}'.encode()),
+                type(record),
+                "x.json",
+            )
+            for record in records
+        ),
+    ]
+    for read in reads:
+        with pytest.raises(
+            BadInput, match=rf"has version {version}, and this medprobe reads version 1\..*one that wrote it"
+        ):
+            read()
