@@ -104,8 +104,7 @@ def withdraw(
     """Remove a patient from a dataset: images, questions and entries. Everything else keeps its ids."""
     import json
 
-    from curation.gmai.items import JOURNAL
-    from curation.gmai.withdrawing import withdraw_patient
+    from curation.gmai.items import JOURNAL, withdraw_patient
     from curation.withdraw import withdraw as withdraw_group
 
     private = folder / "private"

@@ -29,7 +29,7 @@ from tqdm import tqdm
 from curation.deidentify.dicom import METHOD, deidentify_dataset
 from curation.deidentify.table import PatientTable, identifiers_of
 from curation.deidentify.texts import Box, Recall, find_text, measure_recall
-from curation.gmai.pictures.files import DICOM, VOLUMES, is_dicom
+from curation.gmai.files import DICOM, VOLUMES, is_dicom
 from curation.images.file_names import list_beside, write_list
 from curation.images.image_index import open_rgb
 from curation.images.set_images import REPORT
@@ -186,8 +186,8 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
         return strip_metadata(data), "", set(), None
     import pydicom
 
-    from curation.gmai.pictures.dicom_pixels import reading, shown
-    from curation.gmai.pictures.targets import Skipped
+    from curation.gmai.pictures import Skipped
+    from curation.gmai.pixels import reading, shown
 
     with reading():
         try:

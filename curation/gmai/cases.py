@@ -35,7 +35,11 @@ class Case:
     regions: frozenset[str]
     """of the body; empty where unknown"""
     order: str
-    """a hash of its content and the seed: decides draws, whoever runs it"""
+    """a hash of its content and the seed: decides draws, on any machine"""
+    unsure: frozenset[str] = frozenset()
+    """canonical labels that may or may not be on the picture"""
+    overlapping: frozenset[str] = frozenset()
+    """canonical labels on the picture whose region shares pixels with the target, or is not known"""
 
     @property
     def cell(self) -> Cell:
@@ -133,7 +137,7 @@ def _whole_image(
     if any(table.name_of(raw, place) is None for raw in present):
         left_out["whole image: one of its labels is not mapped"] += len(found)
         return []
-    if has_several and not dataset.exhaustive:
+    if has_several and not dataset.exhaustive and dataset.reader != "wide":
         left_out["whole image: a set with several labels an image that is not labelled exhaustively"] += len(found)
         return []
     names = {name for _, name, _, _ in found}
@@ -164,6 +168,8 @@ def _case(
         granularity=granularity,
         modality=item.modality,
         present=present,
+        unsure=frozenset(name for raw in item.unsure if (name := table.name_of(raw, place)) is not None),
+        overlapping=frozenset(name for raw in item.overlapping if (name := table.name_of(raw, place)) is not None),
         regions=_regions(present, names, dataset, table),
         order=hashlib.sha256(repr(content).encode()).hexdigest(),
     )

@@ -1,33 +1,38 @@
 """The first stage: reads every unit of every dataset once, keeps its pictures without their metadata, and journals the rest.
 
 A work folder's `private/` holds `journal.jsonl` (one line per unit, appended when its pictures are on the disk: a killed run goes on) and
-`pictures/<sha256>.png`. It is not for publication. Files, patients, studies and items go by the keyed hashes of `dataset.key`.
-
-See also: which file is which id (`file_ids.py`), taking a patient out again (`withdrawing.py`).
+`pictures/<sha256>.png`. It is not for publication. Files, patients, studies and items go by the keyed hashes of `dataset.key`, since a file
+may be called like its patient; `dataset.names.csv`, beside the key and readable by its owner alone, says which file each is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from curation.gmai.file_ids import FileIds
-from curation.gmai.pictures.geometry import encode_mask, fit, scale_mask, scale_pixels
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit, cause
-from curation.gmai.readers import units_of
+from curation.gmai.overlay import encode_mask, fit, scale_mask, scale_pixels
+from curation.gmai.pictures import Picture, Skip, Skipped, Target, Unit, cause
+from curation.gmai.read_dicom import dicom_units
+from curation.gmai.read_shapes import coco_units, masks_units, voc_units, yolo_units
+from curation.gmai.read_tables import boxes_units, csv_units, folders_units, tsv_units, wide_units
+from curation.gmai.read_volumes import nifti_units
 from curation.gmai.sources import Dataset, Sources
-from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
+from curation.images.file_names import file_names, list_beside, write_list
+from dataset_builders.contents.pseudonyms import Pseudonyms, one_spelling, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
-from dataset_builders.journal import Journal
+from dataset_builders.files import lock, replace_file
+from dataset_builders.journal import Journal, line_of, read_journal
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
@@ -35,6 +40,19 @@ WITHDRAWN = "withdrawn.json"
 """Keyed ids of patients who have withdrawn: nothing of theirs is stored again, whatever the sources still hold."""
 HAS_WITHDRAWN = "its patient has withdrawn"
 VERSION = 1
+READERS: dict[str, Callable[[Dataset, Sources], Iterator[Unit | Skip]]] = {
+    "folders": folders_units,
+    "csv": csv_units,
+    "wide": wide_units,
+    "boxes": boxes_units,
+    "coco": coco_units,
+    "voc": voc_units,
+    "yolo": yolo_units,
+    "masks": masks_units,
+    "nifti": nifti_units,
+    "dicom": dicom_units,
+    "tsv": tsv_units,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,10 @@ class Item:
     present: tuple[str, ...]
     """all raw labels on the picture"""
     modality: str
+    overlapping: tuple[str, ...] = ()
+    """raw labels on the picture whose own region shares pixels with the target, or is not known"""
+    unsure: tuple[str, ...] = ()
+    """raw labels of which nothing is known on the picture"""
     attributes: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     more: tuple[tuple[str, dict[str, Any] | None], ...] = ()
@@ -68,6 +90,57 @@ class Item:
     def pictures(self) -> tuple[tuple[str, dict[str, Any] | None], ...]:
         """(picture, mask) of everything that a question about this shows, in order."""
         return ((self.picture, self.mask), *self.more)
+
+
+class FileIds:
+    """Ids of files, collected while they are read. As a context manager it writes the list at the end, also of a run that fails.
+
+    `before` is what the list held: id -> file.
+    """
+
+    def __init__(self, repository: Path) -> None:
+        self._pseudonyms = pseudonyms_of(repository)
+        self._path = list_beside(repository)
+        self.before = file_names(repository)
+        self._listed: dict[str, str] = {}
+
+    def of(self, dataset: str, file: str) -> str:
+        """The id of a file of a dataset."""
+        return self._pseudonyms.of("f", f"{dataset}\0{file}")
+
+    def add(self, dataset: str, file: str) -> str:
+        """The id of a file, which goes on the list."""
+        made = self.of(dataset, file)
+        self._listed[made] = file
+        return made
+
+    def knows(self, ids: list[str]) -> bool:
+        """Whether the list says which files these are."""
+        return all(each in self.before or each in self._listed for each in ids)
+
+    def keep(self, ids: list[str]) -> None:
+        """Leave on the list what it said before of these ids."""
+        self._listed |= {each: self.before[each] for each in ids if each in self.before}
+
+    def drop(self, ids: set[str]) -> None:
+        """Take ids off the list that is on the disk."""
+        write_list(self._path, sorted((each, file) for each, file in self.before.items() if each not in ids))
+
+    def __enter__(self) -> FileIds:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A run that was stopped has not come to every file: what is known of the others stays.
+        listed = self._listed if error is None else self.before | self._listed
+        write_list(self._path, sorted(listed.items(), key=lambda each: each[1]))
+
+
+def units_of(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
+    """The units of a dataset, by its reader, and what that leaves out. Raises BadInput where its files cannot be understood at all."""
+    found = list(READERS[dataset.reader](dataset, sources))
+    return [each for each in found if isinstance(each, Unit)], [each for each in found if isinstance(each, Skip)]
 
 
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
@@ -137,7 +210,8 @@ def skipped_files(entry: dict[str, Any]) -> list[str]:
 
 def _item(entry: dict[str, Any]) -> Item:
     box = tuple(entry["box"]) if entry["box"] is not None else None
-    return Item(**entry | {"box": box, "present": tuple(entry["present"])})
+    listed = {name: tuple(entry[name]) for name in ("present", "overlapping", "unsure")}
+    return Item(**entry | {"box": box} | listed)
 
 
 def together(items: list[Item]) -> list[Item]:
@@ -153,6 +227,7 @@ def together(items: list[Item]) -> list[Item]:
             item=f"{own[0].item}-{len(own)}",
             area=max(each.area for each in own),
             present=tuple(sorted({label for each in own for label in each.present})),
+            overlapping=tuple(sorted({label for each in own for label in each.overlapping})),
             more=tuple((each.picture, each.mask) for each in own[1:]),
         )
         for own in slices.values()
@@ -165,9 +240,19 @@ def read_withdrawn(private: Path) -> frozenset[str]:
     return frozenset(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else frozenset()
 
 
+def patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
+    """The keyed id of a patient. What spreadsheets change in a number is no difference: zeros before it, `.0` after it, case, blanks."""
+    name = one_spelling(name).casefold()
+    if number := re.fullmatch(r"0*(\d+?)(\.0)?", name):
+        name = number[1]
+    return ids.group(f"{registry}\0{name}")
+
+
 def _settings(dataset: Dataset, sources: Sources) -> str:
     """What decides how a unit is read, beside its files."""
-    later = {"license", "ethics", "exhaustive", "task", "department", "region", "together"}
+    later = {"license", "ethics", "exhaustive", "task", "department", "region"}
+    if dataset.reader in ("wide", "dicom"):
+        later -= {"exhaustive"}
     given = dataset.model_dump(mode="json", exclude=later)
     return json.dumps([VERSION, given, sources.slices, sources.min_area, sources.longest_side], sort_keys=True)
 
@@ -175,7 +260,7 @@ def _settings(dataset: Dataset, sources: Sources) -> str:
 def _state(unit: Unit, settings: str) -> str:
     digest = hashlib.sha256(settings.encode())
     for path in unit.files:
-        state = Path(path).stat()
+        state = path.stat()
         digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "replace"))
     return digest.hexdigest()
 
@@ -191,7 +276,7 @@ def _read(
     items: list[dict[str, Any]] = []
     skips: list[Skip] = []
     try:
-        for picture in unit.load():
+        for picture in unit.load(unit):
             made, left_out = _store(picture, dataset, sources, private, ids, gone)
             items += made
             skips += left_out
@@ -218,7 +303,7 @@ def _store(
 
     # Without a patient, what belongs to one study (the slices of a volume) stays together in splits and limits.
     own_study = f"\0{dataset.name}\0{picture.study or picture.key}"
-    patient = ids.group(f"{dataset.registry}\0{picture.patient or own_study}")
+    patient = patient_id(dataset.registry, picture.patient or own_study, ids)
     if patient in gone:
         return [], [Skip(dataset.name, patient, HAS_WITHDRAWN)]
     original = picture.pixels.shape
@@ -238,12 +323,14 @@ def _store(
         "study": study,
         "is_known_patient": bool(picture.patient),
         "present": sorted(picture.present),
+        "unsure": sorted(picture.unsure - picture.present),
         "modality": picture.modality or dataset.modality or "",
         "attributes": picture.attributes,
         "tags": picture.tags,
     }
     items, skips = [], []
-    for number, target in enumerate(_merged(picture.targets)):
+    targets = _merged(picture.targets)
+    for number, target in enumerate(targets):
         area = target.area / (original[0] * original[1]) if target.kind != "class" else 1.0
         is_small = target.kind != "class" and area < max(sources.min_area, 1e-9)
         mask = None
@@ -252,6 +339,7 @@ def _store(
         if is_small or (mask is not None and not mask.any()):
             skips.append(Skip(dataset.name, f"{picture.key} ({target.label})", "the target is too small"))
             continue
+        others = [other for other in (*targets, *picture.also) if other is not target]
         items.append(
             shared
             | {
@@ -261,6 +349,7 @@ def _store(
                 "box": None if target.box is None else tuple(side * factor for side in target.box),
                 "mask": None if mask is None else encode_mask(mask),
                 "area": area,
+                "overlapping": sorted({other.label for other in others if _overlap(target, other)}),
             }
         )
     return items, skips
@@ -278,3 +367,61 @@ def _merged(targets: list[Target]) -> list[Target]:
         else:
             masks[target.label] = target.mask.copy()
     return [*merged, *(Target(label, "mask", mask=mask) for label, mask in masks.items())]
+
+
+def _overlap(one: Target, other: Target) -> bool:
+    """Whether two targets share pixels; a class may be anywhere on the picture."""
+    if one.kind == "class" or other.kind == "class":
+        return True
+    if one.box is not None and other.box is not None:
+        starts = (max(one.box[0], other.box[0]), max(one.box[1], other.box[1]))
+        ends = (
+            min(one.box[0] + one.box[2], other.box[0] + other.box[2]),
+            min(one.box[1] + one.box[3], other.box[1] + other.box[3]),
+        )
+        return starts[0] < ends[0] and starts[1] < ends[1]
+    if one.mask is not None and other.mask is not None:
+        return bool((one.mask & other.mask).any())
+    box, mask = (one.box, other.mask) if one.box is not None else (other.box, one.mask)
+    assert box is not None and mask is not None
+    left, top = (max(0, int(np.floor(side))) for side in box[:2])
+    return bool(mask[top : int(np.ceil(box[1] + box[3])), left : int(np.ceil(box[0] + box[2]))].any())
+
+
+def withdraw_patient(private: Path, group: str) -> dict[str, int]:
+    """Take a patient's pictures out of the work folder, with what was journalled and listed of them; returns counts. The next run makes
+    the set without them. `group`: the patient as the sources call them, or the keyed id, as in the column `group` of the set.
+
+    Raises BadInput for a patient of whom there is no item, and for a name that two registries give to different patients.
+    """
+    with lock(private, "gmai"):
+        entries = read_journal(private / JOURNAL)
+        patient = _patient_called(group, entries, pseudonyms_of(private.with_name("dataset")))
+        if patient is None:
+            raise BadInput(
+                f"{private}: no item is of {group!r}. Give the patient as the sources do, or the id in the set's column `group` (g-...)."
+            )
+        is_theirs = [any(item["patient"] == patient for item in entry["items"]) for entry in entries]
+        theirs = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if is_one]
+        kept = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if not is_one]
+        replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | {patient})).encode())
+        replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
+        files = FileIds(private.with_name("dataset"))
+        files.drop({name for entry in theirs for name in (entry["unit"], *skipped_files(entry))})
+        used = {item["picture"] for entry in kept for item in entry["items"]}
+        pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
+        for picture in pictures:
+            (private / PICTURES / f"{picture}.png").unlink(missing_ok=True)
+    return {"images": len(pictures), "targets": sum(len(entry["items"]) for entry in theirs)}
+
+
+def _patient_called(name: str, entries: list[dict[str, Any]], ids: Pseudonyms) -> str | None:
+    """The id of the patient whose id or name in a source this is. Raises BadInput where registries call several patients so."""
+    meant = {name, *(patient_id(registry, name, ids) for registry in {entry["registry"] for entry in entries})}
+    found = meant & {item["patient"] for entry in entries for item in entry["items"]}
+    if len(found) > 1:
+        raise BadInput(
+            f"{name!r} is a patient of several registries, which may be different people. Give the id in the column `group` of the set: "
+            f"{', '.join(sorted(found))}."
+        )
+    return found.pop() if found else None

@@ -22,7 +22,7 @@ from curation.gmai.asking.written import Written
 from curation.gmai.checks.blind import Branch
 from curation.gmai.items import PICTURES
 from curation.gmai.labelling.labels import LabelTable
-from curation.gmai.pictures.overlay import shown_png
+from curation.gmai.overlay import shown_png
 from curation.gmai.sources import Dataset, Sources
 from curation.gmai.tables import granularity_table, label_table, table_of
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing

@@ -22,7 +22,7 @@ from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labelling import tags
 from curation.gmai.labelling.labels import LabelTable, read_labels
 from curation.gmai.output import write_outputs, write_report
-from curation.gmai.pictures.targets import Skip, reasons
+from curation.gmai.pictures import Skip, reasons
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside
 from curation.writing.asking import Asking, Writer

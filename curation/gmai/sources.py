@@ -1,10 +1,11 @@
 """sources.yaml: which data sets there are, how each is read, and how the benchmark is drawn from them.
 
-See also: the readers (`readers/`), the label table (`labels.py`).
+See also: the readers (`read_*.py`), the label table (`labelling/labels.py`).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,11 +21,24 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+WINDOWS: dict[str, tuple[float, float]] = {
+    "soft tissue": (40.0, 400.0),
+    "lung": (-600.0, 1500.0),
+    "bone": (400.0, 1800.0),
+    "brain": (40.0, 80.0),
+    "liver": (60.0, 160.0),
+    "mediastinum": (50.0, 350.0),
+}
+"""Centre and width in Hounsfield units, as they are customary at the viewing station."""
+
+
 class Columns(_Strict):
     """Which column of a dataset's table holds what. A column that is named here must be in the table."""
 
     image: str = "image"
     label: str = "label"
+    labels: tuple[str, ...] = ()
+    """A column per label (reader `wide`); default: all that hold nothing but 1, 0, -1 and blanks."""
     patient: str | None = None
     study: str | None = None
     age: str | None = None
@@ -38,7 +52,7 @@ class Dataset(_Strict):
     """One data set. Paths are relative to the folder of sources.yaml."""
 
     name: str
-    reader: Literal["folders", "csv", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv"]
+    reader: Literal["folders", "csv", "wide", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv"]
     path: Path
     modality: str | None = None
     task: str | None = None
@@ -49,9 +63,10 @@ class Dataset(_Strict):
     exhaustive: bool = False
     """Every class of the set is labelled on every image: a label that is not there is absent."""
     annotations: Path | None = None
-    """Table (csv, boxes, dicom), JSON (coco), or folder (voc, yolo, masks, nifti: the label volumes)."""
-    classes: dict[int, str] = {}
-    """Value in a mask, or class number of YOLO -> raw label, where the files do not say."""
+    """Table (csv, wide, boxes, dicom), JSON (coco), or folder (voc, yolo, masks, nifti: the label volumes)."""
+    classes: dict[int, str] | tuple[str, ...] = {}
+    """Value in a mask, or class number of YOLO -> raw label, where the files do not say. A list: the classes after `<image>_` in the names
+    of masks, where these have several words."""
     columns: Columns = Columns()
     separator: str = "|"
     """Between several labels of one cell."""
@@ -64,7 +79,7 @@ class Dataset(_Strict):
     and one registry for all DICOM sets."""
     plane: Literal["axial", "coronal", "sagittal"] = "axial"
     window: str | tuple[float, float] | None = None
-    """A preset of `windows.PRESETS`, or (centre, width); default: by label for CT, the file's own, or percentiles."""
+    """A preset of `WINDOWS`, or (centre, width); default: by label for CT, the file's own, or percentiles."""
     slices: Annotated[int, Field(ge=1)] | None = None
     together: bool = False
     """The slices of a volume that show a label are one question about several images (nifti; dicom with SEG or RTSTRUCT)."""
@@ -93,17 +108,38 @@ class Dataset(_Strict):
     def _one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("window")
+    @classmethod
+    def _window(cls, value: str | tuple[float, float] | None) -> str | tuple[float, float] | None:
+        if isinstance(value, str) and value not in WINDOWS:
+            raise ValueError(f"is none of {', '.join(WINDOWS)}; or give [centre, width]")
+        if isinstance(value, tuple) and not (all(map(math.isfinite, value)) and value[1] > 0):
+            raise ValueError("give [centre, width], two numbers, the second above 0")
+        return value
+
     @model_validator(mode="after")
     def _complete(self) -> Dataset:
         if self.modality is None and self.reader not in ("dicom", "tsv"):
             raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
-        if self.annotations is None and self.reader in ("csv", "boxes", "coco", "masks", "nifti"):
+        if self.annotations is None and self.reader in ("csv", "wide", "boxes", "coco", "masks", "nifti"):
             raise ValueError(f"reader {self.reader} needs `annotations`")
         if self.reader == "boxes" and self.columns.box is None:
             raise ValueError("reader boxes needs `columns.box`: the columns of x, y, width, height")
         if self.together and self.reader not in ("nifti", "dicom"):
             raise ValueError(f"reader {self.reader} reads no volumes, so it takes no `together`")
+        if self.listed_classes and self.reader != "masks":
+            raise ValueError(f"reader {self.reader} needs `classes` as number: name")
         return self
+
+    @property
+    def named_classes(self) -> dict[int, str]:
+        """Number -> raw label."""
+        return self.classes if isinstance(self.classes, dict) else {}
+
+    @property
+    def listed_classes(self) -> tuple[str, ...]:
+        """Raw labels in the names of masks."""
+        return self.classes if isinstance(self.classes, tuple) else ()
 
     @property
     def registry(self) -> str:

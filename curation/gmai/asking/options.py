@@ -42,14 +42,22 @@ class Pools:
         return sorted(name for name in names if self.reason_against(name, case) is None)
 
     def reason_against(self, name: str, case: Case) -> str | None:
-        """Why a label cannot be a wrong option of a case; None where it can."""
-        if name in case.present:
-            return "is on the image"
-        against = case.present if case.granularity != IMAGE else {*case.answers, *case.present}
-        if any(self.table.related(name, each) for each in against):
+        """Why a label cannot be a wrong option of a case; None where it can.
+
+        At region level other labels of the image stay: an answerer that ignores the mark has to choose among them.
+        """
+        if name in case.answers:
+            return "is the answer"
+        if case.granularity != IMAGE:
+            if name in case.unsure or any(self.table.related(name, each) for each in case.overlapping):
+                return "lies where the target lies"
+            if any(self.table.related(name, each) or _within(name, each) for each in case.answers):
+                return "is a synonym of, above or below the answer"
+            return None
+        if name in case.present or name in case.unsure:
+            return "is or may be on the image"
+        if any(self.table.related(name, each) for each in (*case.answers, *case.present)):
             return "is a synonym of, above or below a label of the image"
-        if case.granularity != IMAGE and any(_within(name, answer) for answer in case.answers):
-            return "its words hold those of the answer, or the other way round"
         if not self.possible.in_modality(name, case.modality):
             return "cannot be seen in this modality"
         if not self.possible.in_region(name, set(case.regions), case.item.dataset, case.modality):
@@ -79,7 +87,8 @@ class Drawer:
         self.used: Counter[tuple[str, bool, int, int]] = Counter()
 
     def draw(self, case: Case, split: str) -> Choice | None:
-        """The options of a case; None where the pool leaves fewer than two, or where five do not hold a wrong one."""
+        """The options of a case; None where the pool leaves fewer than two, or where five do not hold a wrong one. At region level one of
+        the wrong ones is on the image, where any may be: else the mark would not be needed."""
         rng = random.Random(f"options {case.order}")
         fewest, most = self.sources.options
         answers = list(case.answers)
@@ -87,7 +96,9 @@ class Drawer:
             return None
         wanted = max(rng.randint(fewest, most), len(answers) + 1) - len(answers)
         wrong: list[str] = []
-        for name in self._in_drawn_order(self.pools.of(case), case, rng):
+        names = self._in_drawn_order(self.pools.of(case), case, rng)
+        here = next((name for name in names if case.granularity != IMAGE and name in case.present), None)
+        for name in [*([here] if here else []), *(name for name in names if name != here)]:
             if len(wrong) < wanted and compatible([*wrong, name], self.pools.table):
                 wrong.append(name)
         if not wrong or len(wrong) + len(answers) < fewest:

@@ -18,7 +18,7 @@ from fastapi import FastAPI, HTTPException, Response
 from curation.gmai.asking.written import CASES
 from curation.gmai.checks import validation
 from curation.gmai.items import PICTURES
-from curation.gmai.pictures.overlay import shown_png
+from curation.gmai.overlay import shown_png
 from curation.gmai.sources import Overlay
 from curation.review.review_app import DIRECT, in_turn
 from curation.review.review_page import saved

@@ -92,6 +92,20 @@ def csv_many(folder, rng, count=12):
     }  # fmt: skip
 
 
+def wide(folder, rng, count=12):
+    """A column per finding: 1, 0, -1 (uncertain) or blank (not stated)."""
+    rows = []
+    for k in range(count):
+        save(folder / "images" / f"P{k // 2}" / f"view{k % 2}.png", draw(rng, []).pixels)
+        cells = dict(zip(FINDINGS, rng.choice(["1", "0", "0", "-1", ""], len(FINDINGS)), strict=True))
+        rows.append({"Path": f"wide/images/P{k // 2}/view{k % 2}.png", "Sex": "FM"[k % 2]} | cells)
+    pd.DataFrame(rows).to_csv(folder / "list.csv", index=False)
+    return {
+        "name": "wide", "reader": "wide", "path": f"{folder.name}/images", "annotations": f"{folder.name}/list.csv", "modality": "X-ray",
+        "columns": {"image": "Path", "sex": "Sex"}, "patient": r"(P\d+)/", "region": "chest",
+    }  # fmt: skip
+
+
 def coco(folder, rng, count=8):
     from pycocotools import mask as encoder
 
@@ -345,7 +359,7 @@ def structures(path, slices, label, names):
     data.save_as(path, enforce_file_format=True)
 
 
-MAKERS = {f.__name__: f for f in (folders, csv_many, coco, voc, yolo, masks, nifti, dicom)}
+MAKERS = {f.__name__: f for f in (folders, csv_many, wide, coco, voc, yolo, masks, nifti, dicom)}
 
 
 def write_all(base: Path, seed=0, only=None, **settings):

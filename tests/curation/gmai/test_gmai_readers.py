@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curation.gmai.pictures.files import picture_of
-from curation.gmai.pictures.targets import Skipped
-from curation.gmai.pictures.windows import to_grey
-from curation.gmai.readers import units_of
+from curation.gmai.files import picture_of
+from curation.gmai.items import units_of
+from curation.gmai.pictures import Skipped
+from curation.gmai.pixels import to_grey
 from curation.gmai.sources import Dataset, read_sources
 from tests.curation.gmai.phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, save, volume, write_all
 from tests.helpers import refused
@@ -31,7 +31,7 @@ def read(sources, name):
     pictures = []
     for unit in units:
         try:
-            pictures += unit.load()
+            pictures += unit.load(unit)
         except Skipped as reason:
             skips.append((unit.key, str(reason)))
         skips += unit.skips
@@ -133,7 +133,7 @@ def test_windows_are_pydicoms_own(tmp_path):
     """Over generated rescales, windows and VOI functions: our grey is pydicom's VOI over its own range, inverted for MONOCHROME1."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
-    from curation.gmai.pictures.dicom_pixels import header, shown
+    from curation.gmai.pixels import header, shown
 
     rng = np.random.default_rng(1)
     for k in range(24):
@@ -165,7 +165,7 @@ def test_a_window_maps_its_ends_to_black_and_white():
 @pytest.mark.parametrize("flips", range(8))
 def test_a_slice_is_shown_upright_however_it_was_stored(tmp_path, flips):
     """The same head, stored in all eight in-plane orientations, gives one picture."""
-    from curation.gmai.pictures.dicom_pixels import read_frame
+    from curation.gmai.pixels import read_frame
 
     rng = np.random.default_rng(2)
     wanted = rng.integers(0, 1000, (12, 20))
@@ -340,9 +340,8 @@ def test_polygons_rle_and_masks_are_one_shape(tmp_path):
     from pycocotools import mask as encoder
     from scipy.ndimage import binary_fill_holes
 
-    from curation.gmai.pictures.geometry import decode_mask, encode_mask
-    from curation.gmai.pictures.overlay import contour_of
-    from curation.gmai.readers.coco import decode
+    from curation.gmai.overlay import contour_of, decode_mask, encode_mask
+    from curation.gmai.read_shapes import decode
 
     rng = np.random.default_rng(3)
     for _ in range(30):

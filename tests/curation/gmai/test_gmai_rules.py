@@ -17,7 +17,7 @@ from curation.gmai.items import Item
 from curation.gmai.labelling.labels import Label, LabelTable, Possible, read_labels
 from curation.gmai.labelling.tags import assigned, merge
 from curation.gmai.labelling.tree_values import BOX, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
-from curation.gmai.pictures.overlay import burn_box, burn_contour, burn_mask
+from curation.gmai.overlay import burn_box, burn_contour, burn_mask
 from curation.gmai.sources import Overlay, Sources
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import folded, place_of
@@ -52,7 +52,11 @@ def generated(seed):
         item = Item(f"i{k}", dataset, f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{rng.randint(0, 20)}", "s", True,
                     answers[0], "class", None, None, 1.0, tuple(present), modality)  # fmt: skip
         task = f"task{rng.randint(0, 1)}"
-        cases.append(Case(f"c{k}", answers, item, task, "d", granularity, modality, present, body, f"{seed}-{k}"))
+        over = frozenset(n for n in present - set(answers) if rng.random() < 0.3)
+        unsure = frozenset(n for n in names if n not in present and rng.random() < 0.1)
+        cases.append(
+            Case(f"c{k}", answers, item, task, "d", granularity, modality, present, body, f"{seed}-{k}", unsure, over)
+        )
         seen |= {(dataset, modality, name) for name in present}
     return cases, table, Possible(table, seen), regions, allowed, seen, parents
 
@@ -64,33 +68,56 @@ def family(name, parents):
     return above
 
 
+def nested(one, other, parents):
+    words, others = set(folded(one).split()), set(folded(other).split())
+    return (
+        one == other
+        or one in family(other, parents)
+        or other in family(one, parents)
+        or words <= others
+        or others <= words
+    )
+
+
 @pytest.mark.parametrize("seed", range(60))
-def test_no_option_is_on_the_image_related_or_impossible(seed):
+def test_options_are_what_the_paper_offers(seed):
+    """Image level: labels of the same set that are not on the image, nor related to one that is. Region level: all of the cell but the
+    answer's family and what lies where the target lies; labels elsewhere on the image stay, and one of them is always among the options."""
     cases, table, possible, regions, allowed, seen, parents = generated(seed)
     pools = Pools(cases, table, possible)
     drawer = Drawer(Sources.model_construct(options=(2, 5), seed=seed), pools, Counter())
     for case in cases:
+        of_cell = {name for c in cases if c.cell == case.cell for name in c.answers}
+        if case.granularity != IMAGE:
+            away = {
+                name for name in of_cell - set(case.unsure)
+                if not any(nested(name, answer, parents) for answer in case.answers)
+                and not any(name == o or name in family(o, parents) or o in family(name, parents) for o in case.overlapping)
+            }  # fmt: skip
+            assert set(pools.of(case)) == away
         choice = drawer.draw(case, "test")
         if choice is None:
             continue
         assert {choice.options[at] for at in choice.right} == set(case.answers)
         assert 2 <= len(choice.options) == len(set(choice.options)) <= 5
         wrong = [name for at, name in enumerate(choice.options) if at not in choice.right]
-        assert wrong
+        assert wrong and set(wrong) <= of_cell
         for name in wrong:
-            assert name not in case.present
-            for other in {*case.present, *wrong} - {name}:
-                assert name not in family(other, parents)
-                assert other not in family(name, parents)
-            modalities = allowed[name] or {m for _, m, n in seen if n == name}
-            assert case.modality in modalities
+            assert not any(
+                name in family(o, parents) or o in family(name, parents) for o in {*case.answers, *wrong} - {name}
+            )
+        if case.granularity != IMAGE:
+            assert bool(set(wrong) & case.present) == bool(away & case.present)
+            continue
+        for name in wrong:
+            assert name not in case.present | case.unsure
+            assert not any(name in family(o, parents) or o in family(name, parents) for o in case.present)
+            assert case.modality in (allowed[name] or {m for _, m, n in seen if n == name})
             if regions[name] and case.regions:
                 assert regions[name] & case.regions
             else:
                 assert (case.item.dataset, case.modality, name) in seen
-            if case.granularity == IMAGE:
-                assert any(n == name and d == case.item.dataset for d, _, n in seen)
-            assert any(name in c.answers and c.cell == case.cell for c in cases)
+            assert any(n == name and d == case.item.dataset for d, _, n in seen)
 
 
 def test_letters_are_balanced_for_every_number_of_options():
@@ -286,7 +313,7 @@ def cases_of(count, patients, **fields):
     made = []
     for k in range(count):
         item = Item(f"i{k}", f"set{k % 2}", f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{k % patients}", "s", True, "liver", "mask",
-                    None, None, rng.random(), ("liver",), "CT", {"sex": "FM"[k % 3 == 0]})  # fmt: skip
+                    None, None, rng.random(), ("liver",), "CT", attributes={"sex": "FM"[k % 3 == 0]})  # fmt: skip
         made.append(
             Case(
                 f"c{k}",

@@ -1,6 +1,5 @@
-"""Pixels of DICOM files as they are meant to be seen: rescale, VOI or a window, MONOCHROME1, orientation. pydicom does the first three.
-
-See also: series with SEG and RTSTRUCT (`dicom.py`).
+"""Grey values of scanners as 8-bit pictures: windows for CT, percentiles for what has no scale; and DICOM files as they are meant to be
+seen: rescale, VOI or a window (pydicom's), MONOCHROME1, orientation, square pixels.
 """
 
 from __future__ import annotations
@@ -12,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
-from curation.gmai.pictures.geometry import square_pixels
-from curation.gmai.pictures.targets import Skipped, cause
-from curation.gmai.pictures.windows import to_grey, to_rgb, window_for
-from curation.gmai.sources import Dataset
+from curation.gmai.pictures import Skipped, cause
+from curation.gmai.sources import WINDOWS, Dataset
+from dataset_builders.terms import window_of
+
+PERCENTILES = (0.5, 99.5)
 
 MODALITY = {
     "CR": "X-ray", "DX": "X-ray", "RG": "X-ray", "CT": "CT", "MR": "MRI", "MG": "Mammography", "US": "UltraSound", "XA": "Angiography",
@@ -25,12 +26,70 @@ MODALITY = {
 """DICOM's modality -> the name used in questions, as the official lexical tree writes it where it has one."""
 
 
+def to_grey(values: np.ndarray, window: tuple[float, float] | None = None) -> np.ndarray:
+    """Values of any shape -> uint8: the window (centre, width) from black to white, by DICOM PS3.3 C.11.2.1.3.2 (linear exact);
+    without one, from the 0.5th to the 99.5th percentile of the finite values."""
+    finite = np.isfinite(values)
+    if not finite.any():
+        return np.zeros(values.shape, np.uint8)
+    if window is None:
+        low, high = np.percentile(values[finite], PERCENTILES)
+        if high <= low:
+            low, high = float(values[finite].min()), float(values[finite].max())
+    else:
+        low, high = window[0] - window[1] / 2, window[0] + window[1] / 2
+    if high <= low:
+        return np.zeros(values.shape, np.uint8)
+    scaled = np.clip((np.where(finite, values, low).astype(np.float64) - low) / (high - low), 0, 1)
+    grey: np.ndarray = (scaled * 255).round().astype(np.uint8)
+    return grey
+
+
+def to_rgb(grey: np.ndarray) -> np.ndarray:
+    """(height, width) uint8 -> (height, width, 3)."""
+    return np.repeat(grey[..., None], 3, axis=2)
+
+
+def window_for(label: str, given: str | tuple[float, float] | None) -> tuple[float, float]:
+    """The window in which a label is shown on CT: the dataset's own, or by what the label names (`terms.csv`)."""
+    if isinstance(given, str):
+        return WINDOWS[given]
+    return given if given is not None else WINDOWS[window_of(label)]
+
+
+def square_pixels(plane: np.ndarray, spacing: tuple[float, float], nearest: bool) -> np.ndarray:
+    """A (height, width) plane whose pixels are `spacing` (row, column) mm apart, resampled to square pixels of the finer spacing."""
+    rows, columns = spacing
+    if not (np.isfinite(spacing).all() and min(spacing) > 0) or abs(rows / columns - 1) < 0.01:
+        return plane
+    fine = min(rows, columns)
+    size = (max(1, round(plane.shape[1] * columns / fine)), max(1, round(plane.shape[0] * rows / fine)))
+    if plane.dtype == bool:
+        image = Image.fromarray(plane.astype(np.uint8) * 255)
+        return np.asarray(image.resize(size, Image.Resampling.NEAREST)) > 127
+    image = Image.fromarray(plane)
+    return np.asarray(image.resize(size, Image.Resampling.NEAREST if nearest else Image.Resampling.BILINEAR))
+
+
+# DICOM
+
+
 @contextmanager
 def reading() -> Iterator[None]:
     """pydicom warns of every odd value in old files; what matters is counted by us."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@contextmanager
+def used_header() -> Iterator[None]:
+    """Raise Skipped where numbers of a header are none: pydicom converts them when they are used."""
+    with reading():
+        try:
+            yield
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, ZeroDivisionError) as error:
+            raise Skipped(f"its header has values that cannot be used ({cause(error)})") from None
 
 
 def header(path: Path) -> Any:
@@ -66,16 +125,19 @@ def about(data: Any) -> dict[str, str]:
 def read_frame(path: Path, dataset: Dataset, label: str = "") -> tuple[np.ndarray, dict[str, str]]:
     """(height, width, 3) uint8 of a file with one frame, upright, and what it says of itself. Raises Skipped."""
     data = header(path)
-    refuse_burned_in(data)
-    if "Rows" not in data or not {"PixelData", "FloatPixelData", "DoubleFloatPixelData"} & {e.keyword for e in data}:
-        raise Skipped(f"a DICOM file of {data.get('Modality', 'no modality')} without pixels")
-    if int(data.get("NumberOfFrames", 1) or 1) > 1:
-        raise Skipped("has several frames")
-    by_label = dataset.window is not None or (data.get("Modality") == "CT" and not _has_voi(data))
-    grey = shown(data, window_for(label, dataset.window) if by_label else None)
-    spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
-    upright = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1])), False), data)
-    said = about(data)
+    with used_header():
+        refuse_burned_in(data)
+        if "Rows" not in data or not {"PixelData", "FloatPixelData", "DoubleFloatPixelData"} & {
+            e.keyword for e in data
+        }:
+            raise Skipped(f"a DICOM file without pixels ({data.get('Modality', 'no modality')})")
+        if int(data.get("NumberOfFrames", 1) or 1) > 1:
+            raise Skipped("has several frames")
+        by_label = dataset.window is not None or (data.get("Modality") == "CT" and not _has_voi(data))
+        grey = shown(data, window_for(label, dataset.window) if by_label else None)
+        spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
+        upright = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1])), False), data)
+        said = about(data)
     if dataset.modality:
         said["modality"] = dataset.modality
     return upright if upright.ndim == 3 else to_rgb(upright), said

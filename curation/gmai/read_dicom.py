@@ -1,20 +1,22 @@
-"""DICOM folders: every file below the path, sorted by what it is. SEG and RTSTRUCT give masks for the slices they refer to, a table
-(`annotations`) or the class folder gives labels for single pictures.
+"""DICOM folders: every file below the path, sorted by what it is. SEG and RTSTRUCT give masks for the slices that they refer to by their
+UIDs, a table (`annotations`) or the class folder gives labels for single pictures.
 
-See also: pixels (`pictures/dicom_pixels.py`).
+See also: pixels (`pixels.py`), what a reader is (`read_tables.py`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from curation.gmai.pictures.dicom_pixels import (
+from curation.gmai.files import below, files_below, is_dicom, paired, patient_of, picture_of
+from curation.gmai.pictures import Picture, Skip, Skipped, Target, Unit, cause
+from curation.gmai.pixels import (
     about,
     header,
     read_frame,
@@ -22,12 +24,11 @@ from curation.gmai.pictures.dicom_pixels import (
     refuse_burned_in,
     shown,
     upright,
+    used_header,
     values,
-)  # fmt: skip
-from curation.gmai.pictures.files import files_below, is_dicom, patient_of, picture_of, relative
-from curation.gmai.pictures.targets import Picture, Skip, Skipped, Target, Unit, cause
-from curation.gmai.pictures.volumes import Labelled, pictures_of
-from curation.gmai.readers.tables import labels_in, rows_by_image
+)
+from curation.gmai.read_tables import facts_of, labels_in, rows_by_image
+from curation.gmai.read_volumes import Labelled, pictures_of
 from curation.gmai.sources import Dataset, Sources
 
 SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
@@ -35,18 +36,22 @@ SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
 ANNOTATIONS = ("SEG", "RTSTRUCT")
 
 
-def units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """A unit per SEG and RTSTRUCT with the slices it refers to, and one per picture that a table or folder labels."""
+def dicom_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+    """A unit per SEG and RTSTRUCT with the slices it refers to, and one per picture that a table or folder labels.
+
+    A table names pictures by their SOP instances, or as other tables do. Files that share a SOP instance cannot be told apart by what
+    refers to it: none of them is used.
+    """
     scanned = list(_scan(dataset))
     yield from (each for each in scanned if isinstance(each, Skip))
     found = [each for each in scanned if not isinstance(each, Skip)]
-    by_uid = {uid: path for path, uid, _ in found if uid}
-    rows = rows_by_image(dataset, dataset.columns) if dataset.annotations is not None else {}
+    times = Counter(uid for _, uid, _ in found)
+    by_uid = {uid: path for path, uid, _ in found if uid and times[uid] == 1}
     used: set[Path] = set()
     for path, _, modality in found:
+        name = below(path, dataset.path)
         if modality not in ANNOTATIONS:
             continue
-        name = relative(path, dataset)
         try:
             referred = _referred(header(path))
         except Skipped as reason:
@@ -54,58 +59,87 @@ def units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
             continue
         slices = [by_uid[uid] for uid in referred if uid in by_uid]
         if not slices:
-            yield Skip(dataset.name, name, f"{modality}: none of the {len(referred)} images it refers to is there")
+            yield Skip(
+                dataset.name, name, f"none of the images it refers to is there ({modality}, {len(referred)} images)"
+            )
             continue
         used |= set(slices)
-        unit = Unit(name, [path, *slices], None)
-        unit.load = partial(_annotated, path, slices, dataset, sources, unit)
-        yield unit
+        yield Unit(name, [path, *slices], partial(_annotated, path, slices, dataset, sources))
+    pictures = {path for path, _, modality in found if modality in SINGLE}
+    labels = yield from _labels([path for path, _, _ in found], by_uid, dataset)
+    labels = {path: given for path, given in labels.items() if path in pictures}
     for path, uid, modality in found:
-        name = relative(path, dataset)
-        if modality in ANNOTATIONS:
-            continue
-        if modality not in SINGLE:
+        name = below(path, dataset.path)
+        if path in labels:
+            yield Unit(
+                name,
+                [path, *([dataset.annotations] if dataset.annotations else [])],
+                partial(_single, path, *labels[path], dataset),
+            )
+        elif modality not in (*ANNOTATIONS, *SINGLE):
             yield Skip(dataset.name, name, f"DICOM of {modality or 'no modality'} holds no picture to ask about")
-            continue
-        labels, row = _labels(name, path, uid, rows, dataset)
-        if labels:
-            files = [path, *([dataset.annotations] if dataset.annotations else [])]
-            yield Unit(name, files, partial(_single, path, labels, row, dataset))
-        elif path not in used:
+        elif modality in SINGLE and uid and times[uid] > 1:
+            yield Skip(dataset.name, name, "several files have its SOP instance")
+        elif modality in SINGLE and path not in used:
             yield Skip(dataset.name, name, "no table, folder, SEG or RTSTRUCT labels it")
 
 
 def _scan(dataset: Dataset) -> Iterator[tuple[Path, str, str] | Skip]:
     """(file, SOP instance, modality) of every DICOM file, whatever it is called, and the files that are none."""
-    for path in files_below(dataset.path):
+    files, skips = files_below(dataset.path, dataset)
+    yield from skips
+    for path in files:
         if path == dataset.annotations or path.name == "DICOMDIR":
             continue
-        if not is_dicom(path):
-            yield Skip(dataset.name, relative(path, dataset), "is no DICOM file")
-            continue
         try:
+            if not is_dicom(path):
+                raise Skipped("is no DICOM file")
             data = header(path)
         except Skipped as reason:
-            yield Skip(dataset.name, relative(path, dataset), str(reason))
+            yield Skip(dataset.name, below(path, dataset.path), str(reason))
+        except OSError as error:
+            yield Skip(dataset.name, below(path, dataset.path), f"cannot be read ({cause(error)})")
+        else:
+            yield path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))
+
+
+Given = tuple[list[str], dict[str, str | None]]
+"""The labels of a picture, and what its rows say of the patient."""
+
+
+def _labels(files: list[Path], by_uid: dict[str, Path], dataset: Dataset) -> Generator[Skip, None, dict[Path, Given]]:
+    """What the table says of single files, or their class folders; yields the rows that fit none."""
+    if dataset.annotations is None:
+        named = {path: below(path, dataset.path) for path in files}
+        return {
+            path: ([name.split("/", 1)[0]], {}) for path, name in named.items() if "/" in name and dataset.exhaustive
+        }
+    rows = rows_by_image(dataset, [dataset.columns.label])
+    by_name = {uid: path for uid, path in by_uid.items() if uid in rows}
+    by_path = True
+    if by_name:  # names of one kind: a set is labelled by UIDs or by files
+        yield from (Skip(dataset.name, name, "its image is missing") for name in rows if name not in by_name)
+    else:
+        names = list(rows)
+        pairs = paired(names, files, dataset, suffix=True)
+        yield from pairs.skips
+        by_path = pairs.by_path
+        by_name = {name: path for name, path in zip(names, pairs.images, strict=True) if path is not None}
+    found: dict[Path, Given] = {}
+    for name, path in by_name.items():
+        try:
+            given = facts_of(rows[name], dataset, by_path)
+        except Skipped as reason:
+            yield Skip(dataset.name, name, str(reason))
             continue
-        yield path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))
+        labels = [label for row in rows[name] for label in labels_in(row[dataset.columns.label], dataset)]
+        if labels:
+            found[path] = list(dict.fromkeys(labels)), given
+    return found
 
 
-def _labels(
-    name: str, path: Path, uid: str, rows: dict[str, list[dict[str, str]]], dataset: Dataset
-) -> tuple[list[str], dict[str, str]]:
-    """The labels of a single picture, by the table (path, file name, stem or SOP instance), or by its class folder."""
-    if dataset.annotations is not None:
-        own = next((rows[each] for each in (name, path.name, path.stem, uid) if each in rows), [])
-        labels = [label for row in own for label in labels_in(row[dataset.columns.label], dataset)]
-        return list(dict.fromkeys(labels)), own[0] if own else {}
-    return ([name.split("/", 1)[0]] if "/" in name and dataset.exhaustive else []), {}
-
-
-def _single(path: Path, labels: list[str], row: dict[str, str], dataset: Dataset) -> list[Picture]:
+def _single(path: Path, labels: list[str], given: dict[str, str | None], dataset: Dataset, unit: Unit) -> list[Picture]:
     picture, said = read_frame(path, dataset, labels[0])
-    fields = ("patient", "age", "sex", "site")
-    given = {field: row.get(column) for field in fields if (column := getattr(dataset.columns, field))}
     return [picture_of(path, dataset, picture, [Target(label) for label in labels], said, given)]
 
 
@@ -118,7 +152,12 @@ def _referred(data: Any) -> list[str]:
 def _annotated(path: Path, files: list[Path], dataset: Dataset, sources: Sources, unit: Unit) -> list[Picture]:
     """The pictures of one SEG or RTSTRUCT: its slices in order along the patient, turned upright with their masks."""
     data = header(path)
-    slices = [header(file) for file in files]
+    with used_header():
+        volume = _volume(data, path, [header(file) for file in files], dataset, unit)
+        return pictures_of(volume, dataset, sources, unit)
+
+
+def _volume(data: Any, path: Path, slices: list[Any], dataset: Dataset, unit: Unit) -> Labelled:
     if len({(each.get("Rows"), each.get("Columns")) for each in slices}) != 1:
         raise Skipped("the slices it refers to differ in size")
     for each in slices:
@@ -134,7 +173,7 @@ def _annotated(path: Path, files: list[Path], dataset: Dataset, sources: Sources
     is_ct = str(first.get("Modality", "")) == "CT"
     grey = is_ct or dataset.window is not None
     said = about(first)
-    volume = Labelled(
+    return Labelled(
         key=unit.key,
         slices=lambda at: upright(values(slices[at]) if grey else shown(slices[at], None), orientation),
         masks={label: np.stack([upright(plane, orientation) for plane in mask]) for label, mask in masks.items()},
@@ -146,7 +185,6 @@ def _annotated(path: Path, files: list[Path], dataset: Dataset, sources: Sources
         numbers=[int(each.get("InstanceNumber", at) or at) for at, each in enumerate(slices)],
         attributes={name: said[name] for name in ("age", "sex") if name in said},
     )
-    return pictures_of(volume, dataset, sources, unit)
 
 
 def _along(data: Any) -> tuple[float, int]:

@@ -6,21 +6,25 @@ A target is a raw label with its geometry: none (a class of the whole image), a 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 Kind = Literal["class", "box", "mask"]
+Box = tuple[float, float, float, float]
+"""x, y, width, height in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One label on one picture. box: x, y, width, height in pixels; mask: (height, width) of booleans."""
+    """One label on one picture. mask: (height, width) of booleans."""
 
     label: str
     kind: Kind = "class"
-    box: tuple[float, float, float, float] | None = None
+    box: Box | None = None
     mask: np.ndarray | None = None
 
     @property
@@ -33,28 +37,29 @@ class Target:
 
 @dataclass(slots=True)
 class Picture:
-    """One 2D picture in RGB with everything that is labelled on it.
-
-    `present` are all raw labels known to be on the picture, also those whose target was dropped: none of them can be a wrong option.
-    """
+    """One 2D picture in RGB with everything that is labelled on it."""
 
     key: str
     """Where it comes from, below the dataset's path: for the curator's list, never for the benchmark."""
     pixels: np.ndarray
     """(height, width, 3) uint8"""
     targets: list[Target]
-    present: set[str] = field(default_factory=set)
+    also: list[Target] = field(default_factory=list)
+    """What else is labelled on it and not asked about here."""
+    unsure: set[str] = field(default_factory=set)
+    """Raw labels of which the source does not say whether they are on the picture: never options beside it."""
     patient: str | None = None
     study: str | None = None
-    slice: int | None = None
     modality: str | None = None
     attributes: dict[str, str] = field(default_factory=dict)
     """age, sex, site as the source gives them."""
     tags: dict[str, str] = field(default_factory=dict)
     """task, department, granularity, where the source is itself a benchmark."""
 
-    def __post_init__(self) -> None:
-        self.present = self.present | {target.label for target in self.targets}
+    @property
+    def present(self) -> set[str]:
+        """All raw labels known to be on the picture."""
+        return {target.label for target in (*self.targets, *self.also)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +85,19 @@ def cause(error: Exception) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
 
 
+def reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
+    """How often each (dataset, kind of reason) occurs: no file is named, so that it can be published."""
+    return Counter((skip.dataset, skip.kind) for skip in skips)
+
+
 @dataclass(slots=True)
 class Unit:
     """A piece of a dataset that is read and journalled at once: an image, a volume, a series."""
 
     key: str
-    files: list[Any]
-    """Paths whose size and time of change decide whether it has to be read again."""
-    load: Any
-    """() -> list[Picture]; raises Skipped."""
+    files: list[Path]
+    """Their size and time of change decide whether it has to be read again."""
+    load: Callable[[Unit], list[Picture]]
+    """Reads it; raises Skipped."""
     skips: list[Skip] = field(default_factory=list)
     """What `load` left out of this unit while it used the rest."""
-
-
-def reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
-    """How often each (dataset, kind of reason) occurs: no file is named, so that it can be published."""
-    return Counter((skip.dataset, skip.kind) for skip in skips)

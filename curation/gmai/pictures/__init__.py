@@ -1,1 +1,0 @@
-"""Targets, slices and windows of source images, and what is drawn on them."""

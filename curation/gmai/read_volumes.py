@@ -1,0 +1,242 @@
+"""Volumes with masks: which slices become pictures (picture and mask go through the same steps), and the reader of NIfTI.
+
+At most k slices per label, those with the largest target (SA-Med2D-20M's protocol takes all three axes; here one plane, in the orientation
+in which it is read). Slices that one question asks about together lie apart instead: neighbours are near-copies of one another.
+
+See also: DICOM series (`read_dicom.py`), what a reader is (`read_tables.py`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curation.gmai.files import below, files_below, paired, patient_of
+from curation.gmai.pictures import Picture, Skip, Skipped, Target, Unit, cause
+from curation.gmai.pixels import square_pixels, to_grey, to_rgb, window_for
+from curation.gmai.sources import Dataset, Sources
+from curation.images.pairing import split, without_suffix
+from dataset_builders.errors import BadInput
+from dataset_builders.sources.files import read_json
+
+SUFFIXES = (".nii.gz", ".nii")
+AXES = {"sagittal": 0, "coronal": 1, "axial": 2}
+"""The axis of an RAS+ array along which a plane's slices lie."""
+
+
+@dataclass
+class Labelled:
+    """A volume in the orientation in which it is shown. masks: label -> (n_slices, height, width) of booleans."""
+
+    key: str
+    slices: Callable[[int], np.ndarray]
+    """Number of a slice -> (height, width) of values, in Hounsfield units where `windowed`."""
+    masks: dict[str, np.ndarray]
+    spacing: tuple[float, float]
+    """Millimetres from row to row and from column to column."""
+    patient: str | None
+    modality: str
+    windowed: bool
+    study: str | None = None
+    attributes: dict[str, str] | None = None
+    numbers: list[int] | None = None
+    """What the source calls each slice; default: its position."""
+
+
+def pictures_of(volume: Labelled, dataset: Dataset, sources: Sources, unit: Unit) -> list[Picture]:
+    """The pictures of a volume. A slice that shows labels under different windows becomes one picture per window."""
+    k = dataset.slices or sources.slices
+    choose = slices_apart if dataset.together else largest_slices
+    chosen: dict[tuple[int, tuple[float, float] | None], list[str]] = defaultdict(list)
+    for label, mask in sorted(volume.masks.items()):
+        areas = mask.reshape(len(mask), -1).sum(1)
+        slices = choose(areas, k, sources.min_area * mask[0].size)
+        if not slices:
+            unit.skips.append(Skip(dataset.name, f"{volume.key} ({label})", "the target is too small on every slice"))
+        window = _window(label, volume, dataset)
+        for at in slices:
+            chosen[at, window].append(label)
+    pictures = []
+    for (at, window), labels in sorted(chosen.items(), key=lambda each: (each[0][0], str(each[0][1]))):
+        values = square_pixels(np.ascontiguousarray(volume.slices(at), dtype=np.float32), volume.spacing, False)
+        shown = {
+            label: Target(label, "mask", mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing, True))
+            for label, mask in volume.masks.items()
+            if mask[at].any()
+        }
+        number = volume.numbers[at] if volume.numbers else at
+        pictures.append(
+            Picture(
+                f"{volume.key} slice {number}",
+                to_rgb(to_grey(values, window)),
+                [shown[label] for label in labels],
+                also=[target for label, target in shown.items() if label not in labels],
+                patient=volume.patient,
+                study=volume.study or volume.key,
+                modality=volume.modality,
+                attributes=dict(volume.attributes or {}),
+            )
+        )
+    return pictures
+
+
+def largest_slices(areas: np.ndarray, k: int, least: float) -> list[int]:
+    """Indices of at most k slices with the largest areas of one label, ascending; none under `least` pixels. areas: (n_slices,)"""
+    order = np.lexsort((np.arange(len(areas)), -areas))
+    return sorted(int(at) for at in order[:k] if areas[at] > 0 and areas[at] >= least)
+
+
+def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
+    """Indices of at most k of the n slices that show `least` pixels or more of one label: every (n / k)-th of them, at least every second,
+    with as many left out before the first as after the last."""
+    marked = np.flatnonzero((areas > 0) & (areas >= least))
+    if not len(marked):
+        return []
+    step = max(2, len(marked) // k)
+    count = min(k, -(-len(marked) // step))
+    first = (len(marked) - 1 - step * (count - 1)) // 2
+    return [int(marked[first + step * number]) for number in range(count)]
+
+
+def _window(label: str, volume: Labelled, dataset: Dataset) -> tuple[float, float] | None:
+    if volume.windowed:
+        return window_for(label, dataset.window)
+    return window_for(label, dataset.window) if dataset.window is not None else None
+
+
+# NIfTI
+
+
+def nifti_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+    """One unit per image volume that has a label volume of its path, read by nibabel in the closest canonical orientation (RAS+) and shown
+    as radiologists see it: the patient's right at the left of the picture, front or head at the top.
+
+    nnU-Net's `_0000` at the end of an image's name is no part of it.
+    """
+    assert dataset.annotations is not None
+    folder = dataset.annotations
+    labels, skips = files_below(folder, dataset)
+    yield from skips
+    labels = [path for path in labels if path.name.lower().endswith(SUFFIXES)]
+    files, skips = files_below(dataset.path, dataset)
+    yield from skips if folder != dataset.path else []
+    taken = set(labels)
+    images = [path for path in files if path.name.lower().endswith(SUFFIXES) and path not in taken]
+    classes = dataset.named_classes or _classes(dataset)
+    names = [without_suffix(below(path, folder)) for path in labels]
+    last = {split(name)[-1] for name in names}
+    called = [_without_channel(without_suffix(below(path, dataset.path)), last) for path in images]
+    found = paired(names, images, dataset, called=called)
+    yield from found.skips
+    for label, image in zip(labels, found.images, strict=True):
+        if image is not None:
+            load = partial(_load, image, label, classes, dataset, sources)
+            yield Unit(below(image, dataset.path), [image, label], load)
+    yield from (Skip(dataset.name, below(path, dataset.path), "has no label volume") for path in found.alone)
+
+
+def _without_channel(name: str, labels: set[str]) -> str:
+    """An image's path as its label is called: nnU-Net writes `_0000` after the name of the first channel's image."""
+    return name if split(name)[-1] in labels else name.removesuffix("_0000")
+
+
+def _classes(dataset: Dataset) -> dict[int, str]:
+    """Value -> label of a dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value -> name)."""
+    folders = [dataset.path, dataset.path.parent]
+    if dataset.annotations is not None:
+        folders += [dataset.annotations, dataset.annotations.parent]
+    for file in (folder / "dataset.json" for folder in folders):
+        if file.is_file():
+            document = read_json(file)
+            given = document.get("labels") if isinstance(document, dict) else None
+            if not isinstance(given, dict):
+                raise BadInput(f"{file}: has no map `labels`. Give `classes:` in sources.yaml.")
+            pairs = [(key, value) if str(key).isdigit() else (value, key) for key, value in given.items()]
+            if not all(str(value).isdigit() for value, _ in pairs):
+                raise BadInput(
+                    f"{file}: `labels` is no map of names and whole numbers. Give `classes:` in sources.yaml."
+                )
+            return {int(value): str(name) for value, name in pairs if int(value)}
+    raise BadInput(
+        f"dataset {dataset.name}: there is no dataset.json beside the volumes. Give `classes: {{1: name, ...}}`."
+    )
+
+
+def _load(
+    image: Path, label: Path, classes: dict[int, str], dataset: Dataset, sources: Sources, unit: Unit
+) -> list[Picture]:
+    volume, affine, spacing = _read(image)
+    values, other, _ = _read(label)
+    if values.shape != volume.shape:
+        raise Skipped(f"its label has another size than its image ({_size(values)} and {_size(volume)})")
+    if not np.allclose(affine, other, atol=1e-2):
+        raise Skipped("its label lies elsewhere in space than its image (their affines differ)")
+    if not np.isfinite(values).all():
+        raise Skipped("its label holds values that are no numbers")
+    if not np.isfinite(volume).any():
+        raise Skipped("holds no numbers")
+    whole = values.astype(np.int64)
+    if not np.array_equal(whole, values):
+        raise Skipped("its label holds fractions, not classes")
+    unknown = sorted({int(value) for value in np.unique(whole)} - {0, *classes})
+    if unknown:
+        raise Skipped(f"a value of the label has no name (value {unknown[0]})")
+    axis = AXES[dataset.plane]
+    rows, columns = [each for each in range(3) if each != axis][::-1]
+    labelled = Labelled(
+        key=unit.key,
+        slices=lambda at: _shown(volume, axis, at),
+        masks={name: _stack(whole == value, axis) for value, name in classes.items() if (whole == value).any()},
+        spacing=(float(spacing[rows]), float(spacing[columns])),
+        patient=patient_of(unit.key, dataset),
+        modality=dataset.modality or "",
+        windowed=(dataset.modality or "").upper() in ("CT", "CTA"),
+    )
+    return pictures_of(labelled, dataset, sources, unit)
+
+
+def _size(volume: np.ndarray) -> str:
+    return " x ".join(map(str, volume.shape))
+
+
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[float, ...]]:
+    """(array, affine, spacing) in RAS+. Raises Skipped for what is no volume of three dimensions."""
+    import nibabel as untyped
+
+    nibabel: Any = untyped
+    try:
+        loaded: Any = nibabel.load(path)
+        shape = loaded.shape
+        if len(shape) == 4 and shape[3] == 1:
+            loaded = nibabel.funcs.four_to_three(loaded)[0]
+        elif len(shape) != 3:
+            raise Skipped(f"has {len(shape)} dimensions, not three ({' x '.join(map(str, shape))})")
+        if loaded.get_data_dtype().fields is not None:
+            raise Skipped("holds colours, not numbers")
+        canonical = nibabel.as_closest_canonical(loaded)
+        values = np.asarray(canonical.get_fdata(dtype=np.float32))
+        spacing = tuple(float(side) for side in canonical.header.get_zooms()[:3])
+    except Skipped:
+        raise
+    except Exception as error:  # nibabel raises errors of many kinds on damaged files
+        raise Skipped(f"is no complete NIfTI ({cause(error)})") from None
+    return values, np.asarray(canonical.affine), spacing
+
+
+def _shown(volume: np.ndarray, axis: int, at: int) -> np.ndarray:
+    """One plane of an RAS+ array as a picture: the last of the two axes runs down from high to low, the first from high to low for
+    x (the patient's right at the left) and for y in a sagittal plane (the front at the left)."""
+    plane: np.ndarray = np.take(volume, at, axis=axis).T[::-1, ::-1]
+    return plane
+
+
+def _stack(mask: np.ndarray, axis: int) -> np.ndarray:
+    """(n_slices, height, width), each plane as `_shown` shows it."""
+    moved: np.ndarray = np.moveaxis(mask, axis, 0).transpose(0, 2, 1)[:, ::-1, ::-1]
+    return moved
