@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,10 @@ from curation.commands.questions import open_writer
 
 def probe(
     table: Annotated[
-        Path, typer.Argument(help="table of your images: image, organ, modality, findings, positions, license, source")
+        Path,
+        typer.Argument(
+            help="table of your images: image, organ, modality, findings, and positions, absent, license, source"
+        ),
     ],
     images: Annotated[Path, typer.Option(help="folder of the images")],
     out: Annotated[Path, typer.Option(help="folder to write; its name is the benchmark's")],
@@ -33,12 +37,6 @@ def probe(
             "--unbalanced", help="draw as in the paper: more questions, some of which can be answered without the image"
         ),
     ] = False,
-    partial_labels: Annotated[
-        bool,
-        typer.Option(
-            "--partial-labels", help="the findings are incomplete: treat only those in the column `absent` as absent"
-        ),
-    ] = False,
     drop_unmatched_boxes: Annotated[
         bool,
         typer.Option("--drop-unmatched-boxes", help="ignore boxes that belong to no finding or to none of the images"),
@@ -47,8 +45,8 @@ def probe(
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
     from curation.custom_sets.boxes import with_positions
     from curation.custom_sets.custom_questions import write_folder
-    from curation.custom_sets.probe_table import ProbeColumns, read_probed, with_files
-    from curation.custom_sets.probing import ASPECT_OF, known_by_text
+    from curation.custom_sets.probe_table import OWN, ProbeColumns, read_probed, with_files
+    from curation.custom_sets.probing import ABSENT_NOTE, ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
     from curation.images.image_table import Columns, join_table, read_table
@@ -56,10 +54,16 @@ def probe(
     from dataset_builders.files import write_json
 
     columns = ProbeColumns(image=image_column, findings=findings_column)
-    probed = read_probed(table, columns, organ, modality, partial_labels)
+    read = read_probed(table, columns, organ, modality, (*OWN, group_column))
     names = list_images(images)
     known = join_table(names, read_table(table, Columns(image=image_column, group=group_column)), table)
-    probed = with_files(probed, names, table)
+    probed = with_files(read.images, names, table)
+    if read.unused:
+        typer.echo(f"columns that are not used: {', '.join(read.unused)}")
+    if read.skipped:
+        typer.echo(f"{read.skipped.total()} labels were skipped, since they are no plain findings of their image:")
+        for (label, why), count in sorted(read.skipped.items()):
+            typer.echo(f"  {count} x {label!r}: {why}")
     about_boxes: dict[str, int] = {}
     if boxes is not None:
         probed, counts = with_positions(probed, boxes, images)
@@ -81,12 +85,10 @@ def probe(
                 f"{boxes}: {len(counts.unmatched)} boxes belong to no finding of their image (row {row}: {why}). "
                 "Fix the names, or leave these boxes out with --drop-unmatched-boxes."
             )
-    rows, left_out = ask_about(probed, seed, not unbalanced)
-    if not rows:
-        raise BadInput(
-            f"{table}: every question would be answered by its text alone (organs, modalities and findings must be "
-            "there in some images and ruled out in others). Give a table with more variety, or --unbalanced."
-        )
+    try:
+        rows, left_out = ask_about(probed, seed, not unbalanced)
+    except BadInput as error:
+        raise BadInput(f"{table}: {error}") from None
     scores, note = known_by_text(rows)
 
     def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
@@ -94,12 +96,8 @@ def probe(
         write_json(folder / "probmed.json", named)
         return {
             "questions": len(rows), **left_out, "text_only_majority": scores, "boxes": about_boxes,
-            "notes": [
-                note,
-                "What an image's row does not name is taken as absent only where the column `absent` says so."
-                if partial_labels
-                else "Findings that an image's row does not name are taken as absent, unless they may be another word for one it names.",
-            ],
+            "labels_skipped": {f"{label}: {why}": count for (label, why), count in sorted(read.skipped.items())},
+            "notes": [note, ABSENT_NOTE],
         }  # fmt: skip
 
     write_folder(out, out.name, "probmed", images, {row["image"] for row in rows}, known, write_files)
@@ -107,10 +105,14 @@ def probe(
     for what, count in left_out.items():
         topic = ASPECT_OF[what.removeprefix("without_")]
         typer.echo(
-            f"not asked: {topic} {count} times (nothing that could be asked as absent is ruled out, or the text would give the answer)"
+            f"not asked: {topic} {count} times (nothing is known to be absent to ask beside it, or the text would give the answer)"
         )
     typer.echo(note)
     typer.echo(f"wrote {out}; next: medprobe build probmed --as {out.name} --source {out}")
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {why}" for why, count in reasons.items()) or "none"
 
 
 def hallucinate(
@@ -194,25 +196,27 @@ def hallucinate(
         )
     about = SwapImages(groups, *hashes_of(images, {question.image for question in own}))
     swaps, left_out = hallucination.swapped(own, about, seed, controls)
+    none, without_none = hallucination.none_of_the_above(own, seed, controls)
     entries = {
         "fake": hallucination.fake(
             invented, sorted({question.image for question in own}), seed, own if controls else ()
         ),
-        "none": hallucination.none_of_the_above(own, seed, controls),
+        "none": none,
         "swap": swaps,
     }
     empty = [scenario for scenario, made in entries.items() if not made]
     if empty:
         raise BadInput(
-            f"{questions}: no question can be used for {', '.join(empty)} (none: its options must not hold it already; swap: there must "
-            f"be images that show nothing of what --unrelated-by {unrelated_by} says of its own; left out: {dict(left_out)})."
+            f"{questions}: no question can be used for {', '.join(empty)} (left out of none: {_counted(without_none)}; of swap: "
+            f"{_counted(left_out)}). A question to swap names an organ or modality, and other images show nothing of its {unrelated_by}."
         )
 
     def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
         for scenario, made in hallucination.renamed(entries, names).items():
             write_json(folder / FILES[scenario], made)
         return {
-            "questions": {scenario: len(made) for scenario, made in entries.items()}, "controls": controls, "not_swapped": dict(left_out),
+            "questions": {scenario: len(made) for scenario, made in entries.items()}, "controls": controls,
+            "not_swapped": dict(left_out), "without_none": dict(without_none),
             "notes": [hallucination.controls_note(entries)],
         }  # fmt: skip
 
@@ -224,6 +228,7 @@ def hallucinate(
             if scenario != "fake"
             else f"fake: {len(invented)}{' and as many controls' if controls else ''}"
         )
-    for why, count in left_out.items():
-        typer.echo(f"not swapped: {count} ({why})")
+    for scenario, reasons in (("none", without_none), ("swap", left_out)):
+        for why, count in reasons.items():
+            typer.echo(f"left out of {scenario}: {count} ({why})")
     typer.echo(f"wrote {out}; next: medprobe build halt-medvqa --as {out.name} --source {out}")

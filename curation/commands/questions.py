@@ -107,7 +107,7 @@ def captions(
     )
     typer.echo(
         f"wrote {out}; check every row against its image and put your name into `reviewed`, then: "
-        f"medprobe curate probe {out} --images FOLDER --out NAME --partial-labels"
+        f"medprobe curate probe {out} --images FOLDER --out NAME"
     )
 
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pandas as pd
 from PIL import Image
 
-from curation.custom_sets.exclusion import same_term
+from curation.custom_sets.probe_table import Probed, paired
 from curation.images.image_table import need_columns, read_any
 from dataset_builders.errors import BadInput
-
-if TYPE_CHECKING:
-    from curation.custom_sets.probe_table import Probed
+from dataset_builders.label_reading import key_of
 
 HEIGHTS, SIDES = ("upper", "middle", "lower"), ("left", "right")
 PARTS = tuple(f"{height} {side} part of the image" for height in HEIGHTS for side in SIDES)
@@ -43,21 +40,22 @@ def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> tuple
     """Positions of findings from their boxes (image, finding, x, y, width, height). ChestX-ray14's BBox_List_2017.csv is read as it comes.
 
     A finding lies where at least 60 % of its boxes lie; where they lie across parts it has no position. A box belongs to the finding of
-    its image that is spelled the same, whatever the form of the word (its file says Infiltrate, its table Infiltration).
+    its image that means the same (its file says Infiltrate, its table Infiltration).
     Raises BadInput for rows that are no boxes, and boxes that leave their image.
     """
     table = _read(boxes)
+    files = paired(list(dict.fromkeys(table["image"])), [image.image for image in probed])
     rows_of: dict[str, list[int]] = {}
-    for row, name in enumerate(table["image"]):
-        rows_of.setdefault(str(name).strip(), []).append(row)
     counts = BoxCounts()
-    placed, seen = [], 0
-    for image in probed:
-        names = dict.fromkeys((image.image, PurePosixPath(image.image).name, PurePosixPath(image.image).stem))
-        rows = [row for name in names for row in rows_of.get(name, [])]
-        seen += len(rows)
-        placed.append(_placed(image, rows, table, images, boxes, counts) if rows else image)
-    counts.other_images = len(table) - seen
+    for row, name in enumerate(table["image"]):
+        if name in files:
+            rows_of.setdefault(files[name], []).append(row)
+        else:
+            counts.other_images += 1
+    placed = [
+        _placed(image, rows_of[image.image], table, images, boxes, counts) if image.image in rows_of else image
+        for image in probed
+    ]
     return placed, counts
 
 
@@ -73,7 +71,8 @@ def _read(boxes: Path) -> pd.DataFrame:
         raise BadInput(
             f"{boxes}: row {int(bad.to_numpy().argmax()) + 1} has a box that is not four numbers, or is empty."
         )
-    return raw[["image", "finding"]].join(numbers)
+    names = raw[["image", "finding"]].map(lambda value: str(value).strip())
+    return names.join(numbers)
 
 
 def _placed(
@@ -90,22 +89,22 @@ def _placed(
                 "Give boxes in the pixels of the images as they are."
             )
         finding = str(table.at[row, "finding"]).strip()
-        at = next((k for k, name in enumerate(image.findings or ()) if same_term(name, finding)), None)
+        key = key_of(finding, image.place)
+        at = next((k for k, each in enumerate(image.findings) if key_of(each.text, image.place) == key), None)
         if at is None:
             counts.unmatched[row + 1] = (
-                f"{finding!r} is no finding of its image ({'; '.join(image.findings or ()) or 'none'})"
+                f"{finding!r} is no finding of its image ({'; '.join(each.text for each in image.findings) or 'none'})"
             )
         else:
             found.setdefault(at, []).append((x, y, width, height))
-    positions, touched = list(image.positions), [frozenset[str]() for _ in image.positions]
+    findings = list(image.findings)
     for at, of_finding in found.items():
-        touched[at] = frozenset(part for box in of_finding for part, share in shares(box, size).items() if share > 0)
         position = position_of(of_finding, size)
         counts.used += len(of_finding) if position else 0
         counts.across += 0 if position else len(of_finding)
-        if not positions[at]:
-            positions[at] = position
-    return replace(image, positions=tuple(positions), touched=tuple(touched))
+        touched = frozenset(part for box in of_finding for part, share in shares(box, size).items() if share > 0)
+        findings[at] = replace(findings[at], position=findings[at].position or position, touched=touched)
+    return replace(image, findings=tuple(findings))
 
 
 def position_of(boxes: Sequence[Box], size: tuple[int, int]) -> str:

@@ -31,8 +31,8 @@ QUESTION_REMEDY = (
 
 @dataclass(frozen=True)
 class CustomQuestion:
-    """A question with one right option. `answer` is its position; `kind`: what its image shows, for telling unrelated images; `group`: the
-    patient, study or article of its image ("" where unknown)."""
+    """A question with one right option. `answer` is its position; `kind`, `modality`: what its image shows and how it was made, for telling
+    unrelated images; `group`: the patient, study or article of its image ("" where unknown)."""
 
     image: str
     question: str
@@ -40,6 +40,7 @@ class CustomQuestion:
     answer: int
     kind: str = ""
     group: str = ""
+    modality: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def read_questions(path: Path, kind_column: str | None = None, group_column: str
                 cell_text(row[kind_column]) if kind_column else "",
                 one_spelling(cell_text(row.get(group_column))),
             )
-            found.append(CustomQuestion(image, question, options, index, kind, group))
+            found.append(CustomQuestion(image, question, options, index, kind, group, cell_text(row.get("modality"))))
     problems.check(QUESTION_REMEDY)
     if not found:
         raise BadInput(f"{path}: holds no questions. {QUESTION_REMEDY}")

@@ -16,16 +16,18 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from curation.custom_sets.balance import drawn_number
-from curation.custom_sets.body_regions import excludes_organ, regions_of
 from curation.custom_sets.custom_questions import CustomQuestion, Fake
-from curation.custom_sets.exclusion import words_of
+from curation.custom_sets.probe_table import may_be_one
 from curation.writing.asking import Asking, Writer, ask_until_good
 from dataset_builders.errors import BadInput
+from dataset_builders.label_reading import Label, read_label
 from dataset_builders.schema import LETTERS
+from dataset_builders.terms import folded, modalities_apart, modalities_in, regions_apart, regions_in, singular
 
 NONE, UNKNOWN = "None of the above", "I do not know"
 CONTROL = "c"
@@ -49,7 +51,8 @@ B: <option>
 C: <option>
 D: <option>"""
 _GIVES_UP = re.compile(
-    r"\b(?:none of the above|all of the above|not know|unknown|can ?not be|can't be|impossible|insufficient|not possible|no answer)\b",
+    r"\b(?:none of the above|all of the above|not know|unknown|can ?not be|can't be|impossible|insufficient|not possible|"
+    r"no answer)\b|^\W*(?:none|nothing|neither)\W*$",
     re.IGNORECASE,
 )
 
@@ -65,6 +68,60 @@ OF_ANY = re.compile(
     re.IGNORECASE,
 )
 """Options that are right of an image that has nothing to do with the question."""
+
+
+REFERENCE = (
+    "above|below|both|all|either|neither|any|none|options?|choices?|answers?|these|those|them|listed|mentioned|following|preceding|previous|"
+    "foregoing|others|everything"
+)
+"""Words with which an option speaks of other options, where it has no words of its own: `Both A and C`."""
+BESIDE = (
+    "of|the|and|or|nor|but|not|plus|only|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|fourth|last|other|"
+    "statements?|together|at|once|as|well|combination|combined|more|than|each|same|apply|applies|present|seen|could|be|can|may|possible|here|"
+    "it|that|this"
+)
+MARK = "[a-h1-8]|i{1,3}|iv|vi?"
+SPEAKS = re.compile(
+    r"\b(?:all|any|none|both|either|neither|each|some|most|two|three|one|combination|which) of "
+    r"(?:these|those|them|the (?:above|listed|following|foregoing|options|choices|others?))\b|"
+    r"\b(?:the|all|both|as) (?:above|foregoing|preceding)\b|\b(?:above|other) (?:options?|choices?|answers?)\b|"
+    rf"\b(?:options?|choices?|answers?) (?:{MARK})\b|^(?:both |either |neither )?(?:{MARK}) (?:and|or|nor|plus) (?:{MARK})\b"
+)
+
+
+@cache
+def speaks_of_options(option: str) -> bool:
+    """True where an option means other options: `Both A and C`, `All of the above`, `A & B`, `Only (ii)`, `Both`, `1 and 3 are correct`.
+
+    Such a question has no meaning left once an option is replaced or moved.
+    """
+    text = folded(re.sub(r"[&+]", " and ", option))
+    words = text.split()
+    if SPEAKS.search(text) or not words:
+        return bool(words)
+    if not all(re.fullmatch(rf"{REFERENCE}|{BESIDE}|{MARK}", word) for word in words):
+        return False
+    marks = sum(bool(re.fullmatch(MARK, word)) for word in words)
+    said = any(re.fullmatch(rf"{REFERENCE}|other|first|second|third|last", word) for word in words)
+    return marks > 1 or (marks > 0 and "only" in words) or (said and words != ["none"])
+
+
+def answers_apart(question: CustomQuestion) -> bool:
+    """True where no other option may mean what the right one does, or a part or kind of it: without it, none is right."""
+    right = _as_label(question.options[question.answer])
+    others = [_as_label(option) for at, option in enumerate(question.options) if at != question.answer]
+    sides = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
+    own = set(folded(right.text).split())
+    return not any(
+        may_be_one(right, other) or may_be_one(Label(right.text), Label(other.text))
+        or (own & {"bilateral", "bilaterally", "both", "all", "diffuse"} and set(folded(other.text).split()) & sides)
+        for other in others
+    )  # fmt: skip
+
+
+def _as_label(option: str) -> Label:
+    label = read_label(option)
+    return Label(option, label.term, label.side)
 
 
 @dataclass(frozen=True)
@@ -91,12 +148,24 @@ class SwapImages:
         )
 
 
-def none_of_the_above(questions: Sequence[CustomQuestion], seed: int, controls: bool = True) -> list[dict[str, str]]:
-    """pmc_vqa_nota1K.json's entries: the right option replaced. Questions that have such an option already are left out.
+def none_of_the_above(
+    questions: Sequence[CustomQuestion], seed: int, controls: bool = True
+) -> tuple[list[dict[str, str]], Counter[str]]:
+    """pmc_vqa_nota1K.json's entries, the right option replaced; and why questions were left out: an option speaks of others, offers a way
+    out already, or may mean what the right one does, so that "None of the above" would not be right.
 
     A control beside each has as many options, the right one and "None of the above" among them: one wrong option made room.
     """
-    kept = [q for q in questions if not any("none of the above" in option.casefold() for option in q.options)]
+    left_out: Counter[str] = Counter()
+    kept = []
+    for question in questions:
+        why = _unusable(question)
+        if not why and any(_GIVES_UP.search(option) for option in question.options):
+            why = "an option gives up already"
+        if not why and not answers_apart(question):
+            why = "another option may be right, too"
+        left_out[why] += bool(why)
+        kept += [] if why else [question]
     entries: list[tuple[int, dict[str, str]]] = []
     for number, question, slot in _placed(kept, seed, [len(q.options) for q in kept]):
         others = [option for position, option in enumerate(question.options) if position != question.answer]
@@ -107,7 +176,13 @@ def none_of_the_above(questions: Sequence[CustomQuestion], seed: int, controls: 
             shown.sort(key=lambda option: drawn_number(f"{question.question} {option}", seed))
             made.append(_nota_entry(question, [*shown[:slot], question.options[question.answer], *shown[slot:]], slot))
         entries += [(2 * number + at, {"entry_id": f"{number}{CONTROL * at}"} | entry) for at, entry in enumerate(made)]
-    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
+    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])], +left_out
+
+
+def _unusable(question: CustomQuestion) -> str:
+    if any(speaks_of_options(option) for option in question.options):
+        return "an option speaks of other options"
+    return ""
 
 
 def _nota_entry(question: CustomQuestion, options: Sequence[str], slot: int) -> dict[str, str]:
@@ -121,23 +196,27 @@ def swapped(
 ) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
     """swap_img_shuffle.json's entries, each question with an image that cannot answer it, drawn evenly; and why others were left out.
 
-    An image cannot answer a question where what it shows (`kind`: the organ, say) is ruled out by what the question's own image shows,
-    it is no (near-)duplicate of that and not of its group, was not asked the same, and no option names what it may show; preferred are
-    images of which no option is the answer to a question of their own. Left out are questions with an option that is right of an
-    unrelated image (no, normal), those that any image answers (its modality, its plane), and those that offer "I do not know" already.
+    A question is swapped only where its words name an organ or a modality that the new image does not have ("Is a fracture visible?" can be
+    asked of any), what the new image shows (`kind`: the organ, say) is ruled out by what the question's own image shows, the new one is no
+    (near-)duplicate of that and not of its group, was not asked the same, and no option names what it may show; preferred are images of
+    which no option is the answer to a question of their own. Left out are questions with an option that is right of an unrelated image
+    (no, normal), those that any image answers (its modality, its plane), and those that offer "I do not know" already.
     A control beside each is the same question with the same options and its own image.
     """
     kinds: dict[str, set[str]] = {}
+    modalities: dict[str, set[str]] = {}
     texts: dict[str, set[str]] = {}
     answers: dict[str, set[str]] = {}
     for question in questions:
         answers.setdefault(question.image, set()).add(question.options[question.answer].casefold())
         kinds.setdefault(question.image, set()).add(question.kind)
+        modalities.setdefault(question.image, set()).add(question.modality)
         texts.setdefault(question.image, set()).add(question.question.casefold())
 
     def fits(question: CustomQuestion, image: str) -> bool:
         return (
-            all(excludes_organ(question.kind, kind) for kind in kinds[image])
+            all(regions_apart(regions_in(question.kind), regions_in(kind)) for kind in kinds[image])
+            and all(names_what_is_missing(question, kind, how) for kind in kinds[image] for how in modalities[image])
             and not any(_shows(kind, option) for kind in kinds[image] for option in question.options)
             and question.question.casefold() not in texts[image]
             and not about.same(question.image, image)
@@ -178,9 +257,22 @@ def swapped(
     return dict(sorted(entries.items(), key=_by_number)), left_out
 
 
+def names_what_is_missing(question: CustomQuestion, kind: str, modality: str) -> bool:
+    """True where a question's words name an organ of its own image, or its modality, that an image of `kind` and `modality` lacks."""
+    organs, made_by = regions_in(question.question), modalities_in(question.question)
+    names_its_own = bool(organs) and not regions_apart(organs, regions_in(question.kind))
+    return (names_its_own and regions_apart(organs, regions_in(kind))) or modalities_apart(
+        made_by, modalities_in(modality)
+    )
+
+
 def _unswappable(question: CustomQuestion) -> str | None:
-    if not regions_of(question.kind):
+    if why := _unusable(question):
+        return why
+    if not regions_in(question.kind):
         return "what its image shows is not known"
+    if not regions_in(question.question) and not (question.modality and modalities_in(question.question)):
+        return "it names no organ or modality, so another image may answer it"
     if _offers_unknown(question.options):
         return 'offers "I do not know" already'
     if any(OF_ANY.search(option) for option in question.options):
@@ -189,9 +281,11 @@ def _unswappable(question: CustomQuestion) -> str | None:
 
 
 def _shows(there: str, option: str) -> bool:
-    """Whether an option names what a picture of `there` may show: an organ of its region or beside it."""
-    near = bool(regions_of(option)) and not excludes_organ(there, option)
-    return near or bool(words_of(there) & words_of(option))
+    """True where an option names what a picture of `there` may show: an organ of its region or beside it."""
+    named = regions_in(option)
+    is_near = bool(named) and not regions_apart(regions_in(there), named)
+    words, others = (set(map(singular, folded(text).split())) for text in (there, option))
+    return is_near or bool(words & others)
 
 
 def fake(
@@ -201,7 +295,7 @@ def fake(
     its own image, that offers "I do not know" too."""
     order = sorted(images, key=lambda name: drawn_number(f"fake {name}", seed))
     real = sorted(
-        (q for q in questions if not _offers_unknown(q.options)),
+        (q for q in questions if not _unusable(q) and not _offers_unknown(q.options)),
         key=lambda q: drawn_number(f"real {q.image} {q.question}", seed),
     )
     entries = {}

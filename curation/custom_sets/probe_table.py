@@ -1,49 +1,77 @@
-"""Reads the table that a ProbMed-style set is made of: what each image shows, in the words of its source.
+"""Reads the table that a ProbMed-style set is made of: what each image shows, and what it says is absent.
 
-See also: the questions (`probing.py`).
+Labels that are no plain positive finding ("Pneumonia?", "no effusion", "clear lungs") are skipped, counted and listed.
+See also: what a label says (`dataset_builders/label_reading.py`), the questions (`probing.py`).
 """
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import pandas as pd
+
 from curation.images.image_table import cell_text, need_columns, read_any
 from dataset_builders.errors import BadInput
+from dataset_builders.label_reading import Label, cues_in, key_of, read_label
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems
+from dataset_builders.terms import NOWHERE, Place, ancestors, cannot_show, folded, place_of, singular
 
 NORMAL = ("no finding", "no findings", "normal", "none")
-
-
+"""Cells that say that an image is normal; inside a list of findings they say nothing."""
 REMEDY = (
-    "The table has the columns image, organ, modality, and perhaps findings (separated by ; or |, `No Finding` for a normal image) and "
-    "positions (as many as findings; blank where unknown)."
+    "The table has the columns image, organ, modality, findings (separated by ; or |, `No Finding` for a normal image, blank where nothing "
+    "is known), and perhaps positions (as many as findings; blank where unknown) and absent (findings that are not there)."
 )
+OWN = ("caption", "group", "license", "source", "reviewed")
+"""Columns that other commands read or write."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding that an image shows, as the table says it. `touched`: the parts of the image that its boxes touch."""
+
+    label: Label
+    position: str = ""
+    touched: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        return self.label.text
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What a table says of an image. `findings` None: nothing is known of them; (): the image is normal. `positions`: one text per
-    finding, "" where unknown."""
+    """What a table says of an image. `is_normal`: it says so; `place`: where it was taken, as far as the vocabulary knows."""
 
     image: str
     organ: str
     modality: str
-    findings: tuple[str, ...] | None
-    positions: tuple[str, ...]
-    touched: tuple[frozenset[str], ...] = ()
-    """Per finding the parts of the image that its boxes touch; empty where there are no boxes."""
-    absent: tuple[str, ...] | None = None
-    """Findings that the table says are not there; None: all that it does not name are not there."""
+    findings: tuple[Finding, ...] = ()
+    absent: tuple[Label, ...] = ()
+    is_normal: bool = False
+    place: Place = NOWHERE
 
-    @property
+    @cached_property
     def image_type(self) -> str:
         """ORGAN_MODALITY as ProbMed writes it: chest_xray."""
         return f"{re.sub(r'[^a-z0-9]+', '-', self.organ.lower()).strip('-')}_{re.sub(r'[^a-z0-9]+', '', self.modality.lower())}"
+
+
+@dataclass
+class ProbeTable:
+    """A table as read. `skipped`: (label, why) -> how often it was not used; `unused`: columns that nothing reads."""
+
+    images: list[Probed]
+    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unused: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -58,17 +86,39 @@ class ProbeColumns:
     absent: str = "absent"
 
 
-def read_probed(
-    path: Path, columns: ProbeColumns, organ: str | None = None, modality: str | None = None, partial: bool = False
-) -> list[Probed]:
-    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput listing every bad row, and where a
-    table that a model read out of captions has rows that nobody reviewed.
+def may_be_one(one: Label, other: Label) -> bool:
+    """True where one label may mean what the other does, or a part or kind of it; labels of different sides do not."""
+    if one.side and other.side and one.side != other.side and "bilateral" not in (one.side, other.side):
+        return False
+    if one.term and other.term:
+        first, second = ({term.concept, *ancestors("finding", term.concept)} for term in (one.term, other.term))
+        if one.term.concept in second or other.term.concept in first:
+            return True
+    words, others = (set(map(singular, folded(label.text).split())) for label in (one, other))
+    return words <= others or others <= words
 
-    `partial`: not every finding is named; then only those that the column `absent` names are not there (in a normal image: all).
+
+def read_probed(
+    path: Path,
+    columns: ProbeColumns,
+    organ: str | None = None,
+    modality: str | None = None,
+    also_read: Sequence[str] = OWN,
+) -> ProbeTable:
+    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput for a missing or misspelt column,
+    listing every bad row, and where a table that a model read out of captions has rows that nobody reviewed.
+
+    also_read: columns that the caller reads, so that they are not among the unused ones.
     """
     raw = read_any(path)
-    needed = {columns.image, *(() if organ else (columns.organ,)), *(() if modality else (columns.modality,))}
+    needed = {
+        columns.image,
+        columns.findings,
+        *(() if organ else (columns.organ,)),
+        *(() if modality else (columns.modality,)),
+    }
     need_columns(raw, path, sorted(needed), REMEDY)
+    unused = _unused(raw, path, {*needed, columns.positions, columns.absent, *also_read})
     if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
         open_rows = sum(not cell_text(row.get("reviewed")) for row in raw.to_dict("records"))
         if open_rows:
@@ -77,75 +127,127 @@ def read_probed(
                 "and put your name into the column `reviewed`, or delete the rows."
             )
     problems = Problems()
-    found: dict[str, Probed] = {}
+    read = ProbeTable([], unused=unused)
+    seen: set[str] = set()
     for number, row in enumerate(raw.to_dict("records"), 1):
-        image = cell_text(row.get(columns.image))
-        findings = _list(row, columns.findings)
-        normal = len(findings) == 1 and findings[0].casefold() in NORMAL
-        positions = () if normal else _list(row, columns.positions, blanks=True)
-        probed = Probed(
-            image,
-            organ or cell_text(row.get(columns.organ)),
-            modality or cell_text(row.get(columns.modality)),
-            None if not findings else () if normal else findings,
-            positions or ("",) * (0 if normal else len(findings)),
-            absent=_list(row, columns.absent) if partial and not normal else None,
-        )
-        wrong = _wrong(probed, found)
-        if wrong:
-            problems.add(str(path), f"row {number}", wrong)
+        image = cell_text(row[columns.image])
+        probed = Probed(image, organ or cell_text(row[columns.organ]), modality or cell_text(row[columns.modality]))
+        wrong = _wrong(probed, seen)
+        if wrong is None:
+            probed = replace(probed, place=place_of([probed.organ], probed.modality))
+            labels, positions = _list(row[columns.findings]), _list(row.get(columns.positions), blanks=True)
+            probed, wrong = _with_findings(probed, labels, positions, read.skipped)
+        if wrong is None:
+            seen.add(image)
+            read.images.append(_with_absent(probed, _list(row.get(columns.absent)), read.skipped))
         else:
-            found[image] = probed
+            problems.add(str(path), f"row {number}", wrong)
     problems.check(REMEDY)
-    if not found:
+    if not read.images:
         raise BadInput(f"{path}: holds no images. {REMEDY}")
-    return list(found.values())
+    return read
 
 
-def _list(row: Any, column: str, blanks: bool = False) -> tuple[str, ...]:
-    value = row.get(column)
-    parts = (
-        [str(part) for part in value]
-        if isinstance(value, (list, tuple))
-        else re.split(r"[;|]", cell_text(row.get(column)))
-    )
+def _unused(raw: pd.DataFrame, path: Path, known: set[str]) -> list[str]:
+    """The columns that nothing reads. Raises BadInput for one whose name is nearly that of a column that is not there."""
+    unused = [str(name) for name in raw.columns if name not in known]
+    missing = sorted(name for name in known if name not in raw.columns)
+    for name in unused:
+        close = difflib.get_close_matches(name.strip().lower(), missing, 1, 0.8)
+        if close:
+            raise BadInput(f"{path}: has a column {name!r}. Is it {close[0]!r}? Rename or remove it.")
+    return unused
+
+
+def _list(value: Any, blanks: bool = False) -> tuple[str, ...]:
+    parts = [str(part) for part in value] if isinstance(value, (list, tuple)) else re.split(r"[;|]", cell_text(value))
     texts = [" ".join(part.split()) for part in parts]
     return tuple(texts) if blanks and any(texts) else tuple(text for text in texts if text)
 
 
-def _wrong(probed: Probed, found: dict[str, Probed]) -> str | None:
+def _wrong(probed: Probed, seen: set[str]) -> str | None:
     if not probed.image or not probed.organ or not probed.modality:
         return "has no image, organ or modality"
     if not stays_inside(probed.image):
         return f"the image name {probed.image!r} leaves its folder"
-    if probed.image in found:
+    if probed.image in seen:
         return f"image {probed.image!r} has a row already"
-    if probed.findings and any(text.casefold() in NORMAL for text in probed.findings):
-        return "is normal and has findings"
-    if probed.findings and len({text.casefold() for text in probed.findings}) < len(probed.findings):
-        return "names a finding twice"
-    if len(probed.positions) != len(probed.findings or ()):
-        return f"has {len(probed.findings or ())} findings and {len(probed.positions)} positions"
-    if not re.search(r"[a-z0-9]", probed.organ.lower()) or not re.search(r"[a-z0-9]", probed.modality.lower()):
+    if not folded(probed.organ) or not re.search(r"[a-z0-9]", probed.image_type.split("_")[1]):
         return "has an organ or modality without letters"
+    for text in (probed.organ, probed.modality):
+        if "?" in text or any(kind in ("negated", "uncertain") for kind, _ in cues_in(text)):
+            return f"{text!r} is no plain organ or modality"
     return None
 
 
-def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> list[Probed]:
-    """The same images under the path of their file; a row names its image by path, file name, or file name without extension.
+def _with_findings(
+    probed: Probed, labels: Sequence[str], positions: Sequence[str], skipped: Counter[tuple[str, str]]
+) -> tuple[Probed, str | None]:
+    """The image with its findings that can be read, and what is wrong with the row."""
+    is_normal = [label.casefold() in NORMAL for label in labels]
+    if len(labels) == 1 and is_normal[0]:
+        return replace(probed, is_normal=True), "is normal and has a position" if positions else None
+    if positions and len(positions) != len(labels):
+        return probed, f"has {len(labels)} findings and {len(positions)} positions"
+    found: dict[str, Finding] = {}
+    for at, text in enumerate(labels):
+        label = read_label(text, probed.place)
+        if not label.problem and label.term and cannot_show(probed.place, label.term):
+            label = replace(label, problem=f"cannot be on an image of the {probed.organ}")
+            probed = replace(probed, place=NOWHERE)  # one of the two is wrong, so neither rules anything out
+        if label.problem:
+            skipped[text, label.problem] += 1
+            continue
+        position = positions[at] if positions else ""
+        key = key_of(text, probed.place)
+        if key in found and found[key].position != position:
+            position = ""  # in two places
+        found[key] = Finding(found[key].label if key in found else label, position)
+    if found and any(is_normal):
+        return probed, "is normal and has findings"
+    return replace(probed, findings=tuple(found.values())), None
 
-    Raises BadInput where a row's image is not among the files, or fits several.
-    """
-    by_name: dict[str, set[str]] = {}
-    for name in names:
-        for key in {name, PurePosixPath(name).name, PurePosixPath(name).stem}:
-            by_name.setdefault(key, set()).add(name)
-    fits = [{image.image} & set(names) or by_name.get(image.image, set()) for image in probed]
-    bad = [(image.image, len(found)) for image, found in zip(probed, fits, strict=True) if len(found) != 1]
+
+def _with_absent(probed: Probed, labels: Sequence[str], skipped: Counter[tuple[str, str]]) -> Probed:
+    absent: dict[str, Label] = {}
+    for text in labels:
+        label = read_label(text, probed.place)
+        problem = label.problem
+        if not problem and any(may_be_one(label, finding.label) for finding in probed.findings):
+            problem = "is absent, and a finding of its row may be the same or a kind of it"
+        if problem:
+            skipped[text, problem] += 1
+        else:
+            absent[key_of(text, probed.place)] = label
+    return replace(probed, absent=tuple(absent.values()))
+
+
+def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> list[Probed]:
+    """The same images under the path of their file. Raises BadInput where a row's image is not among the files, or not only there."""
+    files = paired([image.image for image in probed], names)
+    bad = [image.image for image in probed if image.image not in files]
     if bad:
-        name, count = bad[0]
         raise BadInput(
-            f"{path}: image {name!r} and {len(bad) - 1} more {'are no files' if not count else 'fit several files'} of the folder. "
+            f"{path}: image {bad[0]!r} and {len(bad) - 1} more are no files of the folder, or have a name that several files or rows have. "
             "Name images by their path below it, and leave out rows without an image."
         )
-    return [replace(image, image=next(iter(found))) for image, found in zip(probed, fits, strict=True)]
+    return [replace(image, image=files[image.image]) for image in probed]
+
+
+def paired(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+    """Name -> file, by the path; else by the file's name, with or without its suffix, where one name and one file have it."""
+    found = {name: name for name in names if name in set(files)}
+    for part in ("name", "stem"):
+        left: dict[str, list[str]] = {}
+        for name in set(names) - found.keys():
+            if "/" not in name:
+                left.setdefault(name, []).append(name)
+        right: dict[str, list[str]] = {}
+        for file in files:
+            right.setdefault(str(getattr(PurePosixPath(file), part)), []).append(file)
+        taken = set(found.values())
+        for key, own in left.items():
+            there = right.get(key, [])
+            if len(own) == 1 and len(there) == 1 and there[0] not in taken:
+                found[own[0]] = there[0]
+    return found

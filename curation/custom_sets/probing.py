@@ -1,11 +1,11 @@
 """Makes a ProbMed-style set from a custom table of images: yes/no questions from modality to position, each with an adversarial
 counterpart (ProbMed, section 3).
 
-Every question whose answer is yes has a counterpart that names something the image does not show: another modality, another organ, a
-finding or a position that other images of the same organ and modality have. It is asked only where what the table says rules it out
-(`exclusion.py`), drawn so that no text pays (`balance.py`). The wording is ours; what is asked, and how questions are named
-(`qa_type`), is the paper's. Only what the table says is asked about: a blank cell says nothing, `No Finding` (or normal, none) says
-that the image is normal.
+Every question whose answer is yes has a counterpart that names something the image does not show. What it does not show is only what
+the table's column `absent` says, what a finding of the image rules out by `terms.csv`, and, as in the paper, a modality or organ that
+the image does not have, or a finding of such an organ; a normal image shows none of the findings that the table has for its organ and
+modality. About anything else it is not asked. Questions are drawn so that no text pays (`balance.py`). The wording is ours; what is
+asked, and how questions are named (`qa_type`), is the paper's.
 
 See also: the table (`probe_table.py`), boxes (`boxes.py`); tables that a model read out of captions (`writing/caption_facts.py`).
 """
@@ -13,20 +13,28 @@ See also: the table (`probe_table.py`), boxes (`boxes.py`); tables that a model 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from curation.custom_sets.balance import Fact, balanced_pairs, drawn_number, drawn_pairs, spread, text_only
-from curation.custom_sets.body_regions import excludes_organ
 from curation.custom_sets.boxes import PARTS
-from curation.custom_sets.exclusion import (
-    differs_from,
-    excludes_finding,
-    excludes_modality,
-    excludes_position,
-    same_term,
+from curation.custom_sets.positions import excludes_position
+from curation.custom_sets.probe_table import Probed, may_be_one
+from dataset_builders.errors import BadInput
+from dataset_builders.label_reading import Label, key_of, read_label
+from dataset_builders.terms import (
+    Place,
+    by_name,
+    cannot_show,
+    exclude_one_another,
+    folded,
+    modalities_apart,
+    modalities_in,
+    regions_apart,
+    regions_in,
+    singular,
 )
-from curation.custom_sets.probe_table import Probed
 
 MODALITY, ORGAN, FINDING = "Was this image made by {}?", "Does this image show the {}?", "Does this image show {}?"
 ABNORMAL, POSITION = "Is anything in this image abnormal?", "Is the {} located here: {}?"
@@ -34,6 +42,11 @@ ASPECT_OF = {
     "modality": "modality", "body_part": "organ", "abnormality": "abnormality", "entity": "condition", "grounding": "position",
 }  # fmt: skip
 """How a `qa_type` begins -> the aspect it asks about."""
+ABSENT_NOTE = (
+    "What is asked as absent is named as absent in the source's table, ruled out by what the image shows, or of a modality or organ that "
+    "the image does not have."
+)
+"""What the card says of questions whose answer is no."""
 WITHOUT_IMAGE = "Without the image"
 """How the sentence of the card begins that says what a reader of the text gets."""
 
@@ -45,7 +58,7 @@ def probe(
 
     Per image: `modality_gt/_hallu`, `body_part_gt/_hallu`, `abnormality`, `entity_gt_k/_hallu_k` per finding (a normal image: one
     `entity_hallu`), `grounding_gt_k/_hallu_k` per finding with a position. `balanced`: only as far as no text pays; else the paper's
-    random draw of every fact that can be ruled out.
+    random draw of every fact that can be ruled out. Raises BadInput where no question, or none with one of the answers, can be asked.
     """
     images = standardised(images)
     draw = balanced_pairs if balanced else drawn_pairs
@@ -58,10 +71,11 @@ def probe(
             if (fact.image, fact.key) in pairs:
                 chosen[fact.image, kind, fact.key] = fact.text, pairs[fact.image, fact.key]
     of_normal = _of_normal_images(images, chosen, seed, balanced)
-    abnormality = _both_kinds_alike(images, seed) if balanced else {i.image for i in images if i.findings is not None}
-    normal = sum(image.findings == () for image in images)
-    left_out["without_entity"] += normal - len(of_normal)
-    left_out["without_abnormality"] += sum(image.findings is not None for image in images) - len(abnormality)
+    abnormality = _both_kinds_alike(images, seed)
+    left_out["without_entity"] += sum(image.is_normal for image in images) - len(of_normal)
+    left_out["without_abnormality"] += sum(bool(image.findings or image.is_normal) for image in images) - len(
+        abnormality
+    )
     rows = [
         {
             "id": image.image, "image": image.image, "image_type": image.image_type,
@@ -70,6 +84,18 @@ def probe(
         for image in images
         for kind, question, answer in _questions_of(image, chosen, of_normal, abnormality)
     ]  # fmt: skip
+    answers = Counter(row["answer"] for row in rows)
+    if len(answers) < 2:
+        only = (
+            f"every question that can be asked has the answer {next(iter(answers))!r}"
+            if answers
+            else "no question can be asked"
+        )
+        raise BadInput(
+            f"{only}: of no modality, organ, finding or position that images show is it known that others do not show it"
+            f"{', or not as often as they do (--unbalanced asks anyway)' if balanced else ''}. Name what "
+            "is not there in the column `absent`, or add images of other organs and modalities."
+        )
     return rows, {what: count for what, count in sorted(left_out.items()) if count}
 
 
@@ -84,83 +110,121 @@ def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, dict[str
 
 
 def standardised(images: Sequence[Probed]) -> list[Probed]:
-    """The same images with one spelling, the most frequent, for each organ, modality and finding (section 3.3: standardised metadata).
-
-    Findings of an image that are spellings of one are kept as they are.
-    """
-    spellings: dict[str, dict[str, str]] = {}
-    for field in ("organ", "modality", "findings"):
-        terms: Counter[str] = Counter()
-        for image in images:
-            value = getattr(image, field)
-            terms.update([value] if isinstance(value, str) else value or ())
-        chosen: dict[str, str] = {}
-        for term, _ in sorted(terms.items(), key=lambda item: (-item[1], item[0])):
-            chosen[term] = next((known for known in dict.fromkeys(chosen.values()) if same_term(known, term)), term)
-        spellings[field] = chosen
-
-    def of(image: Probed) -> Probed:
-        findings = image.findings
-        if findings:
-            renamed = tuple(spellings["findings"][finding] for finding in findings)
-            findings = renamed if len({text.casefold() for text in renamed}) == len(renamed) else findings
-        return replace(
-            image,
-            organ=spellings["organ"][image.organ],
-            modality=spellings["modality"][image.modality],
-            findings=findings,
+    """The same images with one spelling, the most frequent, for each organ, modality and finding (section 3.3: standardised metadata)."""
+    organ = _spellings((image.organ for image in images), _organ_key)
+    modality = _spellings((image.modality for image in images), _modality_key)
+    places = {image.place for image in images}
+    finding = {
+        place: _spellings(
+            (label.text for image in images if image.place == place for label in _labels(image)),
+            partial(key_of, place=place),
         )
+        for place in places
+    }
+    # Two places may call one finding differently: the words that are known by themselves are spelled alike everywhere.
+    everywhere = _spellings((text for of_place in finding.values() for text in of_place.values()), key_of)
 
-    return [of(image) for image in images]
+    def renamed(label: Label, place: Place) -> Label:
+        text = finding[place][label.text]
+        return replace(label, text=everywhere[text] if key_of(text) == key_of(text, place) else text)
+
+    return [
+        replace(
+            image,
+            organ=organ[image.organ],
+            modality=modality[image.modality],
+            findings=tuple(replace(each, label=renamed(each.label, image.place)) for each in image.findings),
+            absent=tuple(renamed(each, image.place) for each in image.absent),
+        )
+        for image in images
+    ]
+
+
+def _labels(image: Probed) -> list[Label]:
+    return [*(finding.label for finding in image.findings), *image.absent]
+
+
+def _spellings(texts: Iterable[str], key: Callable[[str], str]) -> dict[str, str]:
+    """Text -> the most frequent text of the same key."""
+    counts = Counter(texts)
+    chosen: dict[str, str] = {}
+    for text, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        chosen.setdefault(key(text), text)
+    return {text: chosen[key(text)] for text in counts}
+
+
+def _organ_key(text: str) -> str:
+    known = by_name("organ", "region").get(folded(text))
+    return known.concept if known else " ".join(map(singular, folded(text).split()))
+
+
+def _modality_key(text: str) -> str:
+    known = by_name("modality").get(folded(text))
+    return known.concept if known else folded(text)
 
 
 def _facts(images: Sequence[Probed]) -> dict[tuple[str, str], list[Fact]]:
-    """(kind of question, what is balanced together) -> facts: modality and organ over all images, findings over those of an organ and
-    modality, positions over those of a finding in these."""
+    """(kind of question, what is balanced together) -> facts: modality, organ and findings over all images, positions over those of a
+    finding on images of an organ and modality."""
     modalities, organs = sorted({i.modality for i in images}), sorted({i.organ for i in images})
-    findings: dict[str, set[str]] = defaultdict(set)
+    findings = {finding.text: finding.label for image in images for finding in image.findings}
     positions: dict[tuple[str, str], set[str]] = defaultdict(set)
     for image in images:
-        findings[image.image_type].update(image.findings or ())
-        for finding, position in zip(image.findings or (), image.positions, strict=True):
-            if position:
-                positions[image.image_type, finding.casefold()].add(position)
+        for finding in image.findings:
+            if finding.position:
+                positions[image.image_type, finding.text.casefold()].add(finding.position)
     facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
     for image in images:
-        elsewhere = tuple(other for other in modalities if excludes_modality(image.modality, other))
+        made_by, shown = modalities_in(image.modality), regions_in(image.organ)
+        elsewhere = tuple(other for other in modalities if modalities_apart(made_by, modalities_in(other)))
         facts["modality", ""].append(Fact(image.image, "", image.modality, elsewhere))
-        facts["body_part", ""].append(
-            Fact(image.image, "", image.organ, tuple(other for other in organs if excludes_organ(image.organ, other)))
+        apart = tuple(other for other in organs if regions_apart(shown, regions_in(other)))
+        facts["body_part", ""].append(Fact(image.image, "", image.organ, apart))
+        absent = (
+            tuple(text for text, label in sorted(findings.items()) if is_absent(image, label)) if image.findings else ()
         )
-        absent = tuple(finding for finding in sorted(findings[image.image_type]) if _rules_out(image, finding))
-        for index, (finding, position) in enumerate(zip(image.findings or (), image.positions, strict=True)):
-            facts["entity", image.image_type].append(Fact(image.image, f"_{index}", finding, absent))
-            if position:
-                key = (image.image_type, finding.casefold())
+        for index, finding in enumerate(image.findings):
+            facts["entity", ""].append(Fact(image.image, f"_{index}", finding.text, absent))
+            if finding.position:
+                key = (image.image_type, finding.text.casefold())
                 fitting = tuple(other for other in sorted(positions[key]) if _lies_elsewhere(image, index, other))
-                facts["grounding", " ".join(key)].append(Fact(image.image, f"_{index}", position, fitting))
+                facts["grounding", " ".join(key)].append(Fact(image.image, f"_{index}", finding.position, fitting))
     return facts
 
 
-def _rules_out(image: Probed, finding: str) -> bool:
-    """Whether what the table says of an image excludes a finding."""
-    if image.findings is None:
+def is_absent(image: Probed, asked: Label) -> bool:
+    """True where it is known that an image does not show a finding: its row says so, a finding of it rules that out (`terms.csv`), or it
+    is a finding of an organ that the image does not have."""
+    if any(may_be_one(finding.label, asked) for finding in image.findings):
         return False
-    if image.absent is not None and any(same_term(finding, absent) for absent in image.absent):
-        return differs_from(image.findings, finding)
-    return image.absent is None and excludes_finding(image.findings, finding)
+    if asked.text in {label.text for label in image.absent}:
+        return True
+    if asked.term is None or read_label(asked.text).term != asked.term:
+        return False  # a bare word ("mass") would mean something else on another image
+    if cannot_show(image.place, asked.term):
+        return True
+    return any(
+        finding.label.term and not finding.label.side and not asked.side
+        and exclude_one_another(finding.label.term.concept, asked.term.concept)
+        for finding in image.findings
+    )  # fmt: skip
 
 
 def _lies_elsewhere(image: Probed, index: int, position: str) -> bool:
-    """Whether the finding at `index`, and each that may be the same, lies nowhere near `position`."""
-    findings = image.findings or ()
-    for at, finding in enumerate(findings):
-        if at != index and excludes_finding((findings[index],), finding):
+    """True where the finding at `index`, and each that may be the same, lies nowhere near `position`."""
+    asked = image.findings[index]
+    for at, finding in enumerate(image.findings):
+        both_known = finding.label.term is not None and asked.label.term is not None
+        if (
+            at != index
+            and both_known
+            and not may_be_one(replace(finding.label, side=""), replace(asked.label, side=""))
+        ):
             continue
-        if image.touched and image.touched[at]:
-            if position in image.touched[at] or position not in PARTS:
+        if finding.touched:
+            if position in finding.touched or position not in PARTS:
                 return False
-        elif not image.positions[at] or not excludes_position(image.positions[at], position):
+        elif not finding.position or not excludes_position(finding.position, position):
             return False
     return True
 
@@ -168,7 +232,8 @@ def _lies_elsewhere(image: Probed, index: int, position: str) -> bool:
 def _of_normal_images(
     images: Sequence[Probed], chosen: dict[tuple[str, str, str], tuple[str, str]], seed: int, balanced: bool
 ) -> dict[str, str]:
-    """Normal image -> the one finding that it is asked about (its answer is no, table 19)."""
+    """Normal image -> the one finding that it is asked about, of those the table has for its organ and modality (its answer is no, table
+    19)."""
     kinds = {image.image: image.image_type for image in images}
     times_asked: dict[str, Counter[str]] = defaultdict(Counter)
     for (image, kind, _), (true, _) in chosen.items():
@@ -176,8 +241,8 @@ def _of_normal_images(
             times_asked[kinds[image]][true] += 1
     given: dict[str, str] = {}
     for kind in sorted(set(kinds.values())):
-        named = sorted({finding for image in images if image.image_type == kind for finding in image.findings or ()})
-        normal = {image.image: named for image in images if image.image_type == kind and image.findings == ()}
+        named = sorted({finding.text for image in images if image.image_type == kind for finding in image.findings})
+        normal = {image.image: named for image in images if image.image_type == kind and image.is_normal}
         if balanced:
             given |= spread(normal, times_asked[kind], seed)
         elif named:
@@ -186,22 +251,24 @@ def _of_normal_images(
 
 
 def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
-    """The images that are asked about abnormality: of each organ and modality as many normal as abnormal ones (section 3.3)."""
+    """The images that are asked about abnormality: of each organ and modality as many that the table calls normal as show a finding that
+    the vocabulary knows (section 3.3). What only the table knows may be no abnormality: a device, a variant, a grade."""
     kept: set[str] = set()
     for kind in {image.image_type for image in images}:
+        own = [image for image in images if image.image_type == kind]
         sides = [
             sorted(
-                (
-                    i.image
-                    for i in images
-                    if i.image_type == kind and i.findings is not None and bool(i.findings) == side
-                ),
+                (image.image for image in own if (_is_abnormal(image) if side else image.is_normal)),
                 key=lambda name: drawn_number(f"abnormality {name}", seed),
             )
             for side in (False, True)
         ]
         kept.update(name for side in sides for name in side[: min(map(len, sides))])
     return kept
+
+
+def _is_abnormal(image: Probed) -> bool:
+    return any(finding.label.term is not None and finding.label.term.kind == "finding" for finding in image.findings)
 
 
 def _questions_of(
@@ -217,15 +284,15 @@ def _questions_of(
             yield f"{kind}_gt", template.format(true), "yes"
             yield f"{kind}_hallu", template.format(false), "no"
     if image.image in abnormality:
-        yield "abnormality", ABNORMAL, "yes" if image.findings else "no"
+        yield "abnormality", ABNORMAL, "no" if image.is_normal else "yes"
     if image.image in of_normal:
         yield "entity_hallu", FINDING.format(of_normal[image.image]), "no"
-    for index, finding in enumerate(image.findings or ()):
+    for index, finding in enumerate(image.findings):
         if (image.image, "entity", f"_{index}") in chosen:
             true, false = chosen[image.image, "entity", f"_{index}"]
             yield f"entity_gt_{index}", FINDING.format(true), "yes"
             yield f"entity_hallu_{index}", FINDING.format(false), "no"
         if (image.image, "grounding", f"_{index}") in chosen:
             true, false = chosen[image.image, "grounding", f"_{index}"]
-            yield f"grounding_gt_{index}", POSITION.format(finding, true), "yes"
-            yield f"grounding_hallu_{index}", POSITION.format(finding, false), "no"
+            yield f"grounding_gt_{index}", POSITION.format(finding.text, true), "yes"
+            yield f"grounding_hallu_{index}", POSITION.format(finding.text, false), "no"

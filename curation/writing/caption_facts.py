@@ -20,7 +20,6 @@ from typing import Any
 
 import pandas as pd
 
-from curation.custom_sets.exclusion import words_of
 from curation.images.image_table import read_any
 from curation.writing.asking import Asking, Writer, ask_until_good
 from curation.writing.prompts import fill, one_line
@@ -28,6 +27,8 @@ from curation.writing.question_reading import json_object
 from curation.writing.question_writing import records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
+from dataset_builders.label_reading import cues_in, read_label
+from dataset_builders.terms import folded, singular
 
 PROMPT = """Below is the caption of one medical image. Write down what it says of the image, and nothing that it does not say.
 
@@ -54,7 +55,6 @@ COLUMNS = (
     "reviewed",
 )
 NORMAL = "No Finding"
-_DENIAL = r"(?:no|not|without|absence of|absent|negative for|free of|rules? out|ruled out|excludes?)"
 
 
 def read_facts(reply: str, caption: str) -> tuple[dict[str, str] | None, str]:
@@ -78,13 +78,15 @@ def read_facts(reply: str, caption: str) -> tuple[dict[str, str] | None, str]:
     if any(sign in text for text in every for sign in ";|"):
         return None, "holds a ; or |"
     for text in every:
-        if not words_of(text) <= words_of(caption):
+        if problem := read_label(text).problem if text in {*missing, *(name for name, _ in named)} else "":
+            return None, f"names {text!r}, which {problem}"
+        if not _words(text) <= _words(caption):
             return None, f"says {text!r}, which the caption does not"
     for name, _ in named:
-        if _denied(name, caption):
-            return None, f"finds {name!r}, which the caption denies"
+        if stance(name, caption) not in ("stated", ""):
+            return None, f"finds {name!r}, which the caption denies or doubts"
     for name in missing:
-        if not _denied(name, caption):
+        if stance(name, caption) != "denied":
             return None, f"takes {name!r} for absent, which the caption does not deny"
     return {
         "organ": organ,
@@ -99,10 +101,38 @@ def _text(value: object) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-def _denied(finding: str, caption: str) -> bool:
-    """Whether the caption says that the finding is not there: a denial before it in the same clause."""
+def _words(text: str) -> set[str]:
+    return set(map(singular, folded(text).split()))
+
+
+def stance(finding: str, caption: str) -> str:
+    """What a caption says of a finding wherever it names it in these words: `stated`, `denied`, `doubted` (also where it says several of
+    these, or that it is past), or "" where it has other words for it.
+
+    >>> stance("effusion", "No effusion."), stance("edema", "Cannot exclude edema."), stance("mass", "A mass without edema.")
+    ('denied', 'doubted', 'stated')
+    """
     words = r"\W+".join(map(re.escape, re.findall(r"\w+", finding)))
-    return re.search(rf"\b{_DENIAL}\b[^.;:]*?\b{words}", caption, re.IGNORECASE) is not None
+    said = set()
+    for sentence in re.split(r"[.;:](?=\s|$)|\n", caption):
+        for found in re.finditer(rf"\b{words}\w*", sentence, re.IGNORECASE):
+            after = re.split(r"[,(]|\b(?:with|without|and|but|no|while|in)\b", sentence[found.end() :], maxsplit=1)[0]
+            said.add(_stance(sentence[: found.start()], after))
+    return next(iter(said)) if len(said) == 1 else "doubted" if said else ""
+
+
+def _stance(before: str, after: str) -> str:
+    words = folded(before).split()
+    doubts = [*cues_in(" ".join(words[-8:])), *cues_in(after)]
+    dated = cues_in(" ".join(words[-3:]))
+    unsettled = re.search(
+        r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b", f"{before} {after}", re.IGNORECASE
+    )
+    is_denied = any(kind in ("negated", "normal") for kind, _ in (*cues_in(before), *cues_in(after)))
+    is_uncertain = any(kind == "uncertain" and not (cue == "or" and is_denied) for kind, cue in doubts)
+    if unsettled or is_uncertain or any(kind == "not current" and cue != "old" for kind, cue in dated):
+        return "doubted"
+    return "denied" if is_denied else "stated"
 
 
 def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> dict[str, int]:

@@ -45,8 +45,9 @@ def questions(tmp_path, images):
     """Three questions on each of nine images, the right one always under A."""
     rows = [
         {
-            "image": f"{ORGANS[k % 3]}/{k}.png", "organ": ORGANS[k % 3], "question": f"What is number {n} of picture {k}?",
-            "option_A": "right", "option_B": "wrong", "option_C": "also wrong", "option_D": "quite wrong", "answer": "A" if n else "right",
+            "image": f"{ORGANS[k % 3]}/{k}.png", "organ": ORGANS[k % 3],
+            "question": f"What is number {n} of this {ORGANS[k % 3]} in picture {k}?",
+            "option_A": "right", "option_B": "spotted", "option_C": "striped", "option_D": "plain", "answer": "A" if n else "right",
         }
         for k in range(9)
         for n in range(3)
@@ -169,13 +170,13 @@ def test_fake_replies_that_are_no_good(reply, says):
 @pytest.fixture
 def probe_table(tmp_path, images):
     rows = [
-        ("image", "organ", "modality", "findings", "positions", "license"),
-        ("0.png", "brain", "MRI", "cyst; {edema}", "upper left;lower right", "CC BY"),
-        ("3.png", "brain", "MRI", "aneurysm", "upper right", "CC BY"),
-        ("6.png", "brain", "MRI", "No Finding", "", "CC BY"),
-        ("1.png", "Chest", "X-ray", "Effusion | Hernia", "lower left|", "unknown"),
-        ("4.png", "Chest", "X-ray", "", "", "unknown"),
-        ("7.png", "Chest", "X-ray", "normal", "", "unknown"),
+        ("image", "organ", "modality", "findings", "positions", "absent", "license"),
+        ("0.png", "brain", "MRI", "cyst; glioma", "upper left;lower right", "aneurysm", "CC BY"),
+        ("3.png", "brain", "MRI", "aneurysm", "upper right", "cyst; no glioma", "CC BY"),
+        ("6.png", "brain", "MRI", "No Finding", "", "", "CC BY"),
+        ("1.png", "Chest", "X-ray", "Effusion | Hernia", "lower left|", "", "unknown"),
+        ("4.png", "Chest", "X-ray", "", "", "", "unknown"),
+        ("7.png", "Chest", "X-ray", "normal", "", "", "unknown"),
     ]
     with (tmp_path / "probe.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
@@ -184,6 +185,7 @@ def probe_table(tmp_path, images):
 
 def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images, probe_table, tmp_path):
     said = curate("probe", probe_table, "--images", images, "--out", tmp_path / "own-probmed", "--unbalanced")
+    assert "1 labels were skipped" in said and "'no glioma': is negated ('no')" in said
     assert "not asked: position" in said  # no other image says where such a finding lies
     report = build("probmed", name="own-probmed", source=tmp_path / "own-probmed", out=tmp_path / "data")
     assert not any("paper" in line or "Table" in line for line in report.lines)
@@ -201,9 +203,10 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
     assert set(of["brain/6.png"]["qa_type"]) == {
         "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality", "entity_hallu"
     }  # fmt: skip
+    assert not set(of["chest/1.png"]["qa_type"]) & {"entity_gt_0", "entity_gt_1"}  # nothing is known to be absent there
     assert len(of["chest/4.png"]) == 4  # nothing is known of its findings, so nothing is asked
     assert set(rows["image_type"]) == {"brain_mri", "chest_xray"}
-    assert rows.loc["brain/0.png-entity_gt_1", "question"] == "Does this image show {edema}?"
+    assert rows.loc["brain/0.png-entity_gt_1", "question"] == "Does this image show glioma?"
     assert rows.loc["brain/0.png-entity_hallu_0", "question"] == "Does this image show aneurysm?"
     assert rows.loc["chest/1.png-modality_hallu", "question"] == "Was this image made by MRI?"
     assert rows.loc["brain/6.png-abnormality", "answer"][0] == 1
@@ -220,12 +223,12 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        (("5.png", "spine", "CT", "mass", "upper;lower", ""), "1 findings and 2 positions"),
-        (("5.png", "spine", "", "mass", "", ""), "no image, organ or modality"),
-        (("0.png", "brain", "MRI", "mass", "", ""), "has a row already"),
-        (("5.png", "spine", "CT", "mass;normal", "", ""), "is normal and has findings"),
-        (("5.png", "spine", "CT", "mass;Mass", "", ""), "names a finding twice"),
-        (("12.png", "spine", "CT", "mass", "", ""), "are no files"),
+        (("5.png", "spine", "CT", "mass", "upper;lower", "", ""), "1 findings and 2 positions"),
+        (("5.png", "spine", "", "mass", "", "", ""), "no image, organ or modality"),
+        (("0.png", "brain", "MRI", "mass", "", "", ""), "has a row already"),
+        (("5.png", "spine", "CT", "mass;normal", "", "", ""), "is normal and has findings"),
+        (("5.png", "spine?", "CT", "mass", "", "", ""), "no plain organ"),
+        (("12.png", "spine", "CT", "mass", "", "", ""), "are no files"),
     ],
 )
 def test_rows_that_cannot_be_asked_about_are_named(images, probe_table, tmp_path, row, says):
@@ -249,7 +252,9 @@ def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
     curate(*words, "--drop-unmatched-boxes")
     build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data")
     rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
-    case = {name: pseudonyms_of(tmp_path / "o").of("i", name) for name in ("00000001_001.png", "00000002_000.png")}
-    assert rows.loc[f"{case['00000001_001.png']}-entity_gt_1", "question"] == "Does this image show Emphysema?"
-    assert rows.loc[f"{case['00000002_000.png']}-abnormality", "answer"][0] == 1
-    assert rows["case_id"].nunique() == 10
+    assert set(rows["qa_type"]) == {
+        "abnormality",
+        "entity_hallu",
+    }  # the table does not say what is absent beside a finding
+    assert set(rows[rows["qa_type"] == "abnormality"]["answer"].map(lambda answer: answer[0])) == {0, 1}
+    assert all(rows["answer"][rows["qa_type"] == "entity_hallu"].map(lambda answer: answer[0]) == 1)

@@ -6,7 +6,17 @@ from collections import Counter
 import pytest
 
 from curation.custom_sets.custom_questions import CustomQuestion
-from curation.custom_sets.hallucination import CONTROL, UNKNOWN, SwapImages, swapped
+from curation.custom_sets.hallucination import (
+    CONTROL,
+    NONE,
+    UNKNOWN,
+    SwapImages,
+    answers_apart,
+    fake,
+    none_of_the_above,
+    speaks_of_options,
+    swapped,
+)
 
 ORGANS = (
     "brain",
@@ -23,12 +33,13 @@ ORGANS = (
 )
 OVERLAP = [{"chest", "lung", "heart", "Chest", "spine", "abdomen"}, {"brain", "spine"}]
 LESIONS = ("tumour", "tumor", "cyst", "cysts", "stone", "Fracture", "scar", "ulcer", "normal", "no lesion")
-ASKED = (
+NAMING = ("Which lesion of the {} is shown?", "What is wrong with this {}?", "Where in the {} is the mass?")
+OF_ANY = (
     "Which lesion is shown?",
-    "What is the diagnosis?",
+    "Is a fracture visible?",
     "Which modality is this?",
     "Is the plane axial?",
-    "Where is the mass?",
+    "What is the diagnosis?",
 )
 
 
@@ -43,7 +54,7 @@ def test_a_swapped_image_cannot_answer(seed):
         one, other = rng.sample(list(organ), 2)
         hashes[other] = hashes[one] ^ (1 << rng.randrange(64))
     questions = [
-        CustomQuestion(image, f"{rng.choice(ASKED)} ({n})" if rng.random() < 0.7 else rng.choice(ASKED),
+        CustomQuestion(image, rng.choice(NAMING if rng.random() < 0.7 else OF_ANY).format(organ[image]) + rng.choice(["", f" ({n})"]),
                        ("yes", "no") if rng.random() < 0.1 else (*rng.sample(LESIONS, 2), rng.choice(["the brain", "effusion"])), 0,
                        organ[image])
         for image in organ for n in range(2)
@@ -63,6 +74,7 @@ def test_a_swapped_image_cannot_answer(seed):
         assert bin(hashes[own] ^ hashes[image]).count("1") > 6
         assert organ[own] != organ[image] and not any({organ[own], organ[image]} <= shared for shared in OVERLAP)
         assert (image, entry["question"]) not in asked_of
+        assert entry["question"] not in OF_ANY
         assert (
             "modality" not in entry["question"]
             and "plane" not in entry["question"]
@@ -78,9 +90,12 @@ def test_a_swapped_image_cannot_answer(seed):
 
 def test_images_with_another_answer_of_their_own_are_preferred():
     """Two thirds of the brain's images have an option of the knee's questions for an answer; there are enough others."""
-    questions = [CustomQuestion(f"k{n}", f"What is torn ({n})?", ("meniscus", "a clot"), 0, "knee") for n in range(8)]
+    questions = [
+        CustomQuestion(f"k{n}", f"What is torn in this knee ({n})?", ("meniscus", "a clot"), 0, "knee")
+        for n in range(8)
+    ]
     questions += [
-        CustomQuestion(f"b{n}", f"What is bright ({n})?", ("a tumour", "A clot"), int(n % 3 > 0), "brain")
+        CustomQuestion(f"b{n}", f"What is bright in the brain ({n})?", ("a tumour", "A clot"), int(n % 3 > 0), "brain")
         for n in range(24)
     ]
     names = {question.image for question in questions}
@@ -92,3 +107,58 @@ def test_images_with_another_answer_of_their_own_are_preferred():
         if entry["img"] != entry["original_img"] and entry["original_img"][0] == "k"
     }
     assert len(images) == 8 and all(int(image[1:]) % 3 == 0 for image in images)
+
+
+SPEAK = (
+    "Both A and C", "All of the above", "A and B", "a & b", "A, B and D", "both (a) and (b)", "(A)+(C)", "Only A", "B only",
+    "Options 1 and 2", "Choices A and C", "Both", "Neither", "Neither A nor B", "Any of these", "All of these", "None of these",
+    "Either B or C", "1 and 3", "i and iii", "(i) and (ii)", "Both of the above", "A or B", "All options are correct",
+    "All of them", "Two of the above", "The above", "More than one of the above", "Both are correct", "All three", "A/B",
+    "Options A & B", "Both options", "Everything above", "A & C are true", "Both of these findings", "Answers B and C",
+    "A plus B", "All the above", "Any of the above is possible", "Each of the above", "The first two", "All",
+    "Both statements are true", "Combination of A and B", "The other options", "Only (ii)", "None of the above",
+    "Both A and C are seen", "All answers are correct", "Some of the above",
+)  # fmt: skip
+OWN_WORDS = (
+    "Hepatitis A", "Both kidneys", "All lobes of the liver", "Vitamin D", "Type B dissection", "Left lower lobe", "None", "1",
+    "2 cm", "Grade 3", "Above the diaphragm", "A cyst", "The first rib", "Stanford A", "Below the carina", "C5 and C6", "L1",
+    "T2 and T3", "Two nodules", "Both lungs", "A mass and an effusion", "Oedema",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("option", SPEAK)
+def test_an_option_that_speaks_of_others_is_told_and_its_question_is_never_altered(option):
+    assert speaks_of_options(option)
+    for at in range(3):
+        options = ["a cyst", "a stone"]
+        options.insert(at, option)
+        for answer in range(3):
+            question = CustomQuestion("x.png", "What is in this kidney?", tuple(options), answer, "kidney")
+            other = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
+            none, why = none_of_the_above([question, other], 0)
+            assert {entry["img"] for entry in none} == {"y.png"} and why == {"an option speaks of other options": 1}
+            entries, why = swapped([question, other], SwapImages({}, {}, {}), 0)
+            assert all(entry["question"] != question.question for entry in entries.values())
+            assert why["an option speaks of other options"] == 1
+            assert fake([], ["x.png"], 0, [question]) == {}
+
+
+@pytest.mark.parametrize("option", OWN_WORDS)
+def test_an_option_in_words_of_its_own_speaks_of_no_other(option):
+    assert not speaks_of_options(option)
+
+
+@pytest.mark.parametrize(
+    ("right", "other", "apart"),
+    [
+        ("pneumonia", "pneumothorax", True), ("lobar pneumonia", "pneumonia", False), ("pneumonia", "bacterial pneumonia", False),
+        ("enlarged heart", "cardiomegaly", False), ("both lungs", "left lung", False), ("left lung", "right lung", True),
+        ("bilateral", "left", False), ("COVID-19", "lung opacity", False), ("cyst", "stone", True), ("a large cyst", "cyst", False),
+    ],
+)  # fmt: skip
+def test_none_of_the_above_is_right_only_where_no_other_option_may_be(right, other, apart):
+    question = CustomQuestion("x.png", "What is it?", (right, other, "something else"), 0)
+    assert answers_apart(question) is apart
+    made, _ = none_of_the_above([question], 0, controls=False)
+    assert bool(made) is apart
+    assert all(entry[f"choice_{entry['answer']}"].endswith(NONE) for entry in made)

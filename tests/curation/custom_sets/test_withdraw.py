@@ -56,10 +56,12 @@ def a_set(request, tmp_path):
         rows.append(
             {
                 "image": f"Patient {n // 2} {n}.png", "group": f"Patient {n // 2}", "organ": organ, "modality": rng.choice(["CT", "MRI"]),
-                "findings": rng.choice(["hernia", "aneurysm", "normal"]), "question": f"Which lesion is shown ({n})?",
+                "findings": rng.choice(["spur", "aneurysm", "normal"]), "question": f"Which lesion of the {organ} is shown ({n})?",
                 "option_A": "a cyst", "option_B": "a stone", "option_C": "a clot", "answer": "A",
             }
         )  # fmt: skip
+    for row in rows:
+        row["absent"] = {"spur": "aneurysm", "aneurysm": "spur"}.get(str(row["findings"]), "")
     pd.DataFrame(rows).to_csv(tmp_path / "table.csv", index=False)
     out = tmp_path / "my-set"
     if request.param == "mediconfusion":

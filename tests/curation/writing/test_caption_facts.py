@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from curation.command_line import app
-from curation.custom_sets.exclusion import words_of
 from curation.custom_sets.probe_table import ProbeColumns, read_probed
-from curation.writing.caption_facts import COLUMNS, read_facts
+from curation.writing.caption_facts import COLUMNS, read_facts, stance
 from dataset_builders.errors import BadInput
+from dataset_builders.terms import folded
 from tests.curation.model_server import model_server
 
 CAPTION = "Frontal chest X-ray with a nodule in the left upper lobe and small effusions. No pneumothorax; the heart is not enlarged."
@@ -53,6 +53,22 @@ def test_what_the_caption_does_not_say_is_refused(change, why):
     assert why in read_facts(json.dumps(GOOD | change), CAPTION)[1]
 
 
+@pytest.mark.parametrize(
+    ("caption", "said"),
+    [
+        ("Chest film with edema.", "stated"), ("No edema.", "denied"), ("Without pleural fluid or edema", "denied"),
+        ("Cannot exclude edema.", "doubted"), ("Possible edema.", "doubted"), ("Edema is suspected.", "doubted"),
+        ("Resolved edema.", "doubted"), ("History of edema.", "doubted"), ("Edema was ruled out.", "doubted"),
+        ("Edema is not seen.", "denied"), ("Edema without effusion.", "stated"), ("Rule out edema.", "doubted"),
+        ("No edema. Later film: edema.", "doubted"), ("Effusion, no edema", "denied"), ("Nodule", ""),
+        ("Edema versus pneumonia", "doubted"), ("Edema cannot be excluded.", "doubted"), ("Negative for edema", "denied"),
+        ("An old woman with edema and no fever", "stated"),
+    ],
+)  # fmt: skip
+def test_what_a_caption_says_of_a_finding(caption, said):
+    assert stance("edema", caption) == said
+
+
 NAMES = st.sampled_from(["organ", "modality", "normal", "findings", "absent", "finding", "position"])
 DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.text(max_size=8),
@@ -66,7 +82,7 @@ def test_any_reply_is_read_or_refused_and_never_says_more_than_the_caption(docum
     facts, why = read_facts(json.dumps(document), CAPTION)
     assert (facts is None) == bool(why)
     if facts and facts["findings"] != "No Finding":
-        assert words_of(facts["findings"]) <= words_of(CAPTION)
+        assert set(folded(facts["findings"]).split()) <= {*folded(CAPTION).split(), "effusion"}
 
 
 def test_from_captions_to_probes(tmp_path):
@@ -95,7 +111,7 @@ def test_from_captions_to_probes(tmp_path):
             "left upper lobe", "right upper lobe", "left upper lobe",
         ]  # fmt: skip
         with pytest.raises(BadInput, match="3 of 3 rows are not reviewed"):
-            read_probed(out, ProbeColumns(), partial=True)
+            read_probed(out, ProbeColumns())
         table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
         table.to_csv(out, index=False)
         assert "(3 were there)" in run(address) and len(log.asked) == asked
@@ -103,6 +119,9 @@ def test_from_captions_to_probes(tmp_path):
     assert table.loc[0, "findings"] == "small nodule"
     table["reviewed"] = "Dr A"
     table.to_csv(out, index=False)
-    probed = read_probed(out, ProbeColumns(), partial=True)
-    assert [image.absent for image in probed] == [("pneumothorax",)] * 3
-    assert probed[1].findings == ("nodule", "small effusion") and probed[1].positions == ("right upper lobe", "")
+    probed = read_probed(out, ProbeColumns()).images
+    assert [[label.text for label in image.absent] for image in probed] == [["pneumothorax"]] * 3
+    assert [(each.text, each.position) for each in probed[1].findings] == [
+        ("nodule", "right upper lobe"),
+        ("small effusion", ""),
+    ]
