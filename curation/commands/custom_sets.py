@@ -96,7 +96,7 @@ def probe(
         write_json(folder / "probmed.json", named)
         return {
             "questions": len(rows), **left_out, "text_only_majority": scores, "boxes": about_boxes,
-            "labels_skipped": {f"{label}: {why}": count for (label, why), count in sorted(read.skipped.items())},
+            "labels_skipped": read.skipped.total(),
             "notes": [note, ABSENT_NOTE],
         }  # fmt: skip
 

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from curation.images.image_table import cell_text, need_columns, read_any
+from curation.images.pairing import pair
 from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import Label, cues_in, key_of, read_label
 from dataset_builders.sources.files import stays_inside
@@ -235,19 +236,6 @@ def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> li
 
 
 def paired(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """Name -> file, by the path; else by the file's name, with or without its suffix, where one name and one file have it."""
-    found = {name: name for name in names if name in set(files)}
-    for part in ("name", "stem"):
-        left: dict[str, list[str]] = {}
-        for name in set(names) - found.keys():
-            if "/" not in name:
-                left.setdefault(name, []).append(name)
-        right: dict[str, list[str]] = {}
-        for file in files:
-            right.setdefault(str(getattr(PurePosixPath(file), part)), []).append(file)
-        taken = set(found.values())
-        for key, own in left.items():
-            there = right.get(key, [])
-            if len(own) == 1 and len(there) == 1 and there[0] not in taken:
-                found[own[0]] = there[0]
-    return found
+    """Name -> file, of the names that belong to one."""
+    found = pair(list(names), list(files), suffix=True).found
+    return {name: files[at] for name, at in zip(names, found, strict=True) if at is not None}

@@ -94,7 +94,8 @@ def filled(folder, people, rng):
                 "organ": ("chest", "brain", "knee")[number % 3], "modality": rng.choice(["CT", "MRI"]),
                 "findings": rng.choice(["hernia", "aneurysm", "normal"]), "label": ("Effusion", "Mass")[number % 2],
                 "license": "CC BY 4.0", "source": "Ward 7",
-                "question": f"Which lesion is shown ({number})?", "option_A": "a cyst", "option_B": "a stone", "answer": "A",
+                "question": f"Which lesion of the {('chest', 'brain', 'knee')[number % 3]} is shown ({number})?",
+                "option_A": "a cyst", "option_B": "a stone", "answer": "A",
             }
         )  # fmt: skip
     text = Image.fromarray(np.random.default_rng(3).integers(0, 50, (320, 320), dtype=np.uint8))
