@@ -1,4 +1,8 @@
-"""Fixture: `chromium`, headless, for the tests that look at real pages; skips where none is installed."""
+"""Fixture: `chromium`, headless, for the tests that look at real pages; skips where none is installed.
+
+A page is drawn in several steps, and drawn anew by what arrives later. So a test names the one element that it means (never the first of
+several that may come to be there), and what it reads once it reads through `expect` or `eventually`, which look again until it is so.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,23 @@ def here(page: Any) -> str:
     return str(page.evaluate("location.href"))
 
 
+def fits(page: Any, width: int) -> None:
+    """Wait until the page needs no sideways scrolling."""
+    page.wait_for_function(f"document.documentElement.scrollWidth <= {width}")
+
+
+def download(page: Any, button: Any) -> Any:
+    """Press a button that saves a file, in its menu where it stands in one that is closed; the file as the browser got it."""
+    button.wait_for(state="attached")
+    if not button.is_visible():
+        button.locator("xpath=ancestor::details[not(@open)]/summary").click()
+    with page.expect_download() as waiting:
+        button.click()
+    return waiting.value
+
+
 def eventually(check: Any, wanted: Any) -> None:
+    """Wait until `check()` gives what is wanted."""
     deadline = time.monotonic() + 60
     while check() != wanted and time.monotonic() < deadline:
         time.sleep(0.05)

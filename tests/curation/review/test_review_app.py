@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from curation.review.access import FILE
 from curation.review.review_app import _for_browser, serve
@@ -20,6 +21,7 @@ from curation.writing.question_writing import DRAFTS
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from tests import processes
+from tests.browser import eventually
 
 pytestmark = pytest.mark.browser
 
@@ -117,14 +119,14 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
         page.wait_for_function(
             "document.querySelector('#question textarea, #question input').value === 'Which side, 1?'"
         )
-        assert not page.locator("#score_1 input:checked").count()
+        expect(page.locator("#score_1 input:checked")).to_have_count(0)
         page.keyboard.press("9")
         page.keyboard.press("3")  # at once: the second of two quick scores counts
         said(page, "1-2 score 1")
-        page.wait_for_function("document.querySelector('#score_1 input:checked').value === '3'")
-        page.wait_for_timeout(1000)
+        eventually(lambda: ReviewLog(questions).pairs["1-2"].reviews["Ada"].score_1, 3)
+        expect(page.locator("#score_1 input:checked")).to_have_value("3")
         page.fill("#option_A textarea, #option_A input", "upwards")
-        assert "A: upwards" in page.inner_text("#shown")
+        expect(page.locator("#shown")).to_contain_text("A: upwards")
     finally:
         kill(process)
     log = ReviewLog(questions)
@@ -136,11 +138,11 @@ def test_a_review_by_keyboard_survives_a_killed_server(chromium, folders):
     try:
         page = open_page(chromium, address, "Ada")
         said(page, "Ada reviewed 1 of 3")
-        assert page.input_value("#question textarea, #question input") == "Which side is opaque?"
-        assert page.locator("#score_2 input:checked").get_attribute("value") == "10"
+        expect(page.locator("#question textarea, #question input")).to_have_value("Which side is opaque?")
+        expect(page.locator("#score_2 input:checked")).to_have_value("10")
         other = open_page(chromium, address, "Bo")
         said(other, "Bo reviewed 0 of 3")
-        assert not other.locator("#score_1 input:checked").count()
+        expect(other.locator("#score_1 input:checked")).to_have_count(0)
         other.keyboard.press("7")
         said(other, "saved 0-1 score 1")
         other.click("#agree")
@@ -158,7 +160,9 @@ def test_zoom_contrast_and_what_cannot_be_saved(chromium, folders):
     try:
         page = open_page(chromium, address, "Ada")
         image = page.locator(".picture img").first
-        page.wait_for_function("document.querySelector('.picture img').style.transform !== ''")
+        page.wait_for_function(
+            "document.querySelector('.picture img')?.style.transform && document.querySelector('.picture img').naturalWidth > 0"
+        )
         before = image.evaluate("(node) => node.getBoundingClientRect().width")
         page.locator(".picture").first.hover()
         page.mouse.wheel(0, -400)
@@ -260,7 +264,8 @@ def test_each_reviewer_has_a_link_and_nobody_else_gets_in(chromium, folders):
         page = chromium.new_page()
         page.goto(f"{address}?key={keys['Bo']}")
         said(page, "Bo reviewed 0 of 3")
-        assert page.url == address and page.locator("#reviewer input, #reviewer textarea").is_disabled()
+        expect(page).to_have_url(address)
+        expect(page.locator("#reviewer input, #reviewer textarea")).to_be_disabled()
         page.keyboard.press("1")
         said(page, "saved 0-1 score 1")
     finally:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from benchmarks.leaderboard_space import board_pages
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from tests.browser import eventually, here
+from tests.browser import eventually, fits, here
 from tests.eval_harness.submissions.submitting import responses
 from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board
@@ -51,7 +52,7 @@ def visitor(request: pytest.FixtureRequest, chromium: Any, served: Served) -> It
     page.goto(served.address)
     page.locator("table.matrix tbody tr").first.wait_for()
     yield Visitor(page, how)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    fits(page, width)
 
 
 @dataclass(frozen=True)
@@ -88,26 +89,26 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
     area.get_by_label("Second").fill("Model B")
     area.get_by_role("heading", name="Model A").or_(area.get_by_role("heading", name="Model B")).first.wait_for()
     flipped = area.locator("article.case").first
-    flipped.locator("img").first.wait_for()
-    assert flipped.locator("img").first.evaluate("one => one.naturalWidth") > 0
-    assert flipped.locator("li.key").count() > 0
+    eventually(lambda: flipped.locator("img").first.evaluate("one => one.naturalWidth") > 0, True)
+    flipped.locator("li.key").first.wait_for()
     visitor.press(flipped.get_by_role("link", name="both answers and neighbouring cases"))
     case = page.locator("#mp-cases article.case")
     case.locator("img").first.wait_for()
     focused = "document.activeElement.matches('[role=tabpanel]') && document.activeElement.contains(document.querySelector('#mp-cases'))"
     eventually(lambda: page.evaluate(focused), True)
-    said = case.inner_text()
-    assert "Model A" in said and "Model B" in said and "key" in said
-    assert page.get_by_role("navigation", name="Neighbouring cases").get_by_role("link").count() >= 1
-    shown, address = said, here(page)
+    for told in ("Model A", "Model B", "key"):
+        expect(case).to_contain_text(told)
+    page.get_by_role("navigation", name="Neighbouring cases").get_by_role("link").first.wait_for()
+    shown, address = case.inner_text(), here(page)
     page.goto("about:blank")
     page.goto(address)  # every step has an address
     case.locator("img").first.wait_for()
-    assert case.inner_text() == shown
+    eventually(case.inner_text, shown)
     image = case.get_by_role("button", name="Image").first
     width = image.bounding_box()["width"]
     visitor.press(image)
-    assert image.get_attribute("aria-expanded") == "true" and image.bounding_box()["width"] > 1.4 * width
+    expect(image).to_have_attribute("aria-expanded", "true")
+    eventually(lambda: image.bounding_box()["width"] > 1.4 * width, True)
 
 
 @pytest.mark.parametrize(
@@ -136,15 +137,16 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Serve
         report.get_by_text(said).first.wait_for()
         if name == "valid":
             break
-        assert f"{len(rows) - 1} more times" in report.inner_text() and report.locator("table").count() == 0
-        assert page.locator("#mp-send").is_disabled()
+        expect(report).to_contain_text(f"{len(rows) - 1} more times")
+        expect(report.locator("table")).to_have_count(0)
+        expect(page.locator("#mp-send")).to_be_disabled()
         page.reload()
+    expect(page.locator("#mp-send")).to_be_enabled()  # a key that is pressed before is lost
     visitor.press(page.locator("#mp-send"))
     link = report.get_by_role("link", name="see its row on the board")
     link.wait_for()
     visitor.press(link)
-    row = page.locator("#mp-mediconfusion table.board tr[data-key]")
-    row.first.wait_for()
+    row = page.locator("#mp-mediconfusion table[data-table=leaderboard] tr[data-key]")
     eventually(
         lambda: [name.split(" (")[0] for name in row.locator(".who span").all_inner_texts()],
         [f"Newcomer {visitor.how}"],
@@ -196,12 +198,13 @@ def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served,
     page.wait_for_function("document.getAnimations().length === 0")  # Gradio lets the report fade in
     found = axe.run(page, None, {"resultTypes": ["violations"]}).response["violations"]
     assert not found, [(one["id"], one["nodes"][0]["html"][:160]) for one in found]
+    expect(page.locator("#mp-send")).to_be_enabled()
     tab_to(page, "Submit")
     page.keyboard.press("Enter")
     page.locator("#mp-report [role=alert]", has_text="Added to the store").wait_for()
     tab_to(page, "see its row")
     page.keyboard.press("Enter")
-    page.locator("#mp-mediconfusion table.board tr[data-key]", has_text="Typed").first.wait_for()
+    page.locator("#mp-mediconfusion table[data-table=leaderboard] tr[data-key]", has_text="Typed").wait_for()
 
 
 PAGES = {address: shows for name, (address, shows) in board_pages.PAGES.items() if address and name != "model"} | {
@@ -280,7 +283,9 @@ def test_every_page_in_both_themes_and_on_small_screens(
         if page.evaluate("document.documentElement.scrollWidth") > width:
             found.append((address, "beyond the screen"))
         found += [(address, "cut", said) for said in page.evaluate(CUT)]
-        first = page.locator("table.board:visible tbody tr[data-key], table.matrix:visible tbody tr").first
+        first = page.locator(
+            "table[data-table=leaderboard]:visible tbody tr[data-key], table.matrix:visible tbody tr"
+        ).first
         box = first.bounding_box() if width < 1000 and first.count() else None
         if box and box["y"] > height / 2:
             found.append((address, f"the first row is at {box['y']:.0f} of {height}"))

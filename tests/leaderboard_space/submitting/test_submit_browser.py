@@ -12,7 +12,7 @@ from playwright.sync_api import TimeoutError, expect
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from eval_harness.submissions.verification import verify
-from tests.browser import WAIT
+from tests.browser import WAIT, eventually
 from tests.eval_harness.submissions.checks.hidden import build_test
 from tests.eval_harness.submissions.checks.hidden import upload as hidden_upload
 from tests.leaderboard_space.serving import board
@@ -106,17 +106,17 @@ def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, s
             assert [str(outcome.word) for outcome in outcomes] == ["added"], outcomes
             page.goto(f"{address}/#/b/gmai-mmbench?s=validation.published")
             sample = page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Sample")
-            page.wait_for_function(
-                "document.querySelectorAll('#mp-gmai-mmbench [role=radio]').length > 0",
-            )
-            for _ in range(20):  # the board looks again by itself; nobody restarts it
-                if sample.count():
-                    break
-                page.wait_for_timeout(500)
+
+            def is_there() -> bool:  # the board looks again by itself; it is not started anew
                 page.reload()
-                page.locator("#mp-gmai-mmbench table.board").wait_for()
+                page.locator("#mp-gmai-mmbench table[data-table=leaderboard]").wait_for()
+                return bool(sample.count())
+
+            eventually(is_there, True)
             sample.click()
-            line = page.locator("#mp-gmai-mmbench table.board tr[data-key]", has_text="Recorded model")
+            line = page.locator(
+                "#mp-gmai-mmbench table[data-table=leaderboard] tr[data-key]", has_text="Recorded model"
+            )
             expect(line.locator(".val")).to_have_text("54.5")
 
 
