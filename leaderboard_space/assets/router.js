@@ -42,7 +42,7 @@ window.medprobe = (() => {
     const route = read(here), before = shown === null ? null : read(shown);
     const button = panel(route.page);
     if (!button) {
-      if (!document.querySelector("#mp-tabs button[data-tab-id=" + CSS.escape(first()) + "]")) { requestAnimationFrame(() => show(true)); return; }  // not drawn yet
+      if (tabs().some((tab) => !panel(tab.dataset.page))) { requestAnimationFrame(() => show(true)); return; }  // not drawn yet
       visit(home() + "?unknown=" + encodeURIComponent(route.page), true);
       return;
     }
