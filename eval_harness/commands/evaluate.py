@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from eval_harness.runs.planning.config import EvalConfig
 
 app = typer.Typer()
 
@@ -131,7 +126,10 @@ def evaluate(
     ] = False,
 ) -> None:
     """Run a model on a benchmark. Questions that already have an answer are not asked again."""
-    config = config_of(locals(), sys.argv[1:])
+    options = locals()
+    from eval_harness.runs.planning.config import config_of
+
+    config = config_of(options, sys.argv[1:])
     from eval_harness.results.summary import summary
     from eval_harness.runs.runner import evaluate as run_evaluation
 
@@ -191,65 +189,3 @@ def score(
     typer.echo(result.to_json() if json else summary(result), nl=not json)
     if answers.is_dir() and not json:
         typer.echo(f"wrote {answers}/result.json")
-
-
-def config_of(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
-    """The configuration that options of `medprobe eval` make: its parameters by name, in the forms the command line has.
-
-    Raises BadInput for a value that cannot be used.
-    """
-    from eval_harness.models.interface import Settings, read_price, read_thinking
-    from eval_harness.runs.planning.config import EvalConfig
-
-    values = {
-        **options,
-        "branches": tuple(options["branch"] or ()),
-        "facets": tuple(options["facet"] or ()),
-        "resume": not options["no_resume"],
-        "batch_size": _batch_size(options["batch_size"]),
-        "price": read_price(options["price"]),
-        "thinking": read_thinking(options["thinking"]),
-        "generation": _json_object("--generation", options["generation"]),
-        "engine": _json_object("--engine", options["engine"]),
-        "chat_template": _text_of("--chat-template", options["chat_template"]),
-        "chat_template_kwargs": _json_object("--chat-template-kwargs", options["chat_template_kwargs"]),
-        "argv": argv,
-    }
-
-    def given(kind: type) -> dict[str, Any]:
-        return {field.name: values[field.name] for field in fields(kind) if field.name in values}
-
-    return EvalConfig(**given(EvalConfig), settings=Settings(**given(Settings)))
-
-
-def _batch_size(text: str) -> int | None:
-    from dataset_builders.errors import BadInput
-
-    if text == "auto":
-        return None
-    if text.isdigit() and int(text) > 0:
-        return int(text)
-    raise BadInput(f"--batch-size {text}: give a positive integer, or auto.")
-
-
-def _json_object(option: str, text: str | None) -> dict[str, Any]:
-    import json
-
-    from dataset_builders.errors import BadInput
-
-    try:
-        found = json.loads(text) if text is not None else {}
-    except ValueError as error:
-        raise BadInput(f"{option} {text}: not JSON ({error}). Give an object, e.g. '{{\"top_p\": 0.9}}'.") from None
-    if not isinstance(found, dict):
-        raise BadInput(f"{option} {text}: not a JSON object. Give one, e.g. '{{\"top_p\": 0.9}}'.")
-    return found
-
-
-def _text_of(option: str, path: Path | None) -> str | None:
-    from dataset_builders.errors import BadInput
-
-    try:
-        return path.read_text("utf-8") if path is not None else None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{option} {path}: cannot be read as UTF-8 text ({error}).") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from dataset_builders.errors import BadInput, first_misfit
-from eval_harness.commands.evaluate import config_of, evaluate
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result, read_result
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.planning.config import EvalConfig, config_of, option_types
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
-SET_BY_THE_SWEEP = ("out", "dry_run", "no_resume")
+SET_BY_THE_SWEEP = ("out", "no_resume")
 NOT_IN_ANSWERS = (
     "attention",
     "batch_size",
@@ -73,7 +71,7 @@ class Task:
     @property
     def config(self) -> EvalConfig:
         """The run as `medprobe eval` makes it. Raises BadInput where the options cannot be used."""
-        return config_of({**_defaults(), **self.options, "out": self.folder}, self.arguments(self.folder))
+        return config_of({**self.options, "out": self.folder}, self.arguments(self.folder))
 
     def arguments(self, out: Path) -> list[str]:
         """The arguments of the `medprobe eval` that is this task."""
@@ -176,7 +174,7 @@ def _entry(path: Path, where: str, entry: Any, name: str | None) -> dict[str, An
         raise BadInput(f"{path}: {where}: must be {wanted}. Write, e.g., {EXAMPLE}.")
     for option in entry:
         allowed = option == name or option not in ("model", "benchmark", "method", *SET_BY_THE_SWEEP)
-        if not isinstance(option, str) or option.replace("-", "_") not in _defaults() or not allowed:
+        if not isinstance(option, str) or option.replace("-", "_") not in option_types() or not allowed:
             raise BadInput(
                 f"{path}: {where}: {option}: not an option that a sweep takes. `medprobe eval --help` lists them."
             )
@@ -195,16 +193,7 @@ def _as_typed(option: str, value: Any) -> Any:
 
 
 @lru_cache
-def _defaults() -> dict[str, Any]:
-    """The options of `medprobe eval` with their defaults; None for those that must be given."""
-    parameters = inspect.signature(evaluate).parameters.values()
-    return {each.name: None if each.default is each.empty else each.default for each in parameters}
-
-
-@lru_cache
 def _options_model() -> type[BaseModel]:
     """The options of `medprobe eval` with their types, none of them required."""
-    parameters = inspect.signature(evaluate, eval_str=True).parameters.values()
-    fields: dict[str, Any] = {each.name: (each.annotation, None) for each in parameters}
-    config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
-    return create_model("Options", __config__=config, **fields)
+    options: dict[str, Any] = {name: (kind, None) for name, kind in option_types().items()}
+    return create_model("Options", __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True), **options)

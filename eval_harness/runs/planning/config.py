@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Settings
+from eval_harness.models.interface import Settings, read_price, read_thinking
 from eval_harness.records.conversation import form_named
 from eval_harness.records.fields import METHODS
 
@@ -96,3 +99,68 @@ class EvalConfig:
     def model_settings(self) -> Settings:
         """The settings as the back end gets them."""
         return replace(self.settings, max_tokens=self.max_tokens, fixed_limit=self.max_tokens is not None)
+
+
+def option_types() -> dict[str, Any]:
+    """The options of `medprobe eval` that make a configuration, by name, with the type of what is given there."""
+    types = get_type_hints(EvalConfig) | get_type_hints(Settings)
+    for name in ("settings", "argv", "resume", "branches", "facets", "fixed_limit", "extra"):
+        del types[name]
+    types |= dict.fromkeys(READ_FROM_TEXT, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
+    return types | {"batch_size": str, "chat_template": Path | None, "no_resume": bool}
+
+
+def config_of(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
+    """The configuration that options of `medprobe eval` make, by name, in the forms the command line has; what is left out is the default.
+
+    Raises BadInput for a value that cannot be used.
+    """
+    values = {name: READ_FROM_TEXT.get(name, lambda value: value)(value) for name, value in options.items()}
+    values |= {
+        "branches": tuple(options.get("branch") or ()),
+        "facets": tuple(options.get("facet") or ()),
+        "resume": not options.get("no_resume"),
+        "argv": argv,
+    }
+
+    def given(kind: type) -> dict[str, Any]:
+        return {field.name: values[field.name] for field in fields(kind) if field.name in values}
+
+    return EvalConfig(**given(EvalConfig), settings=Settings(**given(Settings)))
+
+
+def _batch_size(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise BadInput(f"--batch-size {text}: give a positive integer, or auto.")
+
+
+def _json_object(option: str, text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if text is not None else {}
+    except ValueError as error:
+        raise BadInput(f"{option} {text}: not JSON ({error}). Give an object, e.g. '{{\"top_p\": 0.9}}'.") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"{option} {text}: not a JSON object. Give one, e.g. '{{\"top_p\": 0.9}}'.")
+    return found
+
+
+def _chat_template(path: Path | None) -> str | None:
+    try:
+        return path.read_text("utf-8") if path is not None else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--chat-template {path}: cannot be read as UTF-8 text ({error}).") from None
+
+
+READ_FROM_TEXT: dict[str, Callable[[Any], Any]] = {
+    "batch_size": _batch_size,
+    "price": read_price,
+    "thinking": read_thinking,
+    "generation": partial(_json_object, "--generation"),
+    "engine": partial(_json_object, "--engine"),
+    "chat_template": _chat_template,
+    "chat_template_kwargs": partial(_json_object, "--chat-template-kwargs"),
+}
+"""Options that are given in another form than the configuration holds -> how they are read."""

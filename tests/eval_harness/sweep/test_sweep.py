@@ -1,5 +1,6 @@
 """`medprobe sweep`: the tasks of a file, run, killed, gone on with, told; bad files are one line and exit code 2."""
 
+import inspect
 import json
 import os
 import shlex
@@ -18,8 +19,10 @@ from hypothesis import strategies as st
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
+from eval_harness.commands.evaluate import evaluate
 from eval_harness.models.interface import Settings
 from eval_harness.runs.folder import read_answer_journal
+from eval_harness.runs.planning.config import config_of, option_types
 from eval_harness.runs.shards import lock_is_free
 from eval_harness.sweep import local
 from eval_harness.sweep.elsewhere import HubJobs, _ranges, hub_commands
@@ -237,6 +240,16 @@ def test_a_bad_file_is_one_line(tmp_path, words):
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
+
+
+def test_a_sweep_takes_every_option_of_eval_in_the_form_of_the_command_line():
+    parameters = inspect.signature(evaluate, eval_str=True).parameters.values()
+    declared = {each.name: getattr(each.annotation, "__origin__", each.annotation) for each in parameters}
+    del declared["dry_run"]  # makes no configuration
+    assert option_types() == declared
+    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+    needed = {"benchmark": "mediconfusion", "model": "baseline:chance"}
+    assert config_of({**defaults, **needed}, []) == config_of(needed, [])
 
 
 def test_options_are_those_of_eval_and_the_nearest_entry_wins(tmp_path):
