@@ -1,11 +1,10 @@
-"""The order of the rooms: imports point one way, no two files import each other, and light modules stay light.
+"""The order of the rooms (`docs/architecture.md`): imports point one way, no two files import each other, and light modules stay light.
 
-A room is a subpackage of one of the four packages, or a loose module beside them. `ORDER` lists them from the bottom to the top; rooms of
-one line stand side by side. A room may import what stands on a lower line of its package, or in a lower package. Imports inside functions
-and under TYPE_CHECKING count, and so do the dotted names by which a module is looked up.
+Imports inside functions and under TYPE_CHECKING count, and so do the dotted names by which a module is looked up.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,56 +17,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"dataset_builders": 0, "eval_harness": 1, "leaderboard_space": 2, "curation": 2, "medprobe": 3}
 """Package -> its layer; a package may import those of lower layers."""
-ORDER = {
-    "dataset_builders": (
-        ("errors",),
-        ("files", "extras", "journal", "benchmark_names", "schema", "terms"),
-        ("ray_cluster", "sources", "columns", "case_groups", "label_reading"),
-        ("images", "lexical_tree"),
-        ("benchmarks",),
-        ("facets", "fingerprints", "phantoms", "parquet"),
-        ("contents",),
-        ("build", "hub"),
-        ("commands",),
-    ),
-    "eval_harness": (
-        ("records",),
-        ("scores", "answer_reading"),
-        ("benchmarks",),
-        ("prompts", "answers", "judge"),
-        ("models",),
-        ("runs",),
-        ("submissions",),
-        ("results",),
-        ("integrations", "sweep"),
-        ("commands",),
-        ("demo",),
-    ),
-    "leaderboard_space": (
-        ("html", "benchmarks"),
-        ("data",),
-        ("sentences", "query"),
-        ("memory", "export", "overview", "comparing"),
-        ("model_results",),
-        ("views",),
-        ("breakdowns",),
-        ("service",),
-        ("serving",),
-        ("submitting", "front", "api"),
-        ("app",),
-    ),
-    "curation": (
-        ("images",),
-        ("writing",),
-        ("custom_sets", "review", "report"),
-        ("mining", "gmai", "export", "withdraw"),
-        ("deidentify",),
-        ("commands",),
-        ("command_line",),
-    ),
-    "medprobe": ((),),
-}
-"""Package -> its rooms, from the bottom to the top."""
+
+
+def read_order(text: str) -> dict[str, list[list[str]]]:
+    """Package -> its rooms from the bottom to the top, those of one line together; what follows two spaces on a line is for people."""
+    block = text.split("## The rooms and their order")[1].split("```")[1]
+    packages = [lines.strip().splitlines() for lines in block.split("\n\n")]
+    return {
+        name: [re.split("  +", line.strip())[0].split(", ") for line in reversed(rooms)] for name, *rooms in packages
+    }
+
+
+ORDER = read_order((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")) | {"medprobe": []}
 
 
 class Allowed(NamedTuple):
@@ -187,7 +148,7 @@ def test_every_room_has_one_place():
     for package, order in ORDER.items():
         there = {module.split(".")[1] for module in MODULES if module.startswith(f"{package}.")}
         listed = [room for rooms in order for room in rooms]
-        assert sorted(listed) == sorted(there), f"{package}: write down in ORDER where the room stands"
+        assert sorted(listed) == sorted(there), f"{package}: write down in docs/architecture.md where the room stands"
 
 
 def test_imports_point_one_way():
