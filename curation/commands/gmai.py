@@ -30,6 +30,10 @@ def gmai(
             help="embeddings folder of OUT/private/pictures, for selecting diverse cases [default: thumbnails]"
         ),
     ] = None,
+    no_text_search: Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")] = False,
+    accept_text_alone: Annotated[
+        bool, typer.Option("--accept-text-alone", help="build the set even if its text alone gives answers away")
+    ] = False,
 ) -> None:
     """Build one benchmark from class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM: read, label, ask, select, write."""
     from curation.gmai.pipeline import PRIVATE, run
@@ -38,7 +42,7 @@ def gmai(
     writer = open_writer(model, base_url) if model is not None else None
     blind = open_writer(blind_model, base_url) if blind_model is not None else None
     asking = Asking(temperature=temperature, send=send_to_provider)
-    made = run(sources, out, writer, asking, embeddings, blind_model=blind)
+    made = run(sources, out, writer, asking, embeddings, blind, not no_text_search, accept_text_alone)
     funnel = made.funnel
     for name, counts in funnel["read"].items():
         typer.echo(
@@ -78,7 +82,7 @@ def gmai_tag(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7862,
 ) -> None:
     """Serve a page on which three taggers give each label its task and department; the next `gmai` takes the majority."""
-    from curation.gmai.labelling.tagging_page import build_tagging
+    from curation.gmai.pages import build_tagging
     from curation.gmai.pipeline import PRIVATE
     from curation.review.serving import serve_page
 
@@ -91,7 +95,7 @@ def gmai_validate(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7863,
 ) -> None:
     """Serve a page on which reviewers report what is wrong with a question; the next `gmai` leaves it out."""
-    from curation.gmai.checks.validation_page import build_validation
+    from curation.gmai.pages import build_validation
     from curation.gmai.pipeline import PRIVATE
     from curation.review.serving import serve_page
 

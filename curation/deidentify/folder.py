@@ -28,8 +28,8 @@ from tqdm import tqdm
 
 from curation.deidentify.dicom import METHOD, deidentify_dataset
 from curation.deidentify.table import PatientTable, identifiers_of
-from curation.deidentify.texts import Box, Recall, find_text, measure_recall
 from curation.gmai.files import DICOM, VOLUMES, is_dicom
+from curation.images.burned_in_text import Box, Recall, find_text, measure_recall
 from curation.images.file_names import list_beside, write_list
 from curation.images.image_index import open_rgb
 from curation.images.set_images import REPORT

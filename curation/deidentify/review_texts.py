@@ -1,7 +1,8 @@
 """A page on which a person decides about images that seem to hold burned-in text: black out the boxes, keep the image as it is, or drop it.
 
-Every decision is in `decisions.jsonl` (who, when, which, what) before the page says so, and is carried out at once: the image goes from
-pending/ to images/, or is deleted, with its rows in table.csv. Serves on this machine only.
+Every decision is in `decisions.jsonl` (who, when, which, what) before the page says so. In a folder of `deidentify` it is carried out at
+once: the image goes from pending/ to images/, or is deleted, with its rows in table.csv and its labels. In one of `gmai` the next run carries it
+out. Serves on this machine only.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from PIL import Image, ImageDraw
 
 from curation.deidentify.folder import PENDING, REPORT, TABLE, read_boxes
-from curation.deidentify.texts import mask
+from curation.gmai import burned_in
+from curation.gmai.burned_in import DECISIONS
+from curation.gmai.items import PICTURES
+from curation.images.burned_in_text import mask
 from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.images.lookup import as_png
 from dataset_builders.journal import Journal
 
-DECISIONS = "decisions.jsonl"
 Decision = Literal["mask", "keep", "drop"]
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Burned-in text</title><style>
@@ -41,8 +44,15 @@ if (name) {{ name.value = localStorage.reviewer || ''; name.onchange = () => loc
 </script></body></html>"""
 
 
+def is_gmai(out: Path) -> bool:
+    """Whether a folder is one of `medprobe curate gmai`."""
+    return (out / "private" / PICTURES).is_dir()
+
+
 def pending_images(out: Path) -> list[str]:
     """Images that wait for a decision."""
+    if is_gmai(out):
+        return burned_in.undecided(out / "private")
     return sorted(path.name for path in (out / PENDING).iterdir()) if (out / PENDING).is_dir() else []
 
 
@@ -52,16 +62,24 @@ def decide(out: Path, image: str, decision: Decision, reviewer: str) -> None:
         raise BadInput("Give your name first: every decision is recorded with who made it.")
     if image not in pending_images(out):
         raise BadInput(f"{image} waits for no decision in {out}.")
-    boxes = read_boxes(out).get(image, [])
-    with Journal(out / DECISIONS) as journal:
+    with Journal((out / "private" if is_gmai(out) else out) / DECISIONS) as journal:
         when = datetime.now(UTC).isoformat(timespec="seconds")
         journal.append({"when": when, "reviewer": reviewer.strip(), "image": image, "decision": decision})
         journal.sync()
         entries = [*journal.entries, {"decision": decision}]
+    if not is_gmai(out):
+        _carry_out(out, image, decision)
+        report = json.loads((out / REPORT).read_text(encoding="utf-8"))
+        decisions = dict(Counter(entry["decision"] for entry in entries))
+        report["text"] |= {"undecided": len(pending_images(out)), "decisions": decisions}
+        write_json(out / REPORT, report)
+
+
+def _carry_out(out: Path, image: str, decision: Decision) -> None:
     waiting = out / PENDING / image
     if decision == "mask":
         with Image.open(waiting) as opened:
-            masked = mask(opened.convert("L" if opened.mode in ("L", "1") else "RGB"), boxes)
+            masked = mask(opened.convert("L" if opened.mode in ("L", "1") else "RGB"), read_boxes(out).get(image, []))
         # The image keeps its name, whatever its suffix: what else was made of it goes by that.
         replace_file(out / "images" / image, as_png(masked))
         waiting.unlink()
@@ -72,20 +90,16 @@ def decide(out: Path, image: str, decision: Decision, reviewer: str) -> None:
         table = pd.read_csv(out / TABLE, dtype=str, keep_default_na=False)
         rest = table[table["image"] != image]
         replace_file(out / TABLE, lambda path: rest.to_csv(path, index=False))
-    report = json.loads((out / REPORT).read_text(encoding="utf-8"))
-    report["text"] |= {
-        "undecided": len(pending_images(out)),
-        "decisions": dict(Counter(entry["decision"] for entry in entries)),
-    }
-    write_json(out / REPORT, report)
 
 
 def build_app(out: Path) -> FastAPI:
-    """The page. Raises BadInput for a folder that `deidentify` did not write."""
-    if not (out / REPORT).is_file():
-        raise BadInput(f"{out}: holds no {REPORT}. Make it with `medprobe curate deidentify`.")
+    """The page. Raises BadInput for a folder that neither `deidentify` nor `gmai` wrote."""
+    if not is_gmai(out) and not (out / REPORT).is_file():
+        raise BadInput(
+            f"{out}: holds no {REPORT}. Make it with `medprobe curate deidentify` or `medprobe curate gmai`."
+        )
     app = FastAPI()
-    boxes = read_boxes(out)
+    boxes = burned_in.read_boxes(out / "private") if is_gmai(out) else read_boxes(out)
 
     @app.get("/")
     def page() -> HTMLResponse:
@@ -108,7 +122,9 @@ def build_app(out: Path) -> FastAPI:
     def picture(image: str) -> Response:
         if image not in pending_images(out):
             raise HTTPException(404)
-        with Image.open(out / PENDING / image) as opened:
+        with Image.open(
+            out / "private" / PICTURES / f"{image}.png" if is_gmai(out) else out / PENDING / image
+        ) as opened:
             shown = opened.convert("RGB")
         draw = ImageDraw.Draw(shown)
         for left, top, right, bottom in boxes.get(image, []):

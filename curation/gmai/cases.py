@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from curation.gmai.items import Item
-from curation.gmai.labelling.labels import LabelTable, Possible, regions_named
-from curation.gmai.labelling.tags import Tags
-from curation.gmai.labelling.tree_values import DEPARTMENTS, IMAGE, OF_KIND, TASKS
+from curation.gmai.labels import LabelTable, Possible, regions_named
 from curation.gmai.sources import Dataset, Sources
+from curation.gmai.tags import Tags
+from curation.gmai.tree_values import DEPARTMENTS, IMAGE, OF_KIND, TASKS
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import Place, place_of
 

@@ -14,17 +14,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 from tqdm import tqdm
 
 from curation.gmai import FORMAT
-from curation.gmai.asking.written import Written
-from curation.gmai.checks.blind import Branch
+from curation.gmai.burned_in import blackened
+from curation.gmai.checks import Branch
 from curation.gmai.items import PICTURES
-from curation.gmai.labelling.labels import LabelTable
+from curation.gmai.labels import LabelTable
 from curation.gmai.overlay import shown_png
+from curation.gmai.selecting import Written
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.tables import granularity_table, label_table, table_of
+from curation.gmai.tree_values import GRANULARITIES
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
@@ -39,11 +41,19 @@ TREE = "LexicalTree.html"
 
 
 def write_tsvs(
-    folder: Path, keys: Path, name: str, written: list[Written], private: Path, sources: Sources, table: LabelTable
+    folder: Path,
+    keys: Path,
+    name: str,
+    written: list[Written],
+    private: Path,
+    sources: Sources,
+    table: LabelTable,
+    notes: list[str],
 ) -> None:
     """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
     reader of single letters fails on those), and the tree. Into `keys`: the test's answers."""
     datasets = {dataset.name: dataset for dataset in sources.datasets}
+    black = blackened(private)
     ordered = sorted(written, key=lambda each: each.index)
     files: dict[str, tuple[Any, Any]] = {}
     answers = []
@@ -60,7 +70,15 @@ def write_tsvs(
                 files[file] = stream, writer
             item = each.case.item
             pngs = [
-                shown_png(private / PICTURES, picture, each.case.granularity, item.box, mask, sources.overlay)
+                shown_png(
+                    private / PICTURES,
+                    picture,
+                    each.case.granularity,
+                    item.box,
+                    mask,
+                    sources.overlay,
+                    black.get(picture, ()),
+                )
                 for picture, mask in item.pictures
             ]
             files[file][1].writerow(_row(each, pngs, datasets[each.case.item.dataset], is_test))
@@ -72,7 +90,7 @@ def write_tsvs(
     manifest: dict[str, Any] = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED}
     mesh = {label: table.labels[label].mesh for each in written for label in each.case.answers if label in table.labels}
     known = "; ".join(f"{label} {number}" for label, number in sorted(mesh.items()) if number)
-    manifest["notes"] = [f"MeSH ids of the labels: {known or 'none given'}."]
+    manifest["notes"] = [*notes, f"MeSH ids of the labels: {known or 'none given'}."]
     write_json(folder / MANIFEST, manifest)
     (folder / TREE).write_text(tree_page(tree_rows(written), "Lexical tree"), encoding="utf-8")
     if answers:
@@ -130,24 +148,24 @@ def write_report(
     label_table(written, table).to_csv(folder / "labels.csv", index=False)
     for file, found in (("blind_majority.csv", branches), ("blind_model.csv", by_model)):
         if found is not None:
-            rows = [asdict(branch) | {"flagged": branch.is_flagged} for branch in found]
+            rows = [asdict(branch) for branch in found]
             pd.DataFrame(rows).to_csv(folder / file, index=False)
     write_json(folder / "funnel.json", funnel)
 
 
 def write_outputs(
     out: Path, name: str, written: list[Written], private: Path, sources: Sources, table: LabelTable, about: Mapping[str, str],
-    report: Callable[[Path], None],
+    notes: list[str], report: Callable[[Path], None],
 ) -> BuildReport:  # fmt: skip
     """Write `tsv/`, `report/` and the dataset repository `dataset/` (test answers: `dataset-answers/`, private), each whole or not at all.
-    about: what is said of the people in it, for the card (`contents/about.py`).
+    about, notes: what is said of the people in it, and of how it was checked, for the card.
 
     The repository is built by the builder of gmai-mmbench from the same files, so that what it refuses never replaces a good set.
     """
     with temporary_folder(out, ".source.") as source, replacing(out / "tsv") as tsv, replacing(out / "report") as page:
         keys = source / "keys"
         keys.mkdir()
-        write_tsvs(tsv, keys, name, written, private, sources, table)
+        write_tsvs(tsv, keys, name, written, private, sources, table, notes)
         if about:
             (tsv / ABOUT).write_text(yaml.safe_dump(dict(about), allow_unicode=True), encoding="utf-8")
         report(page)
@@ -158,3 +176,71 @@ def write_outputs(
             (private / file.name).unlink(missing_ok=True)
             shutil.copyfile(file, private / file.name)
     return built
+
+
+# Tables in the form of the paper's 5 to 7: a multiple-choice question counts once per right option
+
+
+def table_of(written: list[Written], subject: str, abbreviations: Mapping[str, str]) -> pd.DataFrame:
+    """One row per value of `subject` (task, department): single and multiple choice apart (tables 5 and 6)."""
+    rows = []
+    for value in sorted({getattr(each.case, subject) for each in written}):
+        own = [each for each in written if getattr(each.case, subject) == value]
+        row: dict[str, object] = {subject: value, "abbreviation": abbreviations.get(value, value)}
+        for kind, some in (
+            ("single", [each for each in own if not each.case.is_multiple]),
+            ("multiple", [each for each in own if each.case.is_multiple]),
+        ):
+            row |= {
+                f"{kind}_modalities": _modalities(some),
+                f"{kind}_labels": _labels(some),
+                f"{kind}_cases": _cases(some),
+            }
+        rows.append(row | {"multiple_questions": sum(each.case.is_multiple for each in own)})
+    return pd.DataFrame(rows)
+
+
+def granularity_table(written: list[Written]) -> pd.DataFrame:
+    """Table 7: granularities, image level with single (*) and multiple choice (#) apart."""
+    rows = []
+    for granularity in reversed(GRANULARITIES):
+        own = [each for each in written if each.case.granularity == granularity]
+        for name, some in (
+            (granularity, [each for each in own if not each.case.is_multiple]),
+            (f"{granularity} (multiple choice)", [each for each in own if each.case.is_multiple]),
+        ):
+            if some:
+                rows.append(
+                    {
+                        "granularity": name,
+                        "modalities": _modalities(some),
+                        "labels": _labels(some),
+                        "cases": _cases(some),
+                    }
+                )
+    return pd.DataFrame(rows, columns=["granularity", "modalities", "labels", "cases"])
+
+
+def label_table(written: list[Written], table: LabelTable) -> pd.DataFrame:
+    """Cases per label, with its branch and its MeSH id (blank where labels.csv gives none)."""
+    rows = [
+        {"label": name, "task": e.case.task, "department": e.case.department, "granularity": e.case.granularity,
+         "modality": e.case.modality}
+        for e in written for name in e.case.answers
+    ]  # fmt: skip
+    columns = ["task", "department", "granularity", "modality", "label"]
+    counted = pd.DataFrame(rows, columns=["label", *columns[:-1]]).groupby(columns, as_index=False).size()
+    mesh = [table.labels[name].mesh if name in table.labels else "" for name in counted["label"]]
+    return counted.rename(columns={"size": "cases"}).assign(mesh=mesh)
+
+
+def _modalities(some: list[Written]) -> int:
+    return len({each.case.modality for each in some})
+
+
+def _labels(some: list[Written]) -> int:
+    return len({name for each in some for name in each.case.answers})
+
+
+def _cases(some: list[Written]) -> int:
+    return sum(len(each.case.answers) for each in some)

@@ -6,14 +6,17 @@ The contour and the box are drawn outside the target; a mask is translucent, at 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageColor
 
-from curation.gmai.labelling.tree_values import BOX, CONTOUR, MASK
 from curation.gmai.sources import Overlay
+from curation.gmai.tree_values import BOX, CONTOUR, MASK
+from curation.images.burned_in_text import Box as Text
+from curation.images.burned_in_text import mask as blacked_out
 from dataset_builders.images.lookup import as_png
 
 
@@ -67,11 +70,11 @@ def burn(pixels: np.ndarray, granularity: str, box: Any, mask: dict[str, Any] | 
 
 
 def shown_png(
-    folder: Path, picture: str, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay
-) -> bytes:
-    """The PNG that a question shows: picture `picture` of `folder`, with the target burned into a copy."""
+    folder: Path, picture: str, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay, black: Sequence[Text] = ()
+) -> bytes:  # fmt: skip
+    """The PNG that a question shows: picture `picture` of `folder`, `black` regions blacked out, with the target burned into a copy."""
     with Image.open(folder / f"{picture}.png") as image:
-        pixels = np.asarray(image.convert("RGB"))
+        pixels = np.asarray(blacked_out(image.convert("RGB"), black))
     return as_png(Image.fromarray(burn(pixels, granularity, box, mask, overlay)))
 
 

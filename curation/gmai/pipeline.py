@@ -9,20 +9,29 @@ import json
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from curation.gmai.asking import questions
-from curation.gmai.asking.options import Choice, Drawer, Pools
-from curation.gmai.asking.selecting import Appearance, select, split
-from curation.gmai.asking.written import CASES, Numbers, Written, read_drawn, read_numbers, write_drawn, write_numbers
+from curation.gmai import burned_in, checks, questions, tags
 from curation.gmai.cases import Case, Cell, make_cases, values_of, without_duplicates
-from curation.gmai.checks import blind, validation
 from curation.gmai.items import Item, read_items, read_withdrawn
-from curation.gmai.labelling import tags
-from curation.gmai.labelling.labels import LabelTable, read_labels
+from curation.gmai.labels import LabelTable, read_labels
+from curation.gmai.options import Choice, Drawer, Pools
 from curation.gmai.output import write_outputs, write_report
 from curation.gmai.pictures import Skip, reasons
+from curation.gmai.selecting import (
+    CASES,
+    Appearance,
+    Numbers,
+    Written,
+    read_drawn,
+    read_numbers,
+    select,
+    split,
+    write_drawn,
+    write_numbers,
+)
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside
 from curation.writing.asking import Asking, Writer
@@ -53,11 +62,14 @@ def run(
     asking: Asking | None = None,
     embeddings: Path | None = None,
     blind_model: Writer | None = None,
+    search_text: bool = True,
+    accept_text_alone: bool = False,
 ) -> Made:
-    """From sources.yaml to a benchmark in `out`. Raises BadInput where nothing can be made; then no output folder is written or changed.
+    """From sources.yaml to a benchmark in `out`. Raises BadInput where nothing can be made, or the text alone gives answers away (unless
+    that is accepted); then no output folder is written or changed.
 
     model: proposes questions for a person to review (`private/candidates.csv`); without one, templates are used.
-    blind_model: is asked every question without its image.
+    blind_model: is asked every question without its image. search_text: look for burned-in text in the pictures of questions.
     """
     sources = read_sources(path)
     about = _about(path, sources)
@@ -65,7 +77,7 @@ def run(
     table = read_labels(sources.labels)
     private = out / PRIVATE
     with lock(private, "gmai"):
-        private.chmod(0o700)  # it holds pictures that nobody has looked at yet
+        private.chmod(0o700)  # it holds pictures that no person has looked at yet
         remove_temp_files(private)
         items, skips, read = read_items(sources, private)
         _write_skips(private / SKIPPED, skips)
@@ -78,41 +90,47 @@ def run(
         if unmapped:
             names = "; ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
-        said = validation.read_faults(private)
-        faulty = validation.dropped(said)
+
+        said = checks.read_faults(private)
         candidates = {case.case for case in cases}
-        cases = [case for case in cases if case.case not in faulty]
+        cases = [case for case in cases if case.case not in checks.dropped(said)]
         pools = Pools(cases, table, possible)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
         _check_any(usable, cases, left_out)
         unique, duplicates = without_duplicates(usable, sources.near_duplicate)
-        chosen, limits = select(unique, sources, Appearance(private, embeddings))
+        choose = partial(select, sources=sources, appearance=Appearance(private, embeddings))
+        if search_text:
+            chosen, limits, text = burned_in.without_text(unique, choose, private, sources)
+        else:
+            chosen, limits = choose(unique)
+            text = None
+        if text and text["undecided"]:
+            notes.append(
+                f"{text['undecided']} pictures may hold burned-in text and are in no question: decide with medprobe curate texts {out}"
+            )
+
         cells: dict[Cell, list[Case]] = defaultdict(list)
         for case in chosen:
             cells[case.cell].append(case)
         proposed = questions.propose(cells, table, model, private, asking or Asking()) if model is not None else None
         words, without = questions.templates(cells, table, sources.questions, private / questions.CANDIDATES)
+        notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
         numbers = read_numbers(private, sources)
         written, unwritten = _write(chosen, words, sources, pools, private, numbers)
         if not written:
             raise BadInput(
-                f"no question can be made ({_counted(unwritten)}). Give more labels per task, or other templates."
+                f"no question can be made ({_counted(unwritten + limits)}). Give more labels per task, or other templates."
             )
-        notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
-        branches = blind.majority(written)
-        model_branches = None
+
+        branches = checks.majority(written)
+        if not accept_text_alone:
+            checks.check_text_alone(branches, written)
+        by_model = (
+            checks.by_model(written, blind_model, private, asking or Asking()) if blind_model is not None else None
+        )
+        notes += [f"the text alone gives answers away, {each}" for each in branches if each.flagged]
         if blind_model is not None:
-            model_branches = blind.by_model(written, blind_model, private, asking or Asking())
-        flagged = [("the text alone", branch) for branch in branches if branch.is_flagged]
-        flagged_by_model = [
-            (blind_model.name, each) for each in model_branches or () if blind_model and each.is_flagged
-        ]
-        notes += [
-            f"{b.modality} > {b.task} > {b.granularity}: {who} gives {b.correct:.0f} of {b.questions} answers without the image "
-            f"(chance: {b.chance:.0f})"
-            for who, b in (*flagged, *flagged_by_model)
-        ]
-        splits = Counter(each.split for each in written)
+            notes += [f"{blind_model.name}, {each}" for each in by_model or () if each.flagged]
         funnel: dict[str, Any] = {
             "read": read,
             "skipped": [{"dataset": name, "reason": reason, "count": n} for (name, reason), n in sorted(reasons(skips).items())],
@@ -123,28 +141,54 @@ def run(
                 "alpha": tagged.agreement,
             },
             "possible_questions": len(candidates),
-            "validation": validation.summary(said),
+            "validation": checks.summary(said, {each.case.case for each in written}),
             "no_option": len(cases) - len(usable),
             "duplicates": dict(duplicates),
             "limits": dict(limits),
+            "burned_in_text": text,
             "unwritten": dict(unwritten),
             "model_questions": proposed,
-            "flagged_branches": len(flagged),
-            "flagged_branches_of_model": None if model_branches is None else len(flagged_by_model),
+            "flagged_branches": sum(each.flagged for each in branches),
+            "flagged_branches_of_model": None if by_model is None else sum(each.flagged for each in by_model),
             "questions": len(written),
-            "splits": dict(splits),
+            "splits": dict(Counter(each.split for each in written)),
             "patients": len({each.case.item.patient for each in written}),
             "ethics": {dataset.name: dataset.ethics for dataset in sources.datasets},
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
         write_outputs(
-            out, out.name, written, private, sources, table, about,
-            lambda page: write_report(page, written, table, branches, model_branches, funnel, tasks, departments),
+            out, out.name, written, private, sources, table, about, _card_notes(funnel, branches),
+            lambda page: write_report(page, written, table, branches, by_model, funnel, tasks, departments),
         )  # fmt: skip
         write_drawn(private, written, read_drawn(private), candidates)
         write_numbers(private, written, numbers, sources, read_withdrawn(private))
         _write_page_data(private / CASES, written, sources)
     return Made(out, written, funnel, notes)
+
+
+def _card_notes(funnel: dict[str, Any], branches: list[checks.Branch]) -> list[str]:
+    """What the dataset's card says of how far the set was checked."""
+    validation, text = funnel["validation"], funnel["burned_in_text"]
+    notes = [
+        f"Validation: {validation['validated_questions']} of {funnel['questions']} questions by {validation['reviewers']} people "
+        f"({sum(validation['dropped'].values())} others left out)."
+        if validation["validated_questions"]
+        else "Validation: no person has checked these questions."
+    ]
+    if text is None:
+        notes.append("Burned-in text: not searched.")
+    else:
+        decided = ", ".join(f"{count} {what}" for what, count in text["decisions"].items()) or "none"
+        notes.append(
+            f"Burned-in text: searched in {text['searched']} pictures; {text['with_text']} may hold some. Decided by a person: {decided}; "
+            f"the other {text['undecided']} are in no question."
+        )
+    if branches:
+        notes.append(
+            f"Text alone: {branches[0]}, answering with the option that is most often right elsewhere"
+            f"{'; the set was built nonetheless' if any(each.flagged for each in branches) else ''}."
+        )
+    return notes
 
 
 def _about(path: Path, sources: Sources) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """sources.yaml: which data sets there are, how each is read, and how the benchmark is drawn from them.
 
-See also: the readers (`read_*.py`), the label table (`labelling/labels.py`).
+See also: the readers (`read_*.py`), the label table (`labels.py`).
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ class Dataset(_Strict):
     patient: str | None = None
     """Regular expression over an image's path below `path`; its first group is the patient."""
     patients: str | None = None
-    """Name of the registry that the patient ids belong to: sets that share it share patients. Default: the set itself,
-    and one registry for all DICOM sets."""
+    """Name of the registry that the patient ids belong to. Default: one registry of all sets, in which an id is one patient."""
     plane: Literal["axial", "coronal", "sagittal"] = "axial"
     window: str | tuple[float, float] | None = None
     """A preset of `WINDOWS`, or (centre, width); default: by label for CT, the file's own, or percentiles."""
@@ -143,8 +142,13 @@ class Dataset(_Strict):
 
     @property
     def registry(self) -> str:
-        """The namespace of its patient ids."""
-        return self.patients or ("dicom" if self.reader == "dicom" else self.name)
+        """The namespace of its patient ids; "" for the common one."""
+        return self.patients or ""
+
+    @property
+    def names_patients(self) -> bool:
+        """Whether its files can say whose they are."""
+        return bool(self.patient or self.columns.patient or self.patients) or self.reader in ("dicom", "coco")
 
 
 class Overlay(_Strict):
@@ -187,6 +191,8 @@ class Sources(_Strict):
     """Perceptual hashes (64 bits) that differ in so many bits or fewer are one picture; -1: never."""
     validation: Annotated[float, Field(ge=0, le=1)] = 0.18
     """Share of the questions whose answers are shown (4,550 of 25,831 in the paper)."""
+    separate_registries: bool = False
+    """Nobody is a patient of two of the registries that the sets name."""
     overlay: Overlay = Overlay()
     longest_side: Annotated[int, Field(ge=32, le=4096)] = 1024
     datasets: Annotated[tuple[Dataset, ...], Field(min_length=1)]
@@ -197,6 +203,13 @@ class Sources(_Strict):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"two datasets are called {twice[0]!r}")
+        registries = {dataset.registry: dataset.name for dataset in self.datasets if dataset.names_patients}
+        if len(registries) > 1 and not self.separate_registries:
+            raise ValueError(
+                f"datasets {' and '.join(sorted(registries.values()))} name their patients in different registries, so a patient of both "
+                "may come to both sides of the split. Leave out `patients` (equal ids are then one patient), or state "
+                "`separate_registries: true` (no patient is in two of them)"
+            )
         if not 2 <= self.options[0] <= self.options[1] <= 5:
             raise ValueError("options: give the fewest and the most, from 2 to 5")
         return self

@@ -17,8 +17,8 @@ from pydicom.dataset import Dataset
 
 from curation.deidentify.dicom import PIXELS, deidentify_dataset
 from curation.deidentify.table import PatientTable, identifiers_of
-from curation.deidentify.texts import covered, find_text, measure_recall
 from curation.deidentify.words import date_words, name_words, number_words, without_words
+from curation.images.burned_in_text import covered, find_text, measure_recall
 from dataset_builders.contents.pseudonyms import Pseudonyms
 from tests.planting import FAMILY, GIVEN, Planted, dicom_file, found_in, planted
 

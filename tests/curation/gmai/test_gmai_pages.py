@@ -6,10 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from curation.gmai import pipeline
-from curation.gmai.asking.questions import CANDIDATES
-from curation.gmai.checks import validation
-from curation.gmai.labelling import tags
+from curation.gmai import checks, pipeline, tags
+from curation.gmai.questions import CANDIDATES
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from tests.curation.gmai.phantoms import write_all
@@ -41,8 +39,7 @@ def until(what, seconds=60):
 
 @pytest.mark.browser
 def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
-    from curation.gmai.checks.validation_page import build_validation
-    from curation.gmai.labelling.tagging_page import build_tagging
+    from curation.gmai.pages import build_tagging, build_validation
 
     path = write_all(tmp_path, only={"coco"})
     out = tmp_path / "set"
@@ -51,7 +48,7 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path, chromium):
     first = pipeline.run(path, out)
     with pytest.raises(BadInput, match="three people"):
         build_tagging(out, ["Ada", "Bo"])
-    log, votes = out / "private" / validation.LOG, out / "private" / tags.LOG
+    log, votes = out / "private" / checks.LOG, out / "private" / tags.LOG
     with served(build_validation(out)) as address:
         page = chromium.new_page()
         page.goto(address)

@@ -4,19 +4,24 @@ import base64
 import csv
 import io
 import json
+import random
 import re
 from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from fastapi.testclient import TestClient
+from PIL import Image, ImageDraw, ImageFont
 
 from curation.commands.questions import open_writer
-from curation.gmai import pipeline
-from curation.gmai.checks import validation, validation_page
-from curation.gmai.labelling.tree_values import DEPARTMENTS
+from curation.deidentify.review_texts import build_app, decide, pending_images
+from curation.gmai import burned_in, checks, pages, pipeline
+from curation.gmai.items import patient_id
+from curation.gmai.tree_values import DEPARTMENTS
+from curation.images.burned_in_text import find_text
 from curation.images.file_names import file_names
+from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
@@ -25,6 +30,8 @@ from dataset_builders.schema import image_ids
 from tests.commands import medprobe
 from tests.curation.gmai.phantoms import save, write_all
 from tests.curation.model_server import model_server
+from tests.helpers import refused
+from tests.sampling import few
 
 csv.field_size_limit(1 << 30)
 
@@ -208,8 +215,8 @@ def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_
     path = write_all(tmp_path, only={"coco", "folders"})
     first = pipeline.run(path, tmp_path / "set")
     victim = first.written[3].case.case
-    validation.record(tmp_path / "set" / "private", "Ada", victim, ["unclear"])
-    validation.record(tmp_path / "set" / "private", "Bo", first.written[4].case.case, [])
+    checks.record(tmp_path / "set" / "private", "Ada", victim, ["unclear"])
+    checks.record(tmp_path / "set" / "private", "Bo", first.written[4].case.case, [])
     second = pipeline.run(path, tmp_path / "set")
     before = {w.case.case: (w.question, w.choice) for w in first.written}
     after = {w.case.case: (w.question, w.choice) for w in second.written}
@@ -219,9 +226,9 @@ def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_
     }
     assert second.funnel["validation"]["dropped"] == {"unclear": 1}
     with pytest.raises(BadInput, match="not a known fault"):
-        validation.record(tmp_path / "set" / "private", "Ada", victim, ["ugly"])
+        checks.record(tmp_path / "set" / "private", "Ada", victim, ["ugly"])
     with pytest.raises(BadInput, match="name"):
-        validation.record(tmp_path / "set" / "private", " ", victim, [])
+        checks.record(tmp_path / "set" / "private", " ", victim, [])
 
 
 def test_multiple_choice_comes_from_exhaustive_sets_alone(tmp_path):
@@ -313,7 +320,7 @@ def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
             for name in image_ids(shown):
                 pixels = np.asarray(Image.open(io.BytesIO(images[name]))).astype(int)
                 assert (pixels[..., 0] > pixels[..., 1] + 20).any(), "the target is tinted or outlined in red"
-    board_page = validation_page.read_page_data(tmp_path / "set" / "private")
+    board_page = pages.read_page_data(tmp_path / "set" / "private")
     assert {len(entry["pictures"]) for entry in board_page["cases"]} == {2}
 
 
@@ -326,8 +333,115 @@ def test_a_model_without_images_is_scored_per_branch_and_mesh_ids_are_in_the_car
             made = pipeline.run(path, tmp_path / "set", blind_model=open_writer("m", address))
         assert len(log.asked) == len(made.written)
     table = pd.read_csv(tmp_path / "set" / "report" / "blind_model.csv")
-    assert table["questions"].sum() == len(made.written)
-    assert table["correct"].sum() == sum(w.choice.right == (0,) for w in made.written)
+    assert list(table["questions"]) == [len(made.written), *table["questions"][1:]]
+    assert table["questions"][1:].sum() == len(made.written)
+    assert table["correct"][0] == table["correct"][1:].sum() == sum(w.choice.right == (0,) for w in made.written)
     labels = pd.read_csv(tmp_path / "set" / "report" / "labels.csv").set_index("label")["mesh"].dropna()
     assert set(labels.items()) == {("liver", "D008099"), ("spleen", "D013154")} & {(n, m) for n, m in labels.items()}
     assert "liver D008099; spleen D013154" in (tmp_path / "set" / "dataset" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("seed", few(range(6), 2))
+def test_a_patient_of_several_sets_is_one_patient(tmp_path, seed):
+    """One registry: a number is one patient in every set, whatever a spreadsheet made of it, and is on one side of the split."""
+    rng = random.Random(seed)
+    people = [str(rng.randrange(10, 10**6)) for _ in range(14)]
+    written = [lambda n: n, lambda n: f"000{n}", lambda n: f"{n}.0", lambda n: f" {n}"]
+    for person in people:
+        for label in rng.sample(["Melanoma", "nevus", "BCC"], 2):
+            save(tmp_path / "skin" / label / f"{rng.choice(written[:2])(person)}_{rng.random()}.png", noise(rng))
+    rows = [{"image": f"{at}.png", "label": rng.choice(["Atelectasis", "Pneumothorax", "Emphysema"]), "mrn": rng.choice(written)(person)}
+            for at, person in enumerate(people * 2)]  # fmt: skip
+    for row in rows:
+        save(tmp_path / "chest" / row["image"], noise(rng))
+    pd.DataFrame(rows).to_csv(tmp_path / "chest.csv", index=False)
+    images = [{"id": at, "file_name": f"{at}.png", "patient_id": int(person)} for at, person in enumerate(people)]
+    marks = [{"image_id": at, "category_id": 1 + at % 3, "bbox": [4, 4, 20, 20]} for at in range(len(people))]
+    categories = [{"id": at, "name": name} for at, name in enumerate(("liver", "spleen", "pancreas"), 1)]
+    (tmp_path / "c.json").write_text(json.dumps({"images": images, "annotations": marks, "categories": categories}))
+    for image in images:
+        save(tmp_path / "abdomen" / image["file_name"], noise(rng))
+    document = {"validation": 0.5, "datasets": [
+        {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy", "patient": r"(\d+)_"},
+        {"name": "chest", "reader": "csv", "path": "chest", "annotations": "chest.csv", "modality": "X-ray", "region": "chest",
+         "columns": {"patient": "mrn"}},
+        {"name": "abdomen", "reader": "coco", "path": "abdomen", "annotations": "c.json", "modality": "CT"},
+    ]}  # fmt: skip
+    (tmp_path / "s.yaml").write_text(json.dumps(document))
+    made = pipeline.run(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True)
+    ids = {patient_id("", person, pseudonyms_of(tmp_path / "set" / "dataset")) for person in people}
+    splits = {(w.case.item.patient, w.split) for w in made.written}
+    assert {patient for patient, _ in splits} <= ids
+    assert len(splits) == len({patient for patient, _ in splits})
+    assert {split for _, split in splits} == {"validation", "test"}
+    for dataset in document["datasets"]:
+        dataset["patients"] = dataset["name"]
+    (tmp_path / "s.yaml").write_text(json.dumps(document))
+    assert "different registries" in refused(pipeline.run, tmp_path / "s.yaml", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    (tmp_path / "s.yaml").write_text(json.dumps(document | {"separate_registries": True}))
+    apart = pipeline.run(tmp_path / "s.yaml", tmp_path / "other", accept_text_alone=True)
+    assert apart.funnel["patients"] > made.funnel["patients"]
+
+
+def noise(rng):
+    coarse = np.random.default_rng(rng.randrange(2**32)).integers(0, 255, (6, 6), dtype=np.uint8)
+    return np.asarray(Image.fromarray(coarse).resize((40, 40), Image.Resampling.BICUBIC))
+
+
+def test_a_set_whose_text_gives_answers_away_is_not_built_unless_that_is_accepted(tmp_path):
+    rng = random.Random(0)
+    for label, count in (("Melanoma", 30), ("nevus", 5), ("BCC", 5)):
+        for at in range(count):
+            save(tmp_path / "skin" / label / f"{at}.png", noise(rng))
+    entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
+    assert "most often right: 'melanoma', 30 times" in refused(pipeline.run, tmp_path / "s.yaml", tmp_path / "set")
+    assert not any((tmp_path / "set" / name).exists() for name in ("dataset", "tsv", "report"))
+    pipeline.run(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True)
+    card = (tmp_path / "set" / "dataset" / "README.md").read_text()
+    assert "the set was built nonetheless" in card and "no person has checked these questions" in card
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "per_answer": 5}))
+    pipeline.run(tmp_path / "s.yaml", tmp_path / "set")
+    assert "nonetheless" not in (tmp_path / "set" / "dataset" / "README.md").read_text()
+
+
+def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
+    """Planted names are found before anything is written; what is decided holds in the next run, and black is black in what goes out."""
+    monkeypatch.setattr(burned_in, "find_text", find_text)
+    rng = random.Random(1)
+    for label in ("Melanoma", "nevus"):
+        for at in range(4):
+            picture = Image.fromarray(noise(rng) // 6).resize((320, 240), Image.Resampling.BICUBIC)
+            if at:
+                ImageDraw.Draw(picture).text(
+                    (20, 30), f"MUSTERFRAU^{at}{at}", font=ImageFont.load_default(24), fill=235
+                )
+            save(tmp_path / "skin" / label / f"{at}.png", np.asarray(picture))
+    entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
+    out = tmp_path / "set"
+    made = pipeline.run(tmp_path / "s.yaml", out)
+    waiting = pending_images(out)
+    assert (len(made.written), len(waiting)) == (2, 6)
+    assert made.funnel["burned_in_text"] | {"decisions": {}} == {
+        "searched": 8, "with_text": 6, "undecided": 6, "decisions": {}, "searched_by_deidentify": [],
+    }  # fmt: skip
+    assert f"medprobe curate texts {out}" in "".join(made.notes)
+    assert waiting[0] in TestClient(build_app(out)).get("/").text
+    for picture, decision in zip(waiting, ["mask", "keep", "drop"], strict=False):
+        decide(out, picture, decision, "Ada")
+    again = pipeline.run(tmp_path / "s.yaml", out)
+    assert {w.case.item.picture for w in again.written} - {w.case.item.picture for w in made.written} == set(
+        waiting[:2]
+    )
+    shown = {}
+    for row in rows_of(out, "*.tsv"):
+        shown[row["index"]] = Image.open(io.BytesIO(base64.b64decode(row["image"])))
+    for w in again.written:
+        if w.case.item.picture == waiting[0]:
+            left, top, right, bottom = burned_in.read_boxes(out / "private")[waiting[0]][0]
+            assert np.asarray(shown[str(w.index)])[top:bottom, left:right].max() == 0
+    without = pipeline.run(tmp_path / "s.yaml", tmp_path / "other", search_text=False)
+    assert len(without.written) == 8
+    assert "Burned-in text: not searched." in (tmp_path / "other" / "dataset" / "README.md").read_text()

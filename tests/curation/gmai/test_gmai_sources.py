@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from curation.gmai import pipeline
-from curation.gmai.labelling.tree_values import DEPARTMENTS, TASKS
+from curation.gmai.tree_values import DEPARTMENTS, TASKS
 from dataset_builders.lexical_tree import read_tree
 from dataset_builders.terms import folded
 
@@ -53,6 +53,7 @@ def made(tmp_path_factory):
     document = {
         "labels": "labels.csv",
         "longest_side": 256,
+        "separate_registries": True,
         "datasets": [
             {"name": "boxes", "reader": "boxes", "path": "boxed", "annotations": str(theirs / "BBox_List_2017.csv"), "modality": "X-ray",
              "region": "chest", "patient": r"(\d{8})_", "patients": "nih",

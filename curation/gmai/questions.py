@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from curation.gmai.cases import Case, Cell
-from curation.gmai.labelling.labels import LabelTable
-from curation.gmai.labelling.tree_values import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
+from curation.gmai.labels import LabelTable
+from curation.gmai.tree_values import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
 from curation.images.image_table import need_columns, read_any
 from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.errors import BadInput

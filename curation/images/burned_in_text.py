@@ -1,7 +1,7 @@
 """Burned-in text: where an image seems to hold some (rapidocr, whose models come with it: nothing is downloaded), and how much of planted
 text it finds.
 
-What is read is used nowhere and kept nowhere: only where it stands. A person decides (`review_texts.py`).
+What is read is used nowhere and kept nowhere: only where it stands. A person decides (`deidentify/review_texts.py`).
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from curation.gmai.cases import Case, Cell
-from curation.gmai.labelling.labels import LabelTable, Possible
-from curation.gmai.labelling.tree_values import IMAGE
+from curation.gmai.labels import LabelTable, Possible
 from curation.gmai.sources import Sources
+from curation.gmai.tree_values import IMAGE
 from dataset_builders.terms import folded
 
 

@@ -1,6 +1,6 @@
 """Task and department of each label: three taggers, majority, agreement (GMAI-MMBench, "label categorization").
 
-A tag table has the columns label, tagger, task, department; it comes from sources.yaml (`tags`), the page (`tagging_page.py`), or both.
+A tag table has the columns label, tagger, task, department; it comes from sources.yaml (`tags`), the page (`pages.py`), or both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.gmai.labelling.labels import LabelTable
+from curation.gmai.labels import LabelTable
 from curation.images.image_table import need_columns, read_any
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import Journal, read_journal
@@ -69,7 +69,6 @@ def merge(votes: Iterable[dict[str, str]], table: LabelTable, tasks: Iterable[st
     """The majority of each label's taggers, of whom there must be three; until then the label table holds.
 
     A tie is settled by the label table, where its value is among the tied.
-
 
     Raises BadInput listing values that are no task or department, and ties that nothing settles.
     """

@@ -1,1 +1,0 @@
-"""From cases to questions: words, options, selection, and what stands from earlier runs."""

@@ -1,1 +1,0 @@
-"""What people and blind baselines find wrong with finished questions."""

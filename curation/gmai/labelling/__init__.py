@@ -1,1 +1,0 @@
-"""Raw labels to canonical names and tags."""
