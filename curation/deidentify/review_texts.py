@@ -1,8 +1,8 @@
 """A page on which a person decides about images that seem to hold burned-in text: black out the boxes, keep the image as it is, or drop it.
 
 Every decision is in `decisions.jsonl` (who, when, which, what) before the page says so. In a folder of `deidentify` it is carried out at
-once: the image goes from pending/ to images/, or is deleted, with its rows in table.csv and its labels. In one of `gmai` the next run carries it
-out. Serves on this machine only.
+once: the image goes from pending/ to images/, or is deleted, with its rows in table.csv and its labels. In one of `gmai` the next run
+carries it out. Serves on this machine only.
 """
 
 from __future__ import annotations
