@@ -1,0 +1,168 @@
+"""Find every place where a response names an option, by letter, by text, or by both; those named in a row are one mention."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from eval_harness.reader.letters import letters_in, position
+from eval_harness.reader.options import Named, OptionTexts, Words, words_of
+from eval_harness.reader.text import lower
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Options named at text[start:end]: more than one where they stand in a row ("A, B and D"). `letter`, `text`: how they are named;
+    `crossed`: the letter of one option stands with the text of another, so that it is unclear which is meant; `either`: joined by "or";
+    `bracketed`: the letter stands in brackets or quotes."""
+
+    options: tuple[int, ...]
+    start: int
+    end: int
+    letter: bool
+    text: bool
+    crossed: bool = False
+    either: bool = False
+    bracketed: bool = False
+
+
+_SENTENCE = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bDr)(?<!\bapprox)[.!?]+[\"')\]]*(?=\s|$)|\n")
+_BOUNDARY = re.compile(
+    r"[.!?;](?=\s)|\n|\b(?:but(?<!anything but)(?<!everything but)(?<!all but)|however|although|though|whereas|while|sondern|sino|mais)\b"
+    r"|,\s*(?:and|so|the|which|it|this|that|therefore|thus|because|we|i|there|making|leaving)\b"
+    r"|,\s*(?=not\b|(?:answer|option|choice)\s+\W?$)|,(?=\s*[\u3400-\u9fff])|\.{2,}|…|而是"
+)
+"""What ends a clause, in lower case."""
+_LABEL_GAP = re.compile(r"[^\S\n]*[.:)\]=,–—-]{0,2}[^\S\n]?[\"'(]{0,2}(?:(?:the|an?)\s)?")
+_LETTER_AFTER = re.compile(r"[\"']?\s*[(\[](?:option |choice |answer )?\"?([a-z])\"?[)\]]")
+_JOIN = re.compile(
+    r"[\"')\]?]*[^\S\n]*(?:\([^()\n]{2,80}\))?[^\S\n]*(?:,|;(?=\s*\W?[a-z]\W)|/|&|\+)?[^\S\n]*"
+    r"(?P<by>and/or|then|and|or(?: (?:maybe|possibly|perhaps))?|nor|vs\.?|versus|et|und|y|oder|ou|或者?|还是|以及|和|与|及|、)?"
+    r"[^\S\n]*(?:(?:both|either|the|an?|options?|choices?)[^\S\n]+)*[\"'(\[]*"
+)
+_EITHER = frozenset("or nor vs vs. versus oder ou and/or 或 或者 还是".split())
+
+
+class Response:
+    """A response made plain, with what is looked up in it more than once. `raw` still has its markup."""
+
+    def __init__(self, text: str, raw: str, options: OptionTexts, question_type: str) -> None:
+        self.text, self.raw, self.options, self.type = text, raw, options, question_type
+        self.multiple = question_type == "multiple"
+        self.lettered = question_type != "yes_no"
+        self.by_text = question_type != "yes_no"
+        self.count = options.count
+
+    @cached_property
+    def lowered(self) -> str:
+        return lower(self.text)
+
+    @cached_property
+    def words(self) -> Words:
+        return words_of(self.text)
+
+    @cached_property
+    def sentence_ends(self) -> list[int]:
+        """Where the sentences and lines end."""
+        return [match.end() for match in _SENTENCE.finditer(self.text)]
+
+    def sentence(self, place: int) -> tuple[int, int]:
+        """Where the sentence begins and ends that holds text[place]."""
+        at = bisect_right(self.sentence_ends, place)
+        start = self.sentence_ends[at - 1] if at else 0
+        return start, self.sentence_ends[at] if at < len(self.sentence_ends) else len(self.text)
+
+    def before(self, place: int) -> str:
+        """The sentence before text[place] in lower case, at most 160 characters."""
+        return self.lowered[max(self.sentence(place)[0], place - 160) : place]
+
+    def after(self, place: int) -> str:
+        """The rest of the sentence from text[place] on in lower case, at most 160 characters."""
+        return self.lowered[place : min(self.sentence(max(place - 1, 0))[1], place + 160)]
+
+    def line_end(self, place: int) -> int:
+        """Where the line ends that holds text[place], at most 600 characters on."""
+        end = self.text.find("\n", place, place + 600)
+        return end if end >= 0 else min(len(self.text), place + 600)
+
+    def clause(self, place: int) -> str:
+        """The clause before text[place] in lower case."""
+        before = self.before(place)
+        return before[max((match.end() for match in _BOUNDARY.finditer(before)), default=0) :]
+
+    @cached_property
+    def mentions(self) -> tuple[Mention, ...]:
+        """Every mention of an option, in the order of the text."""
+        letters = self._letters() if self.lettered else []
+        texts = self._texts() if self.by_text else []
+        found = _merged(letters, texts, self.lowered)
+        if self.options.yes_no:  # the mere words have rules of their own
+            found = [mention for mention in found if mention.letter]
+        return _joined(found, self.lowered)
+
+    def _letters(self) -> list[Mention]:
+        found = []
+        for match in letters_in(self.text, self.lowered):
+            start = match.start()
+            while start > 0 and self.text[start - 1] in "\"'([{<「":
+                start -= 1
+            found.append(
+                Mention((position(match["letter"], self.count),), start, match.end(), True, False, bracketed=bool(match["close"]))
+            )
+        return found
+
+    def _texts(self) -> list[Mention]:
+        said = self.words
+        return [
+            Mention((-2 if named.option is None else named.option,), said.starts[named.first], said.ends[named.last - 1], False, True)
+            for named in self.options.find(said, self.text)
+        ]
+
+
+def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[Mention]:
+    """Letters and texts in the order of the text; a letter that labels a text is one mention with it."""
+    inside = [letter.start for letter in letters]
+    covered = {
+        at for each in texts for at in range(bisect_left(inside, each.start), bisect_left(inside, each.end)) if letters[at].end <= each.end + 1
+    }  # fmt: skip
+    merged: list[Mention] = []
+    text_at = 0
+    for at, letter in enumerate(letters):
+        if at in covered:
+            continue
+        while text_at < len(texts) and texts[text_at].start < letter.end:
+            merged.append(texts[text_at])
+            text_at += 1
+        gap = _LABEL_GAP.match(lowered, letter.end)
+        named = texts[text_at] if text_at < len(texts) else None
+        labels = named is not None and gap is not None and gap.end() == named.start and letter.end < named.start + 0
+        if labels and named is not None and (letter.bracketed or lowered[letter.end : named.start].strip() or named.options in (letter.options, (-2,))):
+            same = named.options in (letter.options, (-2,))
+            merged.append(replace(letter, end=named.end, text=True, crossed=not same, options=letter.options if same else (*letter.options, *named.options)))
+            text_at += 1
+        elif merged and not merged[-1].letter and (after := _LETTER_AFTER.match(lowered, merged[-1].end)) and after.start(1) in range(letter.start, letter.end + 1):
+            last = merged.pop()
+            same = last.options in (letter.options, (-2,))
+            merged.append(replace(last, end=after.end(), letter=True, crossed=not same, options=letter.options if same else (*last.options, *letter.options), bracketed=True))
+        else:
+            merged.append(letter)
+    return merged + texts[text_at:]
+
+
+def _joined(mentions: list[Mention], lowered: str) -> tuple[Mention, ...]:
+    """Mentions in a row ("A, B and D", "oedema or effusion") as one."""
+    joined: list[Mention] = []
+    for mention in mentions:
+        last = joined[-1] if joined else None
+        join = _JOIN.fullmatch(lowered, last.end, mention.start) if last and mention.start - last.end < 110 else None
+        if last is None or join is None or not lowered[last.end : mention.start].strip(" \n\"'()[]") or not set(mention.options).isdisjoint(last.options):
+            joined.append(mention)
+        else:
+            either = last.either or (join["by"] or "").split(" ")[0] in _EITHER
+            joined[-1] = replace(
+                last, options=(*last.options, *mention.options), end=mention.end, letter=last.letter and mention.letter,
+                text=last.text and mention.text, crossed=last.crossed or mention.crossed, either=either,
+            )  # fmt: skip
+    return tuple(joined)

@@ -1,0 +1,165 @@
+r"""Reasoning and answer of a response kept apart, from its text alone, for every model family's delimiters.
+
+| family | delimiters |
+|---|---|
+| DeepSeek R1, Qwen, GLM, Ernie, EXAONE and others | `<think>`, `<thinking>`, `<thought>`, `<reasoning>` and their end tags |
+| Seed, Magistral | `<seed:think>`, `[THINK]` and their end tags |
+| Kimi | `◁think▷ ... ◁/think▷` |
+| Gemma 4 | `<\|channel>thought ... <channel\|>` |
+| MedGemma | `<unused94>thought ... <unused95>` |
+| Command A, Sky-T1 and others | `<\|START_THINKING\|>`, `<\|begin_of_thought\|>` ... and their ends |
+| gpt-oss (Harmony) | `<\|channel\|>analysis<\|message\|> ... <\|channel\|>final<\|message\|>` |
+| the same, its special tokens dropped | `analysis ... assistantfinal` |
+| agents | `Thought: ...` up to a line `Answer: ...` |
+
+Everything is linear in the length of the response.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from eval_harness.reader.text import BOX
+
+_NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
+_TAG = re.compile(
+    rf"<(?:/?(?:\w{{1,12}}:)?(?:{_NAMES})\b[^<>\n]{{0,40}}>"
+    r"|\|(?:/?think(?:ing)?|(?:start|end)_thinking|(?:begin|end)_of_(?:thought|thinking|think)|(?:thinking|think)_(?:start|end))\|>"
+    r"|\|channel>\s{0,4}(?:thought|analysis|thinking)\b|channel\|>|unused94>(?:\s{0,4}thought\b)?|unused95>)"
+    r"|◁/?think▷|\[/?think\]",
+    re.IGNORECASE,
+)
+_END_TAG = re.compile(r"[<\[◁]\|?/|<\|\w*end|<channel\||<unused95", re.IGNORECASE)
+_MARKS = ("<", "[", "◁", "analysis", "commentary")
+_HARMONY_START = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b|\s*analysis(?=[A-Z])")
+_HARMONY_FINAL = re.compile(
+    r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|(?:(?<=[^\w\s])|(?<=\w))assistantfinal(?=\W|[A-Z\d])"
+)
+_HARMONY_MARKS = re.compile(
+    r"<\|(?:start|end|message|return|call)\|>|(?:(?<=^)|(?<=<\|start\|>))assistant|<\|channel\|>\w+|^\s*analysis(?=[A-Z])"
+)
+_NOT_WORDS = re.compile(
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|</?(?:body|html)>|\b(?:assistant|model|user)\b\s*:?|\W",
+    re.IGNORECASE,
+)
+_THOUGHT = re.compile(
+    r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)", re.IGNORECASE
+)
+_ANSWER_LINE = re.compile(
+    r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:(?:answer|response|output|conclusion)\b|答案)[ \t*_]{0,4}"
+    r"(?:is\b)?[ \t*_]{0,4}[:：]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ANSWER_TAG = re.compile(
+    r"<(?:answer|final_answer|final|response|conclusion)>|<\|begin_of_(?:box|solution)\|>", re.IGNORECASE
+)
+_ANSWER_END = re.compile(
+    r"</(?:answer|final_answer|final|response|conclusion)>|<\|end_of_(?:box|solution)\|>", re.IGNORECASE
+)
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What a model thought (None: nothing marked as thought), what it answered, and whether the text stops inside the thought: then
+    `answer` holds only what the model said before it began to think, mostly nothing."""
+
+    reasoning: str | None
+    answer: str
+    unfinished: bool
+
+
+def split_reasoning(text: str, opened: bool = False) -> Split:
+    r"""Split a response into its reasoning and its answer.
+
+    `opened`: the chat template had opened the reasoning, so that the text begins inside it. The answer is what follows the last end
+    of a reasoning; where a reasoning is never closed, an answer in `<answer>` tags or in a box that ends the text still counts, and
+    otherwise only what stood before the reasoning. Never raises.
+
+    >>> split_reasoning("<think>Looks like A.</think>B")
+    Split(reasoning='Looks like A.', answer='B', unfinished=False)
+    >>> split_reasoning("It could be A, but", opened=True)
+    Split(reasoning='It could be A, but', answer='', unfinished=True)
+    """
+    if not opened and not any(mark in text for mark in _MARKS):
+        return _thought_line(text)
+    finals = list(_HARMONY_FINAL.finditer(text)) if "final" in text else []
+    if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):
+        final = finals[-1]
+        return Split(_HARMONY_MARKS.sub(" ", text[: final.start()]).strip(), text[final.end() :], False)
+    if _HARMONY_START.match(text):
+        return _unclosed("", text, 0)
+    tags = list(_TAG.finditer(text))
+    closing = [tag for tag in tags if _closes(tag)]
+    if closing and not _says_something(text[closing[-1].end() :]) and _ends_answer(text, closing):
+        text = text[: closing.pop().start()]
+    if not tags:
+        return _unclosed("", text, 0) if opened else _thought_line(text)
+    start = closing[-1].end() if closing else 0
+    reopened = next((tag for tag in tags if tag.start() >= start and not _closes(tag)), None)
+    if reopened is None:
+        answer = text[start:]
+        if len(closing) > 1 and not _says_something(answer):  # "<think>...</think>B</think>"
+            start, end = closing[-2].end(), closing[-1].start()
+            if _says_something(text[start:end]) and all(tag.start() < start or _closes(tag) for tag in tags):
+                return Split(_without_tags(text[:start]), text[start:end], False)
+        if not _says_something(answer) and not _closes(tags[0]) and _says_something(text[: tags[0].start()]):
+            return Split(_without_tags(text[tags[0].end() : start]), text[: tags[0].start()], False)
+        return Split(_without_tags(text[:start]), answer, False)
+    if opened and not closing:
+        return _unclosed("", text, 0)
+    before = text[start : reopened.start()]
+    if not closing or _says_something(before):
+        return _unclosed(before, text, reopened.end())
+    return _unclosed("", text, 0)
+
+
+def _ends_answer(text: str, closing: list[re.Match[str]]) -> bool:
+    """Whether the last end of a reasoning stands where that of the answer should ("<answer>B</think>")."""
+    start = closing[-2].end() if len(closing) > 1 else 0
+    answer = _ANSWER_TAG.search(text, start, closing[-1].start())
+    return answer is not None and closing[-1].start() - answer.end() <= 300
+
+
+def _closes(tag: re.Match[str]) -> bool:
+    return _END_TAG.match(tag[0]) is not None
+
+
+def _says_something(text: str) -> bool:
+    return bool(_NOT_WORDS.sub("", text))
+
+
+def _without_tags(text: str) -> str:
+    return _TAG.sub("", text).strip()
+
+
+def _unclosed(before: str, text: str, start: int) -> Split:
+    """A reasoning that begins at text[start] and is never closed, `before` it what the model said first."""
+    answer = _marked_answer(text, start)
+    if answer is not None:
+        return Split(_without_tags(text[start:answer]), text[answer:], False)
+    return Split(_without_tags(text[start:]), before if _says_something(before) else "", True)
+
+
+def _marked_answer(text: str, start: int) -> int | None:
+    """Where a marked answer begins that ends the text, in tags or in a box."""
+    tags = list(_ANSWER_TAG.finditer(text, start))
+    if tags:
+        end = _ANSWER_END.search(text, tags[-1].end())
+        inner = text[tags[-1].end() : end.start() if end else None]
+        rest = text[end.end() :] if end else ""
+        if _says_something(inner) and len(inner) <= 300 and not _says_something(_ANSWER_END.sub("", rest)):
+            return tags[-1].start()
+    last = max(text.rfind("\n", start, len(text.rstrip())) + 1, start, len(text) - 300)
+    box = BOX.search(text, last)
+    return box.start() if box is not None and text.rstrip().rstrip("$.*)] \n").endswith("}") else None
+
+
+def _thought_line(text: str) -> Split:
+    """A response without delimiters: "Thought: ..." up to its last line "Answer: ..." is reasoning. Without such a line the end of the
+    thought is unknown: the text stays whole, and `unfinished` tells that only an explicit answer may be read of it."""
+    thought = _THOUGHT.match(text)
+    if thought is None:
+        return Split(None, text, False)
+    lines = [line.start() for line in _ANSWER_LINE.finditer(text, thought.end())]
+    if lines:
+        return Split(text[thought.end() : lines[-1]].strip(), text[lines[-1] :], False)
+    return Split(None, text, True)

@@ -1,0 +1,272 @@
+"""Make a response plain: no chat markers, no markup, one way to write signs and units. Find the answer that it marks.
+
+Reasoning has been taken out before (`reasoning.py`). `plain` keeps line breaks and the case of letters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Scripts without blanks between words."""
+
+_SPECIAL = re.compile(
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>|\[/?INST\]|<0x0A>"
+    r"|<\|?eot_id\|?>|\ufeff|[\u200b-\u200f\u2060]",
+    re.IGNORECASE,
+)
+_TURN_ENDS = re.compile(
+    r"<\|(?:im_end|eot_id|endoftext|end|end_of_text)\|>|</s>|<(?:end_of_turn|eos|end_of_utterance)>"
+)
+_OTHERS_TURN = re.compile(
+    r"(?:<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|(?=user|system))\s*(?:user|system)\b|\[INST\]"
+)
+_ECHO = re.compile(r"\s*(?:user|human):.{0,4000}?\n\s*assistant:(?=.*\w)", re.IGNORECASE | re.DOTALL)
+_OWN_NAME = re.compile(r"[\s#]*assistant\s*:\s*(?=\w)", re.IGNORECASE)
+_CODE = re.compile(r"```py(?:thon)?\b.*?(?:```|\Z)", re.DOTALL)
+_CAVEAT = re.compile(
+    r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)|disclaimer:)(?: that)?"
+    r" (?:i am|i'm|as) (?:only |just )?an ai\b[^.!\n]*[.!]?",
+    re.IGNORECASE,
+)
+"""What a model adds to an answer about itself ("It is important to note that I am an AI and cannot give a diagnosis.")."""
+
+
+def without_markers(response: str) -> str:
+    """The model's own turn: without special tokens of its chat template, the prompt repeated, programs, and caveats about itself."""
+    text = response if response.isascii() else unicodedata.normalize("NFKC", response)
+    if "<" in text or "[" in text or not text.isascii():
+        text = _SPECIAL.sub(" ", _own_turn(text))
+    if (echo := _ECHO.match(text) or _OWN_NAME.match(text)) is not None:
+        text = text[echo.end() :]
+    if "```py" in text and (rest := _CODE.sub("\n", text)).strip():
+        text = rest
+    if " an AI" in text and (rest := _CAVEAT.sub("", text)).strip():
+        text = rest
+    return text
+
+
+def _own_turn(text: str) -> str:
+    """The first turn that is not the user's or the system's."""
+    turns = _TURN_ENDS.split(text)
+    own = (turn for turn in turns if _OTHERS_TURN.search(turn) is None and _SPECIAL.sub("", turn).strip())
+    return next(own, text) if len(turns) > 1 else text
+
+
+_ANSWER_TAG = re.compile(
+    r"<(/?)(?:answer|final_answer|final|response|output|choice|conclusion)\b[^<>]{0,40}>", re.IGNORECASE
+)
+_HTML = re.compile(
+    r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|br|li|ul|ol|(?-i:[biup]))(?:\s[^<>]{0,80})?/?>",
+    re.IGNORECASE,
+)
+BOX = re.compile(r"\\f?boxed\s?\{")
+_Step = tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
+
+
+def _steps(*steps: tuple[str, str, str | Callable[[re.Match[str]], str]]) -> tuple[_Step, ...]:
+    return tuple((mark, re.compile(pattern, re.IGNORECASE), put) for mark, pattern, put in steps)
+
+
+def _fraction(found: re.Match[str]) -> str:
+    over, under = found[1] or found[2], found[3] or found[4]
+    return "/".join(f"({part})" if re.search(r"\w\s*[+-]", part) else part for part in (over, under))
+
+
+_LATEX = _steps(
+    ("{", r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|it|sf|tt)|boldsymbol|emph|underline|mbox)\s*\{([^{}]*)\}", r"\1"),
+    ("frac", r"\\[dt]?frac\s*(?:\{([^{}]{1,40})\}|(\d))\s*(?:\{([^{}]{1,40})\}|(\w))", _fraction),
+    ("sqrt", r"\\sqrt\s*\{([^{}]*)\}", r"√\1"),
+    ("sqrt", r"\\sqrt\s?(?=\w)", "√"),
+    ("circ", r"\^?\{?\\circ\}?", "°"),
+    ("degree", r"\\degree\b", "°"),
+    ("\\times", r"\\times(?![a-z])", "*"),
+    ("\\cdot", r"\\cdot(?![a-z])", "*"),
+    ("\\pi", r"\\pi(?![a-z])", " π "),
+    ("\\ge", r"\\geq?(?:slant)?(?![a-z])", ">="),
+    ("\\le", r"\\leq?(?:slant)?(?![a-z])", "<="),
+    ("\\lt", r"\\lt(?![a-z])", "<"),
+    ("\\gt", r"\\gt(?![a-z])", ">"),
+    ("\\pm", r"\\pm(?![a-z])", "±"),
+    ("\\", r"\\[,;:!]", ""),
+    ("\\", r"\\(?:left|right|displaystyle|quad|qquad|[()\[\]])", " "),
+    ("\\", r"\\([%$&#_{}])", r"\1"),
+)
+"""What LaTeX stands for: a mark that the text must hold, what is replaced, and by what; in this order."""
+_MARKUP = (
+    ("_", re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")),
+    ("#", re.compile(r"^[ \t]*#{1,6}[ \t]*", re.MULTILINE)),
+    (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
+)
+_QUOTES = str.maketrans("’‘“”′−–‒×·≥⩾≤⩽", "''\"\"'---**≥≥≤≤")
+_BLANKS, _LINES, _RUN = re.compile(r"[^\S\n]{2,}|\t"), re.compile(r"\n\s+"), re.compile(r"([^\w\s])\1{3,}")
+_SIGNS = re.compile(r"[^\w\s]{4}")
+_CONTRACTED = (("an't", "an not"), ("won't", "would not"), ("n't", " not"), ("annot", "an not"))
+_IS_SHORT = re.compile(r"\b(there|that|it|he|she|this)'s\b", re.IGNORECASE)
+_NUMBERS = _steps(
+    (",", r",(?<=\d,)(?=\d{3}(?!\d))", ""),
+    ("≥", "≥", ">="),
+    ("≤", "≤", "<="),
+    ("at least ", r"\bat least\s+(?=\.?\d)", ">="),
+    ("at most ", r"\bat most\s+(?=\.?\d)", "<="),
+    ("or equal", r"\b(?:greater|more|larger|higher) than or equal to\s+(?=\.?\d)", ">="),
+    ("or equal", r"\b(?:less|lower|smaller|fewer) than or equal to\s+(?=\.?\d)", "<="),
+    ("than ", r"\b(?:no|not) (?:less|fewer) than\s+(?=\.?\d)", ">="),
+    ("than ", r"\b(?:no|not) more than\s+(?=\.?\d)", "<="),
+    ("than ", r"\b(?:less|lower|smaller|fewer) than\s+(?=\.?\d)", "<"),
+    ("than ", r"\b(?:greater|more|larger|higher) than\s+(?=\.?\d)", ">"),
+    ("below ", r"\bbelow\s+(?=\.?\d)", "<"),
+    ("under ", r"\bunder\s+(?=\.?\d)", "<"),
+    ("above ", r"\babove\s+(?=\.?\d)", ">"),
+    ("over ", r"\bover\s+(?=\.?\d)", ">"),
+    ("exceed", r"\bexceed(?:s|ing)?\s+(?=\.?\d)", ">"),
+    ("minus ", r"\bminus\s+(?=\d)", "-"),
+    ("negative ", r"\bnegative\s+(?=\d)", "-"),
+    ("cent", r"(?<=\d)\s*per\s?cent\b", "%"),
+    ("℃", r"\s?℃", "°c"),
+    ("°", r"\s?°\s?C(?:elsius)?\b(?!\.\s+\d)", "°c"),
+    ("deg", r"(?<=\d)\s*\b(?:degrees?|deg)\s?C(?:elsius)?\b(?!\.\s+\d)", "°c"),
+    ("deg", r"(?<=\d)\s*\b(?:degrees?|deg)\b", "°"),
+    ("millimet", r"(?<=\d)[\s-]*millimet(?:er|re)s?\b", " mm"),
+    ("centimet", r"(?<=\d)[\s-]*centimet(?:er|re)s?\b", " cm"),
+    (" met", r"(?<=\d) met(?:er|re)s?\b", " m"),
+    ("", r"(?<=\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-zµ]{2,}|[mglkvwnj])\b)", " "),
+    ("sqrt", r"\bsqrt\s?\(?(\d+)\)?", r"√\1"),
+    ("pi", r"(?<=\d)\s?pi\b", " π "),
+    ("π", r"(?<=\d)π", " π "),
+    (" to ", r"(?<=\d) to (?=\d)", "-"),
+    ("between ", r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"),
+)
+"""One way to write comparisons, percent, degrees and units beside numbers, as in `_LATEX`."""
+
+
+def plain(text: str) -> str:
+    """A text without tags, LaTeX and Markdown, its negations, quotes, signs and units written in one way."""
+    if "<" in text:
+        text = _HTML.sub("", _ANSWER_TAG.sub("\n", text))
+    if "\\" in text:
+        text = BOX.sub(r"\\text{", text.replace("~", " "))
+        for _ in range(2):  # a wrapper within a wrapper
+            text = _replace(text, _LATEX)
+    text = text.replace("{,}", ",")
+    if " & " in text:
+        text = text.replace(" & ", " and ")
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_QUOTES)).translate(_QUOTES)
+        text = text.replace("。", ". ").replace("、", ", ").replace("、", ", ")
+    for mark in "*`$":
+        text = text.replace(mark, " * " if mark == "*" and _is_product(text) else "")
+    for mark, pattern in _MARKUP:
+        if mark in text:
+            text = pattern.sub("", text)
+    if "'" in text or "annot" in text:
+        for short, long in _CONTRACTED:
+            text = text.replace(short, long)
+        if "'s" in text:
+            text = _IS_SHORT.sub(r"\1 is", text)
+    if _HAS_DIGIT.search(text) or "≥" in text or "≤" in text:
+        text = _replace(text, _NUMBERS)
+    if "  " in text or "\t" in text:
+        text = _BLANKS.sub(" ", text)
+    if "\n" in text:
+        text = _LINES.sub("\n", text.replace(" \n", "\n"))
+    return (_RUN.sub(r"\1\1\1", text) if _SIGNS.search(text) else text).strip()
+
+
+def _replace(text: str, steps: tuple[_Step, ...]) -> str:
+    lowered = text.lower()
+    for mark, pattern, put in steps:
+        if mark in lowered:
+            text = pattern.sub(put, text)
+    return text
+
+
+_HAS_DIGIT = re.compile(r"\d")
+_PRODUCT = re.compile(r"\d\s?\*\s?[\d√πa-z(]")
+
+
+def _is_product(text: str) -> bool:
+    """True where an asterisk multiplies numbers and is no Markdown."""
+    return "**" not in text and _PRODUCT.search(text) is not None
+
+
+def lower(text: str) -> str:
+    """A text in lower case, every letter where it was."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
+
+
+_FIELD = re.compile(
+    r"[\"'](?!(?:wrong|incorrect|other|excluded|eliminated|next|second|confidence))[\w ]{0,30}?(?:answer|choice|option|prediction|letter"
+    r"|conclusion|decision)s?(?:[_ ](?:letter|choice|option|text|label)s?)?[\"']\s*:\s*"
+    r"(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
+    re.IGNORECASE,
+)
+_OTHER_FIELD = re.compile(
+    r"[\"'](?P<name>[\w ]{1,40})[\"']\s*:\s*(?P<value>\"(?:[^\"\\]|\\.)*\"|true|false)(?=\s*[,}\n])", re.IGNORECASE
+)
+_HOLDS_LABEL = frozenset({"label", "class", "classification", "category", "diagnosis", "verdict", "result", "response", "final"})
+_JSON = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
+
+
+def marked_answers(text: str) -> list[tuple[str, str]]:
+    r"""What a response marks as its answer, and the text after each, the last one first: a JSON field, `<answer>` tags, \boxed{...}."""
+    if "{" in text and text.find("{") < text.rfind(":") and (fields := _json_fields(text)):
+        return [(field.strip("\"'[] ").replace('"', ""), "") for field in reversed(fields)]
+    if "<" not in text and "\\" not in text:
+        return []
+    spans = sorted((*_tagged(text), *_boxed(text)), reverse=True)
+    return [(text[start:end], text[end:]) for start, end in spans if text[start:end].strip(" \n}$.")][:5]
+
+
+def _json_fields(text: str) -> list[str]:
+    """The values of the fields named answer (choice, prediction, ...); of one JSON object without any, of its only label (class, ...) or of
+    its only field that is true, false, yes or no."""
+    fields = [field["value"] for field in _FIELD.finditer(text, text.find("{"))]
+    if fields or not _JSON.match(text):
+        return fields
+    others = list(_OTHER_FIELD.finditer(text))
+    labels = [field["value"] for field in others if field["name"].lower() in _HOLDS_LABEL]
+    truths = [field["value"] for field in others if field["value"].lower().strip('"') in ("true", "false", "yes", "no")]
+    return labels if len(labels) == 1 else truths if len(truths) == 1 else []
+
+
+def _tagged(text: str) -> list[tuple[int, int]]:
+    """Where the content of each `<answer>` begins and ends."""
+    tags = list(_ANSWER_TAG.finditer(text)) if "<" in text else []
+    ends = [tag.start() for tag in tags[1:]] + [len(text)]
+    return [(tag.end(), end) for tag, end in zip(tags, ends, strict=False) if not tag[1]]
+
+
+def _boxed(text: str) -> list[tuple[int, int]]:
+    r"""Where the content of each of the last twenty \boxed{...} begins and ends (braces may nest; an unclosed one runs to the end)."""
+    found = []
+    for box in list(BOX.finditer(text))[-20:] if "\\" in text else []:
+        depth, end = 1, box.end()
+        while end < min(len(text), box.end() + 400):
+            depth += (text[end] == "{") - (text[end] == "}")
+            if depth == 0:
+                break
+            end += 1
+        found.append((box.end(), end))
+    return found
+
+
+_ERROR = re.compile(
+    r"failed to obtain answer|^\W*an (?:\w+ )?error (?:has )?occurred\b"
+    r"|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback|http(?: error)?)\b\W*(?:code|:|\d|\(most)"
+    r"|\b(?:internal server error|bad gateway|service unavailable|gateway time-?out|too many requests"
+    r"|rate ?limit(?:ed| exceeded| reached)?|insufficient[_ ]quota|context length exceeded|maximum context length"
+    r"|connection (?:error|refused|reset|aborted|timed out)|(?:read|request) timed out|cuda (?:error|out of memory)|out of memory"
+    r"|traceback \(most recent call last\)|invalid[_ ]api[_ ]key|incorrect api key|\w+(?:error|exception):|status code:? ?[45]\d\d"
+    r"|max retries exceeded)",
+)
+
+
+def is_error(text: str) -> bool:
+    """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
+    return len(text) > 8 and _ERROR.search(text[:400].lower()) is not None
