@@ -21,9 +21,9 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS
-from eval_harness.answers import Reading
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
+from eval_harness.reader import Reading
 from eval_harness.records.request import Request
 
 GAP = 3

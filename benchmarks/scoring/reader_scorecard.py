@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_harness.answers import read_choice
+from eval_harness.reader import read_choice
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-CASES = Path(__file__).parents[2] / "tests" / "eval_harness" / "answer_reading" / "answer_cases.jsonl"
+CASES = Path(__file__).parents[2] / "tests" / "eval_harness" / "reader" / "answer_cases.jsonl"
 
 Parser = Callable[["Answer"], "str | None"]
 """The letter read, or None. Not for questions with several answers."""
@@ -109,7 +109,7 @@ def family_of(model: str) -> str:
 
 
 def ours(answer: Answer) -> str:
-    reading = read_choice(answer.response, answer.options, answer.type, answer.question, answer.finish_reason)
+    reading = read_choice(answer.response, answer.options, answer.type, answer.finish_reason)
     return "".join(LETTERS[index] for index in reading.choice)
 
 

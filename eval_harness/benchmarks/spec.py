@@ -24,8 +24,7 @@ class EvalSpec:
 
     `headline`: the metric it is sorted by, one of `metrics`. `prompts`: its templates. `default_prompts`: method, or question type for
     the method `mc`, -> name of the template; `mc` must be there. `system`: the message that the authors sent to API models. `max_tokens`:
-    room for an answer of the method `mc`. `similar_questions`: questions differ in one term, so that a response that repeats the question
-    says nothing about which of them it answers. `judged_free_form`: the judge of free-form answers compares its two options.
+    room for an answer of the method `mc`. `judged_free_form`: the judge of free-form answers compares its two options.
 
     `hidden_split`: a split whose key its owner keeps, scored against uploaded answers; `hidden_metrics`: metric -> the type of question
     it is about.
@@ -40,7 +39,6 @@ class EvalSpec:
     default_prompts: Mapping[str, str]
     system: str | None = None
     max_tokens: int = 512
-    similar_questions: bool = False
     judged_free_form: bool = False
     hidden_split: str | None = None
     hidden_metrics: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Reasoning of a local model: switching it on and off through its chat template, and telling it from the answer by its tokens.
 
 Special tokens such as `<unused95>` vanish from decoded text, so the ones that mark reasoning are kept while decoding. See also: telling
-reasoning from answer in a text (`answer_reading/reasoning.py`), ending it after a budget (`logits_processors.py`).
+reasoning from answer in a text (`reader/reasoning.py`), ending it after a budget (`logits_processors.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.answer_reading.reasoning import split_reasoning
 from eval_harness.models.interface import Thinking
+from eval_harness.reader.reasoning import split_reasoning
 
 SWITCHES = ("enable_thinking", "thinking", "reasoning", "thinking_mode", "use_thinking")
 """Variables by which chat templates let their model reason or not: Qwen 3, GLM 4.5, Gemma 4, SmolLM 3 (the first); DeepSeek V3.1, Granite,

@@ -9,61 +9,84 @@ import re
 
 from eval_harness.reader.letters import Found
 from eval_harness.reader.mentions import Mention, Response
-from eval_harness.reader.options import STOP, normal, words_of
+from eval_harness.reader.options import STOP, normal, vocabulary, words_of
 from eval_harness.reader.statements import denied, in_condition
 
 _ASSERTS = re.compile(
-    r"\b(?:is|are|was|were|be|shows?|showing|shown|reveals?|depicts?|displays?|demonstrates?|illustrates?|represents?|indicates?"
-    r"|indicative of|suggests?|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably|see|evidence of"
-    r"|presence of|diagnos\w+|corresponds? to|characteristic of|typical of|contains?|has|have|there|matches|choose|select|think|believe"
-    r"|guess|leaning towards?|involv(?:es|ing)|affects|belongs? to|will|with|visible|highlights?|means?|expect(?:s|ed)?|count(?:ed)?"
+    r"\b(?:is|are|was|were|be|shows?|showing|shown|reveals?|depicts?|displays?|demonstrates?|illustrates?"
+    r"|represents?|indicates?"
+    r"|indicative of|suggests?|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably"
+    r"|see|evidence of"
+    r"|presence of|diagnos\w+|corresponds? to|characteristic of|typical of|contains?|has|have|there|matches"
+    r"|choose|select|think|believe"
+    r"|guess|leaning towards?|involv(?:es|ing)|affects|belongs? to|will|with|visible|highlights?|means?"
+    r"|expect(?:s|ed)?|count(?:ed)?"
     r"|identif\w+ as|had|favou?rs?|fits?|lies|located|points? to|leaves|leaving|conclude that|see that)\b"
     r"|=\s*$|(?:显示|提示|表现为|考虑为?|诊断为?|符合|存在|可见|属于|是|为|有|选|答案)[了的\s::\"“]*$"
 )
 _SEEN_AFTER = re.compile(
-    r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown|noted"
+    r"(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,60}?\b(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible"
+    r"|present|shown|noted"
     r"|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|marked|affected|involved|correct|right"
     r"|(?:the )?(?:correct|best|most|right|answer)|likely)\b"
-    r"|(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,40}?\b(?:corresponds?|matche?s?|aligns?) (?:best |closely |most \w+ )?(?:to|with|the)\b"
+    r"|(?:(?!\b(?:none|no|not|nor)\b)[^.;,\n]){0,40}?\b(?:corresponds?|matche?s?|aligns?) (?:best |closely "
+    r"|most \w+ )?(?:to|with|the)\b"
 )
 _BESIDE = re.compile(
-    r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around|anterior to|posterior to"
-    r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with|treated (?:for|with)"
-    r"|history of|compared (?:to|with)|risk (?:of|for)|screen\w* for|recovered from|treat\w+ (?:of choice )?(?:of|for)|connected to"
-    r"|attached to|away from|distal to|proximal to|on top of|combined with|sequel\w+ (?:of|to)|complications? of|deriv\w+ from"
-    r"|(?:patients|people|persons|individuals|children|those) with|known|(?:knowledge|information) (?:about|of|on)|symptoms of"
-    r"|test(?:s|ed|ing)? for|to (?:detect|diagnose|exclude|confirm|rule out|prevent|treat)|neben|nahe|hinter|unter(?:halb)?|über"
-    r"|oberhalb|junto al?|cerca del?|à côté|près|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with|caused by|related to"
-    r"|due to|seen in)|possib\w+|(?:options|choices|possibilities|candidates|alternatives)\b(?:\s+\w+){0,3}?\s*(?:are|include|:|were)"
-    r"|(?:recommend|advise)(?: an?)?)\s*(?:(?!(?:is|are|was|were)\b)\w+\s+)?(?:the\s+|a\s+|an\s+)?(?:\w+\s+and\s+)?(?:(?:the|left|right)\s+)*$"
+    r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around"
+    r"|anterior to|posterior to"
+    r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
+    r"|treated (?:for|with)"
+    r"|history of|compared (?:to|with)|risk (?:of|for)|screen\w* for|recovered from|treat\w+ (?:of choice )?(?:of"
+    r"|for)|connected to"
+    r"|attached to|away from|distal to|proximal to|on top of|combined with|sequel\w+ (?:of|to)|complications? of"
+    r"|deriv\w+ from"
+    r"|(?:patients|people|persons|individuals|children|those) with|known|(?:knowledge|information) (?:about|of"
+    r"|on)|symptoms of"
+    r"|test(?:s|ed|ing)? for|to (?:detect|diagnose|exclude|confirm|rule out|prevent|treat)|neben|nahe|hinter"
+    r"|unter(?:halb)?|über"
+    r"|oberhalb|junto al?|cerca del?|à côté|près|(?:can|may|might|could)(?: also)? be (?:\w+ )?(?:associated with"
+    r"|caused by|related to"
+    r"|due to|seen in)|possib\w+|(?:options|choices|possibilities|candidates"
+    r"|alternatives)\b(?:\s+\w+){0,3}?\s*(?:are|include|:|were)"
+    r"|(?:recommend|advise)(?: an?)?)\s*(?:(?!(?:is|are|was|were)\b)\w+\s+)?(?:the\s+|a\s+"
+    r"|an\s+)?(?:\w+\s+and\s+)?(?:(?:the|left|right)\s+)*$"
     r"|\b(?:whether|between(?! points?)|among|considering|question is|to (?:determine|decide|distinguish)"
     r"|(?:option|choice|statement) \W?[a-z]\W? (?:suggests|states|says|claims|proposes|mentions|describes|implies))\b"
-    r"|\b(?:veins?|arter(?:y|ies)|walls?|borders?|margins?|capsule|lumen|ducts?|surface|edge|hilum|tail|tip|root|branch) (?:of|to) (?:the )?$"
+    r"|\b(?:veins?|arter(?:y|ies)|walls?|borders?|margins?|capsule|lumen|ducts?|surface|edge|hilum|tail|tip|root"
+    r"|branch) (?:of|to) (?:the )?$"
     r"|(?:建议|推荐|需要?)[^。,;，]{0,4}$"
 )
 """What makes an option's text the name of a neighbour, a topic, a candidate or a part."""
 _TOPIC_AFTER = re.compile(
-    r"(?: [a-z-]+){0,2} (?:is|are) (?:usually|often|typically|commonly|generally|frequently|sometimes) (?!due|caused|seen)"
+    r"(?: [a-z-]+){0,2} (?:is|are) (?:usually|often|typically|commonly|generally|frequently|sometimes) (?!due"
+    r"|caused|seen)"
     r"|[ -](?:like|mimic\w*)\b| (?:risk|screening|incidence|prevalence|mortality|staging|awareness)\b"
-    r"|[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared|healthy|normal|clear)\b"
+    r"|[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared"
+    r"|healthy|normal|clear)\b"
     r"|的?(?:病?史|(?:可能性)?(?:较|更)?(?:小|低)|除外|待排)"
 )
 _DEFINES_AFTER = re.compile(
-    r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|arises?|originates?|usually|typically|often|would|could|uses|requires|involves)\b"
+    r"\s+(?:is|are|was|were|refers?|means?|describes?|can|may|occurs?|arises?|originates?|usually|typically|often"
+    r"|would|could|uses|requires|involves)\b"
 )
 _LEADS = re.compile(
-    r"\W*(?:(?:therefore|thus|hence|so|overall|in conclusion|in summary|probably|likely|most likely)\b,?\s*)?(?:(?:a|an|the)\s+)?"
+    r"\W*(?:(?:therefore|thus|hence|so|overall|in conclusion|in summary|probably|likely"
+    r"|most likely)\b,?\s*)?(?:(?:a|an|the)\s+)?"
 )
 _ENDS = re.compile(r"\W*(?:$|[.,;:!?\n])")
 _CONCLUDES = re.compile(
-    r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described|option)|most consistent"
+    r"\b(?:most likely|most probabl[ey]|therefore|thus|hence|in conclusion|overall|best (?:fits|matches|described"
+    r"|option)|most consistent"
     r"|final|diagnosis is|must be|has to be|leaves|leaving|conclu\w+|belongs? to|points? to)\b"
 )
 _CONCLUDES_LAST = re.compile(
-    r"\b(?:likely|suggests?|indicates?|belongs? to|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis|appears? to be|points? to)\b"
+    r"\b(?:likely|suggests?|indicates?|belongs? to|consistent with|therefore|thus|hence|so|conclu\w+|diagnosis"
+    r"|appears? to be|points? to)\b"
 )
 _ENUMERATED = re.compile(
-    r"(?::|\b(?:such as|including|like|namely|e\.g\.),?)\s+(?:[\w' -]{1,30},\s+){2,}(?:and\s+|or\s+)?(?:the\s+|an?\s+)?$"
+    r"(?::|\b(?:such as|including|like|namely|e\.g\.),?)\s+(?:[\w' -]{1,30},\s+){2,}(?:and\s+|or\s+)?(?:the\s+"
+    r"|an?\s+)?$"
 )
 """Before the last of several things that are named as examples."""
 _BOTH = re.compile(r"\b(?:both|sowohl|à la fois)\b|(?<!por )(?<!lo )\btanto\b|既")
@@ -131,7 +154,11 @@ def _is_meant(said: Response, mention: Mention, short: bool) -> bool:
     if _NOT_BUT.search(text, max(0, mention.start - 160), mention.start):
         return True
     negative = said.options.negative.issuperset(mention.options)
-    if (denied(said, mention) and not negative) or in_condition(said, mention) or _ENUMERATED.search(said.before(mention.start)):
+    if (
+        (denied(said, mention) and not negative)
+        or in_condition(said, mention)
+        or _ENUMERATED.search(said.before(mention.start))
+    ):
         return False
     if mention.end - mention.start < 8 and _is_everyday_use(said, mention, clause):
         return False
@@ -142,14 +169,19 @@ def _is_meant(said: Response, mention: Mention, short: bool) -> bool:
     return (lead or short) and not _DEFINES_AFTER.match(text, mention.end)
 
 
-_IMAGE = r"(?:image|x-?ray|radiograph|scan|study|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct|it|this|that|bild|befund)s?"
+_IMAGE = (
+    r"(?:image|x-?ray|radiograph|scan|study|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct|it|this|that|bild"
+    r"|befund)s?"
+)
 _PART_IS_NORMAL = re.compile(
-    rf"(?<![\w-])(?!{_IMAGE}\b)[\w-]+\s+(?:is|are|appears?|looks?|remains?|ist|sind)\s+(?:to be\s+)?(?:\w+ly\s+|within\s+)?$"
+    rf"(?<![\w-])(?!{_IMAGE}\b)[\w-]+\s+(?:is|are|appears?|looks?|remains?|ist|sind)\s+(?:to be\s+)?(?:\w+ly\s+"
+    rf"|within\s+)?$"
 )
-_NORMAL_PART = re.compile(
-    rf"\s+(?!(?:{_IMAGE}|and|or|but|because|with|as|in|on|for|given|due|since)\b)[a-z]"
+_NORMAL_PART = re.compile(rf"\s+(?!(?:{_IMAGE}|and|or|but|because|with|as|in|on|for|given|due|since)\b)[a-z]")
+_AGREES, _LEFT_SO = (
+    re.compile(r"\b(?:that is|you(?:'re| are)|all)\s+$"),
+    re.compile(r"\s+(?:un\w+ed|alone|behind|out|over|in place)\b"),
 )
-_AGREES, _LEFT_SO = re.compile(r"\b(?:that is|you(?:'re| are)|all)\s+$"), re.compile(r"\s+(?:un\w+ed|alone|behind|out|over|in place)\b")
 
 
 def _is_everyday_use(said: Response, mention: Mention, clause: str) -> bool:
@@ -157,14 +189,19 @@ def _is_everyday_use(said: Response, mention: Mention, clause: str) -> bool:
     own = said.lowered[mention.start : mention.end]
     if own == "normal":
         return bool(_NORMAL_PART.match(said.lowered, mention.end) or _PART_IS_NORMAL.search(clause))
-    return bool((own == "right" and _AGREES.search(clause)) or (own == "left" and _LEFT_SO.match(said.lowered, mention.end)))
+    return bool(
+        (own == "right" and _AGREES.search(clause)) or (own == "left" and _LEFT_SO.match(said.lowered, mention.end))
+    )
 
 
-_RESULT = re.compile(r"(?:\b(?:is|was|are|be|equals|is (?:also )?equal to)\s+(?:about |approximately |exactly )?|=\s*)[^\w\s]?$")
+_RESULT = re.compile(
+    r"(?:\b(?:is|was|are|be|equals|is (?:also )?equal to)\s+(?:about |approximately |exactly )?|=\s*)[^\w\s]?$"
+)
 _EQUALS = re.compile(r"(?<![<>])=")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _NUMBER_OF = re.compile(
-    r"\b(?:ribs?|vertebra|grade|stage|segment|type|class|level|zone|figure|image|slice|series|phase|day|week|step)s? (?:no\. ?)?$"
+    r"\b(?:ribs?|vertebra|grade|stage|segment|type|class|level|zone|figure|image|slice|series|phase|day|week"
+    r"|step)s? (?:no\. ?)?$"
 )
 
 
@@ -178,19 +215,24 @@ def _is_result(said: Response, mention: Mention, final: int) -> bool:
     own = set(_NUMBER.findall(said.text[mention.start : mention.end]))
     if len(said.text) <= _PROSE and not _EQUALS.search(said.text) and own.issuperset(_NUMBER.findall(said.text)):
         return True
-    return mention.start >= final and not _EQUALS.search(said.text, final) and own.issuperset(_NUMBER.findall(said.text[final:]))
+    return (
+        mention.start >= final
+        and not _EQUALS.search(said.text, final)
+        and own.issuperset(_NUMBER.findall(said.text[final:]))
+    )
 
 
 _FRAME = re.compile(
     r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right|likely|most) )*(?:answer|choice|diagnosis)(?:\s*:| is)"
-    r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals|demonstrates)"
+    r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals"
+    r"|demonstrates)"
     r"|(?:there|it|this) (?:is|are)(?: most)?(?: likely)?)\s"
 )
 """What may stand before a few words that are all one option's ("The diagnosis is pneumonia" for "Lobar pneumonia")."""
 _FILLERS = STOP | {"most", "likely", "probably", "all", "none", "above", "no", "not"}
-_HEAD_ENDS = frozenset("of in on at to with for by from and extending within involving without".split())
+_HEAD_ENDS = vocabulary("of in on at to with for by from and extending within involving without")
 _GENERIC = frozenset({"gland", "organ", "region", "area", "view", "side", "sign", "image", "scan"})
-_QUALIFIERS = frozenset("normal abnormal healthy absent negative positive early late benign malignant".split())
+_QUALIFIERS = vocabulary("normal abnormal healthy absent negative positive early late benign malignant")
 """Words that may not be missing: "kidney" does not name "normal kidney"."""
 
 
@@ -203,7 +245,11 @@ def by_words(said: Response) -> Found:
     found = _words_asserted(said, frozenset().union(*wanted))
     if found is None:
         return None
-    whole = [place for place, words in enumerate(wanted) if words and words <= found and all(len(word) > 1 for word in words) and not said.options.negative & {place}]
+    whole = [
+        place
+        for place, words in enumerate(wanted)
+        if words and words <= found and all(len(word) > 1 for word in words) and not said.options.negative & {place}
+    ]
     whole = [place for place in whole if not any(wanted[place] < wanted[other] for other in whole)]
     if whole:
         return (whole[0],) if len(whole) == 1 else ()
@@ -235,7 +281,11 @@ def _fragment(said: Response) -> Found:
         return None
     frame = _FRAME.match(said.lowered)
     words = {word for word in words_of(said.text[frame.end() if frame else 0 :]).words if word not in _FILLERS}
-    options = [place for place, own in enumerate(said.options.words) if words <= set(own)] if 0 < len(words) <= 4 and all(len(word) > 1 for word in words) else []
+    options = (
+        [place for place, own in enumerate(said.options.words) if words <= set(own)]
+        if 0 < len(words) <= 4 and all(len(word) > 1 for word in words)
+        else []
+    )
     if len(options) != 1:
         return None
     own = said.options.words[options[0]]

@@ -6,9 +6,10 @@ import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 from eval_harness.reader.letters import letters_in, position
-from eval_harness.reader.options import Named, OptionTexts, Words, words_of
+from eval_harness.reader.options import OptionTexts, Words, words_of
 from eval_harness.reader.text import lower
 
 
@@ -30,7 +31,8 @@ class Mention:
 
 _SENTENCE = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bDr)(?<!\bapprox)[.!?]+[\"')\]]*(?=\s|$)|\n")
 _BOUNDARY = re.compile(
-    r"[.!?;](?=\s)|\n|\b(?:but(?<!anything but)(?<!everything but)(?<!all but)|however|although|though|whereas|while|sondern|sino|mais)\b"
+    r"[.!?;](?=\s)|\n|\b(?:but(?<!anything but)(?<!everything but)(?<!all but)|however|although|though|whereas"
+    r"|while|sondern|sino|mais)\b"
     r"|,\s*(?:and|so|the|which|it|this|that|therefore|thus|because|we|i|there|making|leaving)\b"
     r"|,\s*(?=not\b|(?:answer|option|choice)\s+\W?$)|,(?=\s*[\u3400-\u9fff])|\.{2,}|…|而是"
 )
@@ -42,7 +44,7 @@ _JOIN = re.compile(
     r"(?P<by>and/or|then|and|or(?: (?:maybe|possibly|perhaps))?|nor|vs\.?|versus|et|und|y|oder|ou|或者?|还是|以及|和|与|及|、)?"
     r"[^\S\n]*(?:(?:both|either|the|an?|options?|choices?)[^\S\n]+)*[\"'(\[]*"
 )
-_EITHER = frozenset("or nor vs vs. versus oder ou and/or 或 或者 还是".split())
+_EITHER = frozenset(["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"])
 
 
 class Response:
@@ -93,14 +95,37 @@ class Response:
         return before[max((match.end() for match in _BOUNDARY.finditer(before)), default=0) :]
 
     @cached_property
-    def mentions(self) -> tuple[Mention, ...]:
-        """Every mention of an option, in the order of the text."""
+    def named(self) -> list[Mention]:
+        """Every mention of one option, in the order of the text."""
         letters = self._letters() if self.lettered else []
         texts = self._texts() if self.by_text else []
         found = _merged(letters, texts, self.lowered)
         if self.options.yes_no:  # the mere words have rules of their own
             found = [mention for mention in found if mention.letter]
-        return _joined(found, self.lowered)
+        return found
+
+    @cached_property
+    def mentions(self) -> tuple[Mention, ...]:
+        """The same, those in a row ("A, B and D") as one."""
+        return _joined(self.named, self.lowered)
+
+    def begins_line(self, mention: Mention) -> bool:
+        """Whether a mention begins a line or an item of a list."""
+        return _ITEM.search(self.text, max(0, mention.start - 8), mention.start) is not None
+
+    @cached_property
+    def listed(self) -> tuple[int, int]:
+        """Where a list of all options in their order begins and ends, each with its letter or on a line of its own, with nothing said of
+        any; (-1, 0) where there is none."""
+        count = self.count
+        for first in range(len(self.named) - count + 1 if count > 1 else 0):
+            items = self.named[first : first + count]
+            if any(item.options != (place,) for place, item in enumerate(items)):
+                continue
+            gaps = [self.text[before.end : after.start] for before, after in pairwise(items)]
+            if all(item.letter or self.begins_line(item) for item in items[1:]) and not any(map(_words_of_gap, gaps)):
+                return items[0].start, items[-1].end
+        return -1, 0
 
     def _letters(self) -> list[Mention]:
         found = []
@@ -109,24 +134,46 @@ class Response:
             while start > 0 and self.text[start - 1] in "\"'([{<「":
                 start -= 1
             found.append(
-                Mention((position(match["letter"], self.count),), start, match.end(), True, False, bracketed=bool(match["close"]))
+                Mention(
+                    (position(match["letter"], self.count),),
+                    start,
+                    match.end(),
+                    True,
+                    False,
+                    bracketed=bool(match["close"]),
+                )
             )
         return found
 
     def _texts(self) -> list[Mention]:
         said = self.words
         return [
-            Mention((-2 if named.option is None else named.option,), said.starts[named.first], said.ends[named.last - 1], False, True)
+            Mention(
+                (-2 if named.option is None else named.option,),
+                said.starts[named.first],
+                said.ends[named.last - 1],
+                False,
+                True,
+            )
             for named in self.options.find(said, self.text)
         ]
+
+
+_ITEM = re.compile(r"(?:(?:^|\n)\W*(?:(?:\d{1,2}|[A-Za-z])\W{1,3})?|\(\s?[A-Za-z]\s?\)\s*)$")
+_NO_WORDS = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|[A-Za-z]|\d{1,2})\b", re.IGNORECASE)
+
+
+def _words_of_gap(gap: str) -> str:
+    return _NO_WORDS.sub("", gap)
 
 
 def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[Mention]:
     """Letters and texts in the order of the text; a letter that labels a text is one mention with it."""
     inside = [letter.start for letter in letters]
-    covered = {
-        at for each in texts for at in range(bisect_left(inside, each.start), bisect_left(inside, each.end)) if letters[at].end <= each.end + 1
-    }  # fmt: skip
+    covered: set[int] = set()  # letters that are part of an option's text
+    for each in texts:
+        places = range(bisect_left(inside, each.start), bisect_left(inside, each.end))
+        covered.update(at for at in places if letters[at].end <= each.end + 1)
     merged: list[Mention] = []
     text_at = 0
     for at, letter in enumerate(letters):
@@ -137,15 +184,45 @@ def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[
             text_at += 1
         gap = _LABEL_GAP.match(lowered, letter.end)
         named = texts[text_at] if text_at < len(texts) else None
-        labels = named is not None and gap is not None and gap.end() == named.start and letter.end < named.start + 0
-        if labels and named is not None and (letter.bracketed or lowered[letter.end : named.start].strip() or named.options in (letter.options, (-2,))):
+        labels = named is not None and gap is not None and letter.end < named.start <= gap.end()
+        if (
+            labels
+            and named is not None
+            and (
+                letter.bracketed
+                or lowered[letter.end : named.start].strip()
+                or named.options in (letter.options, (-2,))
+            )
+        ):
             same = named.options in (letter.options, (-2,))
-            merged.append(replace(letter, end=named.end, text=True, crossed=not same, options=letter.options if same else (*letter.options, *named.options)))
+            merged.append(
+                replace(
+                    letter,
+                    end=named.end,
+                    text=True,
+                    crossed=not same,
+                    options=letter.options if same else (*letter.options, *named.options),
+                )
+            )
             text_at += 1
-        elif merged and not merged[-1].letter and (after := _LETTER_AFTER.match(lowered, merged[-1].end)) and after.start(1) in range(letter.start, letter.end + 1):
+        elif (
+            merged
+            and not merged[-1].letter
+            and (after := _LETTER_AFTER.match(lowered, merged[-1].end))
+            and after.start(1) in range(letter.start, letter.end + 1)
+        ):
             last = merged.pop()
             same = last.options in (letter.options, (-2,))
-            merged.append(replace(last, end=after.end(), letter=True, crossed=not same, options=letter.options if same else (*last.options, *letter.options), bracketed=True))
+            merged.append(
+                replace(
+                    last,
+                    end=after.end(),
+                    letter=True,
+                    crossed=not same,
+                    options=letter.options if same else (*last.options, *letter.options),
+                    bracketed=True,
+                )
+            )
         else:
             merged.append(letter)
     return merged + texts[text_at:]
@@ -157,7 +234,12 @@ def _joined(mentions: list[Mention], lowered: str) -> tuple[Mention, ...]:
     for mention in mentions:
         last = joined[-1] if joined else None
         join = _JOIN.fullmatch(lowered, last.end, mention.start) if last and mention.start - last.end < 110 else None
-        if last is None or join is None or not lowered[last.end : mention.start].strip(" \n\"'()[]") or not set(mention.options).isdisjoint(last.options):
+        if (
+            last is None
+            or join is None
+            or not lowered[last.end : mention.start].strip(" \n\"'()[]")
+            or not set(mention.options).isdisjoint(last.options)
+        ):
             joined.append(mention)
         else:
             either = last.either or (join["by"] or "").split(" ")[0] in _EITHER

@@ -15,11 +15,13 @@ from eval_harness.reader.text import CJK, plain
 
 _TOKEN = re.compile(
     rf"\d+(?:\.\d+)*(?![^\W_{CJK}])|[{CJK}]|[^\W_{CJK}]+"
-    r"|>=|<=|[<>=±√π°%^]|[+\-](?=\s?(?:\.?\d|[√π(]))|(?P<status>\([+\-]\)|(?<=[^\W_])(?:[+\-](?!\w)| [+\-](?=\s*(?:$|[,.;:)\]\n]))))"
+    r"|>=|<=|[<>=±√π°%^]|(?P<status>\([+\-]\)|(?<=[^\W_])(?:[+\-](?=$|[\s,.;:)\]])(?!\s?\d)| [+\-](?=\s*(?:$|[,.;:)\]\n]))))"
+    r"|[+\-](?=\s?(?:\.?\d|[√π(]))"
     r"|\*(?=\s?[\w(√])|/(?=\s?[\d√π(])"
 )  # fmt: skip
 _BRITISH = re.compile(
-    r"(?<=\w)a(?=em)|^o(?=edem|esoph|estr)|(?<=rrh)o(?=e)|(?<=pn)o(?=e)|(?<=^f)(?:o(?=et)|a(?=ec))|(?<=^c)a(?=ec)|(?<=p)a(?=ed)"
+    r"(?<=\w)a(?=em)|^o(?=edem|esoph|estr)|(?<=rrh)o(?=e)|(?<=pn)o(?=e)|(?<=^f)(?:o(?=et)|a(?=ec))|(?<=^c)a(?=ec)"
+    r"|(?<=p)a(?=ed)"
     r"|(?<=an)a(?=esth)|^a(?=etiol)|(?<=tumo|colo)u(?=r)"
 )
 _ENDS_IN_RE = re.compile(r"(?:(?<=met|lit|fib|tit)|(?<=cent))re$")
@@ -31,6 +33,11 @@ NUMBER_WORDS = {
 
 
 _STATUS = {"+": "positive", "(+)": "positive", "-": "negative", "(-)": "negative"}
+
+
+def vocabulary(words: str) -> frozenset[str]:
+    """Words written as one text."""
+    return frozenset(words.split())
 
 
 @lru_cache(maxsize=65536)
@@ -64,9 +71,11 @@ class Words:
 
 def words_of(text: str) -> Words:
     """The words of a text that has been made plain."""
-    found = [match for match in _TOKEN.finditer(text)]
+    found = list(_TOKEN.finditer(text))
     return Words(
-        tuple(_STATUS.get(match[0].strip(), normal(match[0])) if match.lastgroup else normal(match[0]) for match in found),
+        tuple(
+            _STATUS.get(match[0].strip(), normal(match[0])) if match.lastgroup else normal(match[0]) for match in found
+        ),
         tuple(match.start() for match in found),
         tuple(match.end() for match in found),
     )
@@ -76,9 +85,10 @@ _LEADING = ("the", "a", "an")
 _ARTICLE = re.compile(r"\W*(?:[Tt]he|THE|an?|An?(?= [a-z]))\s+\w")
 """Not "A" before a capital, which may be the letter of an option."""
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Za-z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
-_EVERYDAY = frozenset(
-    "ai all am an and are as at be by can do due ex for go had has he her his if in is it me may my no nor not of off on one or our out per"
-    " so the to up us use via vs was we who di el es et la le los ma mi nos se si son su te tu un und ist der die das oh ok hi dr mr".split()
+_EVERYDAY = vocabulary(
+    "ai all am an and are as at be by can do due ex for go had has he her his if in is it me may my no nor not "
+    "of off on one or our out per so the to up us use via vs was we who di el es et la le los ma mi nos se si "
+    "son su te tu un und ist der die das oh ok hi dr mr"
 )
 _MODALITIES = (
     ("ct", "computed tomography", "computer tomography"),
@@ -92,17 +102,19 @@ _MODALITIES = (
 """Names of one imaging modality, which mean the same wherever they stand."""
 _NONE = re.compile(r"none(?: of (?:the )?(?:above|these|those|option|choice|answer|(?:above|given|listed|other) \w+))?")
 _NONE_NAMES = (
-    "none", "none of the above", "none of these", "none of them", "none of the options", "none of the given options", "none of the listed options",
+    "none", "none of the above", "none of these", "none of them", "none of the options", "none of the given options",
+    "none of the listed options",
     "none of the provided options", "none of the above options", "none of the options given", "none of the choices", "none of the answers",
 )  # fmt: skip
-COMMON = frozenset(
-    "yes no none all both true false other unknown present absent up down in out on off a an the".split()
-)
+COMMON = vocabulary("yes no none all both true false other unknown present absent up down in out on off a an the")
 """Options that are everyday words: by themselves they name an option only where nothing else is said, or an answer is stated."""
-_NUMBER_WORDS = frozenset("mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min h hu pi minute hour day week month year percent degree".split())  # fmt: skip
+_NUMBER_WORDS = vocabulary(
+    "mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min h hu pi minute hour day week month year "
+    "percent degree"
+)  # fmt: skip
 
 
-_MERELY = (("evidence", "of"), ("sign", "of"), ("visible",), ("obviou",), ("definite",), ("acute",), ("clear",), ("clear", "evidence", "of"))  # fmt: skip
+_MERELY = (("evidence", "of"), ("sign", "of"), ("visible",), ("definite",), ("acute",))
 """What may stand between "no" and the rest of an option ("no evidence of fracture" for "no fracture")."""
 
 
@@ -217,7 +229,9 @@ class OptionTexts:
     @cached_property
     def _everyday(self) -> frozenset[tuple[str, ...]]:
         """Abbreviations that are everyday words in small letters ("US", "IT"): they name an option in capitals alone."""
-        return frozenset(name for name in self.names if len(name) == 1 and name[0] in _EVERYDAY and name not in self.words)
+        return frozenset(
+            name for name in self.names if len(name) == 1 and name[0] in _EVERYDAY and name not in self.words
+        )
 
     def named(self, text: str) -> int | None:
         """The option of which a text is a name, word for word."""
@@ -249,7 +263,9 @@ class OptionTexts:
             last = first + len(name)
             if words[first:last] != name or _is_part(said, text, first, last, self._unit):
                 continue
-            if len(name) < 9 and any(_BREAK.search(text, said.ends[at], said.starts[at + 1]) for at in range(first, last - 1)):
+            if len(name) < 9 and any(
+                _BREAK.search(text, said.ends[at], said.starts[at + 1]) for at in range(first, last - 1)
+            ):
                 continue
             if name in self._everyday and not text[said.starts[first] : said.ends[first]].isupper():
                 continue  # "It tells us nothing." names no ultrasound (US)
@@ -263,8 +279,10 @@ class OptionTexts:
         return tuple(words - frozenset().union(*found[:i], *found[i + 1 :]) for i, words in enumerate(found))
 
 
-STOP = frozenset("the a an of in on at to and or with for by from is are be as it its this that into".split())
-_NEGATIVE = frozenset((word,) for word in "no not without absence absent negative none non neither".split())
+STOP = vocabulary("the a an of in on at to and or with for by from is are be as it its this that into")
+_NEGATIVE = frozenset(
+    (word,) for word in ["no", "not", "without", "absence", "absent", "negative", "none", "non", "neither"]
+)
 _NONE_OPTIONS = frozenset(
     " ".join(map(normal, name.split())) for name in (*_NONE_NAMES, "none of those", "none of the other options")
 )
@@ -303,9 +321,9 @@ def _renamed(words: tuple[str, ...], group: Sequence[tuple[str, ...]]) -> Iterat
                 return
 
 
-_BREAK = re.compile(r"[.!?;:]\s|\n|.{5}")
+_BREAK = re.compile(r"(?<!\b\w)[.!?]\s|\n|.{5}")
 """Between two words, what no name goes across."""
-_FACTOR = re.compile(r"[\d)π]\s?$")
+_FACTOR = re.compile(r"[\dπ√]\)?\s?$")
 _NON = re.compile(r"\bnon[- ]$")
 _COMPOUND, _COMPOUND_AFTER = re.compile(r"[A-Z]{2,}[/-]$"), re.compile(r"[/-][A-Z]{2,}")
 """What makes a word part of another name ("PET/CT")."""
@@ -326,16 +344,28 @@ def _is_part(said: Words, text: str, first: int, last: int, unit: tuple[str, ...
         return True
     if said.words[first][0].isdigit() or said.words[first] in _SIGNS:
         before = text[max(0, start - 2) : start]
-        if first and said.words[first - 1] in _SIGNS and said.ends[first - 1] >= start - 1 and said.words[first - 1] != "=":
+        if (
+            first
+            and said.words[first - 1] in _SIGNS
+            and said.ends[first - 1] >= start - 1
+            and said.words[first - 1] != "="
+        ):
             return True
         if before[-1:] in ("/", ".", ",") and before[:1].isdigit():
             return True
     if said.words[last - 1][-1].isdigit() or said.words[last - 1] in _SIGNS:
-        if _GOES_ON.match(text, end) or (last < len(said.words) and said.words[last] in _SIGNS - {"=", "°", "%"} and said.starts[last] <= end + 1):
+        if _GOES_ON.match(text, end) or (
+            last < len(said.words) and said.words[last] in _SIGNS - {"=", "°", "%"} and said.starts[last] <= end + 1
+        ):
             return True
         found = _UNIT.match(text, end) if unit else None
         return found is not None and normal(found[1]) not in unit
-    return bool(last < len(said.words) and said.words[last] in ("+", "-") and said.starts[last] <= end + 1 and text[end : end + 1] in "+-")
+    return bool(
+        last < len(said.words)
+        and said.words[last] in ("+", "-")
+        and said.starts[last] <= end + 1
+        and text[end : end + 1] in "+-"
+    )
 
 
 _SIGNS = frozenset((">=", "<=", *"<>=±√π°%^+-*/"))

@@ -25,7 +25,8 @@ from eval_harness.reader.text import BOX
 _NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
 _TAG = re.compile(
     rf"<(?:/?(?:\w{{1,12}}:)?(?:{_NAMES})\b[^<>\n]{{0,40}}>"
-    r"|\|(?:/?think(?:ing)?|(?:start|end)_thinking|(?:begin|end)_of_(?:thought|thinking|think)|(?:thinking|think)_(?:start|end))\|>"
+    r"|\|(?:/?think(?:ing)?|(?:start|end)_thinking|(?:begin|end)_of_(?:thought|thinking|think)|(?:thinking"
+    r"|think)_(?:start|end))\|>"
     r"|\|channel>\s{0,4}(?:thought|analysis|thinking)\b|channel\|>|unused94>(?:\s{0,4}thought\b)?|unused95>)"
     r"|◁/?think▷|\[/?think\]",
     re.IGNORECASE,
@@ -34,13 +35,16 @@ _END_TAG = re.compile(r"[<\[◁]\|?/|<\|\w*end|<channel\||<unused95", re.IGNOREC
 _MARKS = ("<", "[", "◁", "analysis", "commentary")
 _HARMONY_START = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b|\s*analysis(?=[A-Z])")
 _HARMONY_FINAL = re.compile(
-    r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|(?:(?<=[^\w\s])|(?<=\w))assistantfinal(?=\W|[A-Z\d])"
+    r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|(?:(?<=[^\w\s])"
+    r"|(?<=\w))assistantfinal(?=\W|[A-Z\d])"
 )
 _HARMONY_MARKS = re.compile(
-    r"<\|(?:start|end|message|return|call)\|>|(?:(?<=^)|(?<=<\|start\|>))assistant|<\|channel\|>\w+|^\s*analysis(?=[A-Z])"
+    r"<\|(?:start|end|message|return|call)\|>|(?:(?<=^)|(?<=<\|start\|>))assistant|<\|channel\|>\w+"
+    r"|^\s*analysis(?=[A-Z])"
 )
 _NOT_WORDS = re.compile(
-    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|</?(?:body|html)>|\b(?:assistant|model|user)\b\s*:?|\W",
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|</?(?:body|html)>|\b(?:assistant|model"
+    r"|user)\b\s*:?|\W",
     re.IGNORECASE,
 )
 _THOUGHT = re.compile(
@@ -57,6 +61,8 @@ _ANSWER_TAG = re.compile(
 _ANSWER_END = re.compile(
     r"</(?:answer|final_answer|final|response|conclusion)>|<\|end_of_(?:box|solution)\|>", re.IGNORECASE
 )
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """What a model thought (None: nothing marked as thought), what it answered, and whether the text stops inside the thought: then

@@ -15,9 +15,9 @@ from eval_harness.reader.assertions import asserted, by_words
 from eval_harness.reader.declining import cannot_know, declines, sends_to_a_doctor, undecided
 from eval_harness.reader.letters import AFTER_OPTION, Found, position, ticked, verdicts, whole_letters
 from eval_harness.reader.mentions import Mention, Response
-from eval_harness.reader.options import OptionTexts, option_texts, words_of
+from eval_harness.reader.options import OptionTexts, option_texts
 from eval_harness.reader.reasoning import split_reasoning
-from eval_harness.reader.statements import denied, denied_after, in_condition, last_statement, supposed
+from eval_harness.reader.statements import denied, denied_after, denied_before, in_condition, last_statement, supposed
 from eval_harness.reader.text import is_error, marked_answers, plain, without_markers
 
 
@@ -80,7 +80,9 @@ def _ends(text: str) -> str:
 def _read(raw: str, text: str, texts: OptionTexts, question_type: str, cut: bool) -> Reading:
     rules = EXPLICIT if cut else RULES
     if (first := _first_turn(raw)) is not None:
-        reading = _marked(first, texts, question_type) or apply(Response(plain(first), first, texts, question_type), EXPLICIT)
+        reading = _marked(first, texts, question_type) or apply(
+            Response(plain(first), first, texts, question_type), EXPLICIT
+        )
         if reading.status == "answered":
             return reading
     return _marked(raw, texts, question_type) or apply(Response(text, raw, texts, question_type), rules)
@@ -139,10 +141,10 @@ def _nothing(rule: str) -> Reading:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A row of the table: `find` returns positions, () for more than one option without saying which, None where it does not apply.
-    `stage`: `explicit` rules also read a response that was cut off; `declining` ones make it `refused`."""
+    `stage`: `explicit` rules also read a response that was cut off; `declining` ones make it `refused`, `none` ones read nothing."""
 
     name: str
-    stage: Literal["explicit", "declining", "implied"]
+    stage: Literal["explicit", "declining", "implied", "none"]
     find: Callable[[Response], Found]
     decides: str
     example: str
@@ -159,7 +161,7 @@ def apply(said: Response, rules: Sequence[Rule] | None = None) -> Reading:
             continue
         if rule.stage == "declining":
             return Reading((), "refused", rule.name)
-        return _decide(found, said.multiple, rule.name)
+        return _nothing(rule.name) if rule.stage == "none" else _decide(found, said.multiple, rule.name)
     return _nothing("no option named")
 
 
@@ -173,11 +175,14 @@ def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
 
 
 _CUE = re.compile(
-    r"[\s\"'(\[#:]*(?:(?:based on|according to|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*)?(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|ans|choice|diagnosis|option)\b(?: is)?\s*[:=–-]?\s*|it is (?:an? |the )?|this is (?:an? |the )?)?",
+    r"[\s\"'(\[#:]*(?:(?:based on|according to|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*)?"
+    r"(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|ans|choice|diagnosis|option)\b(?: is)?\s*[:=–-]?\s*"
+    r"|(?:it|this) is (?:an? |the )?)?",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
-    r"(?:(?:option |选项 ?)?[(\[\"']*([A-Z])|(?:option|choice|statement) (\d{1,2}))[)\]\"']*(?:\s*[.:)\]\"'–-]\s*|\s+)", re.IGNORECASE
+    r"(?:(?:option |选项 ?)?[(\[\"']*([A-Z])|(?:option|choice|statement) (\d{1,2}))[)\]\"']*(?:\s*[.:)\]\"'–-]\s*|\s+)",
+    re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"\W*(?:option|choice|statement)\s+(\d{1,2})\W*", re.IGNORECASE)
 _CROSSES = frozenset("✗❌✘")
@@ -223,7 +228,9 @@ def _statement(said: Response) -> Found:
     return _word(said, yes_no.stated) if found is None else found
 
 
-_OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|are|were|include\w*|consider\w*)\b[^\n]*:$")
+_OPENS_LIST = re.compile(
+    r"\b(?:options?|choices?|following|each|all|these|those|are|were|include\w*|consider\w*)\b[^\n]*:$"
+)
 
 
 def _last_line(said: Response) -> Found:
@@ -251,17 +258,23 @@ def _ticked(said: Response) -> Found:
 
 
 def _verdicts(said: Response) -> Found:
-    if not said.lettered or any(words[:1] in (("right",), ("true",), ("present",), ("absent",), ("correct",), ("no",)) for words in said.options.words):
+    if not said.lettered or any(
+        words[:1] in (("right",), ("true",), ("present",), ("absent",), ("correct",), ("no",))
+        for words in said.options.words
+    ):
         return None
     return verdicts(said.text, said.count, said.multiple)[0]
 
 
 _LEAD = re.compile(r"[\W_]{0,6}(?:(?:options?|choice|answer)\s+)?[\W_]{0,4}", re.IGNORECASE)
-_LEAD_ENDS = re.compile(r"[\"')\]}>]*(?:\s*[.:)\]\-–—,;]|\s*\n|\s*$|\s+(?:because|since|due to|given|as)\b)", re.IGNORECASE)
+_LEAD_ENDS = re.compile(
+    r"[\"')\]}>]*(?:\s*[.:)\]\-–—,;]|\s*\n|\s*$|\s+(?:because|since|due to|given|as)\b)", re.IGNORECASE
+)
 _ASSIGNED = re.compile(r"^\W*[A-Za-z][.:)=]\s*\(?[A-Z]\)?[^\w\n]*$", re.MULTILINE)
 """A line that gives a letter a letter ("b. C")."""
 _ALL_OR_NONE = re.compile(
-    r"\W{0,4}(?:(?:none|all|neither|both) of (?:the (?:above|options|choices|listed)\b|(?:these|those|them)\W*(?:$|\n))|none\W*(?:$|\n))"
+    r"\W{0,4}(?:(?:none|all|neither|both) of (?:the (?:above|options|choices|listed)\b|(?:these|those"
+    r"|them)\W*(?:$|\n))|none\W*(?:$|\n))"
 )
 
 
@@ -273,9 +286,18 @@ def _leading(said: Response) -> Found:
         return None
     if not mention.letter and (said.multiple or not _leads_by_text(said, mention)):
         return None
-    if mention.letter and not mention.text and _LEAD_ENDS.match(said.text, mention.end) is None and not mention.bracketed:
+    if (
+        mention.letter
+        and not mention.text
+        and _LEAD_ENDS.match(said.text, mention.end) is None
+        and not mention.bracketed
+    ):
         return None
-    if len(_ASSIGNED.findall(said.text[:600])) > 1 or denied_after(said, mention.end) or _goes_on_listing(said, mention):
+    if (
+        len(_ASSIGNED.findall(said.text[:600])) > 1
+        or denied_after(said, mention.end)
+        or _goes_on_listing(said, mention)
+    ):
         return None
     if mention.letter and not mention.text and _ALL_OR_NONE.match(said.lowered, mention.end):
         return ()
@@ -307,18 +329,14 @@ def _leads_by_text(said: Response, mention: Mention) -> bool:
     if end is None or len(mention.options) > 1:
         return False
     others = [each for each in said.mentions[1:] if each.options != mention.options and each.text]
-    return not any(_begins_line(said, each) for each in others)
-
-
-def _begins_line(said: Response, mention: Mention) -> bool:
-    return re.search(r"(?:^|\n)\W*(?:\d{1,2}\W{1,3})?$", said.text[max(0, mention.start - 8) : mention.start]) is not None
+    return not any(said.begins_line(each) for each in others)
 
 
 def _listed(said: Response) -> list[Mention]:
     """The mentions that begin a response and follow one another, each with its letter."""
     found = [said.mentions[0]]
     for mention in said.mentions[1:]:
-        if not mention.letter or not _begins_line(said, mention):
+        if not mention.letter or not said.begins_line(mention):
             break
         found.append(mention)
     return found
@@ -326,12 +344,14 @@ def _listed(said: Response) -> list[Mention]:
 
 def _goes_on_listing(said: Response, mention: Mention) -> bool:
     """Whether what begins a response is only the first of a list of options, each with its letter."""
-    labels = [each for each in said.mentions if each.letter and (each.text or _begins_line(said, each))]
+    labels = [each for each in said.mentions if each.letter and (each.text or said.begins_line(each))]
     if said.multiple:
         return len({place for each in labels for place in each.options}) == said.count > 1
     alone = re.match(r"[^\w\n]{0,6}(?:[Oo]ption )?\W{0,3}[A-Z]\W{0,4}\n", said.text) is not None
     named = {each.options for each in labels}
-    return not alone and (len(named) == said.count > 1 or len({each.options for each in labels if not denied(said, each)}) > 1)
+    return not alone and (
+        len(named) == said.count > 1 or len({each.options for each in labels if not denied(said, each)}) > 1
+    )
 
 
 def _leading_word(said: Response) -> Found:
@@ -344,8 +364,20 @@ def _word(said: Response, find: Callable[[str], str | None]) -> Found:
         return None
     place = said.options.yes_no.index(word) if word else -1
     letters = {each for mention in said.mentions for each in mention.options if each >= 0}
-    crossed = bool(letters) and place not in letters
+    crossed = (bool(letters) and place not in letters) or any(mention.crossed for mention in said.mentions)
     return () if place < 0 or crossed else (place,)
+
+
+def _alone(said: Response) -> Found:
+    return _word(said, yes_no.alone)
+
+
+def _denies(said: Response) -> Found:
+    return _word(said, yes_no.denies)
+
+
+def _affirms(said: Response) -> Found:
+    return _word(said, yes_no.affirms)
 
 
 def _labelled(said: Response) -> Found:
@@ -355,11 +387,13 @@ def _labelled(said: Response) -> Found:
     labelled = [each for each in said.mentions if each.letter and each.text]
     if not labelled or any(each.crossed for each in labelled):
         return None
-    listed = _list_of_all(said)
+    listed = said.listed[1]
     meant: dict[int, bool] = {}
     gone: set[int] = set()
     for each in labelled:
-        verdict = _CLOSES_ITEM.search(said.lowered[each.end : said.line_end(each.end)]) if _begins_line(said, each) else None
+        verdict = (
+            _CLOSES_ITEM.search(said.lowered[each.end : said.line_end(each.end)]) if said.begins_line(each) else None
+        )
         if each.start < listed or in_condition(said, each):
             continue
         if verdict["wrong"] if verdict else denied(said, each):
@@ -373,32 +407,27 @@ def _labelled(said: Response) -> Found:
 
 
 _CLOSES_ITEM = re.compile(
-    r"[.;:,–—-]\s*\W*(?:(?:so |thus |therefore )?(?:this|it) is (?:the )?)?(?:(?P<wrong>(?:very |less |highly )?unlikely|incorrect|wrong"
-    r"|not (?:correct|likely|consistent|supported)|ruled out|excluded)|correct|most (?:likely|consistent)|best (?:fit|match|answer))\W*$"
+    r"[.;:,–—-]\s*\W*(?:(?:so |thus |therefore )?(?:this|it) is (?:the )?)?(?:(?P<wrong>(?:very |less "
+    r"|highly )?unlikely|incorrect|wrong"
+    r"|not (?:correct|likely|consistent|supported)|ruled out|excluded)|correct|most (?:likely|consistent)"
+    r"|best (?:fit|match|answer))\W*$"
 )
 """A verdict that ends the line of an option ("D. Lymphoma: homogeneous enhancement. Most consistent.")."""
 
 
-def _list_of_all(said: Response) -> int:
-    """Where a list of all options in their order ends, each with its letter or on a line of its own; 0 where there is none."""
-    mentions, count = said.mentions, said.count
-    for first in range(len(mentions) - count + 1 if count > 1 else 0):
-        items = mentions[first : first + count]
-        if all(item.options == (place,) and (item.letter or _begins_line(said, item)) for place, item in enumerate(items)):
-            gaps = (said.text[before.end : after.start] for before, after in zip(items, items[1:], strict=False))
-            if not any(re.sub(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|\d{1,2})\b", "", gap) for gap in gaps):
-                return items[-1].end
-    return 0
-
-
 def _only_lists(said: Response) -> bool:
     """Whether the response names options only in a list of all of them, and says nothing more about any."""
-    if said.count < 2 or len(said.mentions) < said.count or re.search(r"[✓✔✅✗❌✘×☐☑☒\[]", said.text):
+    if said.options.yes_no and len(set(_LABELLED_WORD.findall(said.lowered))) == 2:
+        return True
+    start, end = said.listed
+    if start < 0 or _MARKS.search(said.text) or denied_before(said, said.named[0].start):
         return False
-    end = _list_of_all(said)
-    if not end or any(denied(said, mention) for mention in said.mentions) or any(mention.start >= end for mention in said.mentions):
-        return False
-    return not any(mention.start < end for mention in said.mentions[: -said.count]) and not re.search(r"\w{3}", said.text[end:].lower().replace("answer", ""))
+    outside = any(mention.start < start or mention.start >= end for mention in said.named)
+    return not outside and not re.search(r"\w{3}", said.lowered[end:].replace("answer", ""))
+
+
+_LABELLED_WORD = re.compile(r"(?<![^\W_])[a-z]\s?[).:]\s*(yes|no|true|false)\b")
+_MARKS = re.compile(r"[✓✔✅✗❌✘×☐☑☒\[]")
 
 
 def _declining_option(said: Response) -> Found:
@@ -406,7 +435,11 @@ def _declining_option(said: Response) -> Found:
     place = _declining_place(said.options)
     if place is None or not (declines(said.lowered) or cannot_know(said.lowered)):
         return None
-    if any(place not in mention.options and said.options.numeric.isdisjoint(mention.options) for mention in said.mentions if mention.text):
+    if any(
+        place not in mention.options and said.options.numeric.isdisjoint(mention.options)
+        for mention in said.mentions
+        if mention.text
+    ):
         return None
     own = " ".join(said.options.plain[place].lower().split())
     if cannot_know(own) and cannot_know(said.lowered):
@@ -436,7 +469,8 @@ def _sends_away(said: Response) -> Found:
 
 
 _NONE_FITS = re.compile(
-    r"\bnone of (?:the )?(?:\w+ ){0,2}?(?:options|choices|answers)\b|\bnot (?:listed|among)\b[^.\n]{0,20}\b(?:options|choices)\b"
+    r"\bnone of (?:the )?(?:\w+ ){0,2}?(?:options|choices|answers)\b|\bnot (?:listed"
+    r"|among)\b[^.\n]{0,20}\b(?:options|choices)\b"
 )
 
 
@@ -479,7 +513,8 @@ def _letter(said: Response) -> Found:
 
 
 _GEOMETRY = re.compile(
-    r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b|\bdistance (?:between|from)\b|∠|△"
+    r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b"
+    r"|\bdistance (?:between|from)\b|∠|△"
 )
 """Where capitals are points of a figure."""
 
@@ -487,7 +522,7 @@ _GEOMETRY = re.compile(
 def _asserted(said: Response) -> Found:
     if not said.by_text or said.options.yes_no or _ASKS_BACK.search(said.lowered, max(0, len(said.text) - 200)):
         return None
-    listed = _list_of_all(said)
+    listed = said.listed[1]
     if listed:
         rest = Response(said.text[listed:], said.raw, said.options, said.type)
         return asserted(rest)
@@ -507,16 +542,16 @@ RULES: tuple[Rule, ...] = (
     Rule("last line", "explicit", _last_line, "a last line that is nothing but one option", "It lies in the pelvis.\nB"),
     Rule("ticked box", "explicit", _ticked, "one box is ticked, another is not", "[ ] A [x] B"),
     Rule("verdict on each option", "explicit", _verdicts, "one option is called right, another wrong", "A: wrong. B: correct."),
-    Rule("leading option", "explicit", _leading, "the response begins with an option", "B. None of the above. It shows a cyst."),
+    Rule("leading option", "explicit", _leading, "the response begins with an option", "B. The edge is sharp there."),
     Rule("leading yes or no", "explicit", _leading_word, "the response begins with yes or no", "No, the lung is clear."),
-    Rule("option and letter", "implied", _labelled, "one option is named by letter and text", "This fits B. rib fracture well."),
+    Rule("option and letter", "implied", _labelled, "one option is named by letter and text", "It shows (B) rib fracture in front."),
     Rule("option that declines", "explicit", _declining_option, "the option 'I do not know', said in its words", "I do not know that."),
     Rule("refusal", "declining", _declines, "the response declines to answer", "I cannot interpret medical images."),
     Rule("undecided", "declining", _undecided, "it does not know whether yes or no", "It is unclear."),
-    Rule("yes or no by itself", "implied", lambda said: _word(said, yes_no.alone), "yes or no between commas or stops", "So: no, I think"),
-    Rule("denial", "implied", lambda said: _word(said, yes_no.denies), "the response begins with a denial", "There is no nodule."),
-    Rule("affirmation", "implied", lambda said: _word(said, yes_no.affirms), "it begins with 'there is'", "There is a nodule."),
-    Rule("no option fits", "implied", _fits_none, "none of the options is called right", "None of the options match."),
+    Rule("yes or no by itself", "implied", _alone, "the word between commas or stops", "As I see it, yes, a small one."),
+    Rule("denial", "implied", _denies, "the response begins with a denial", "There is no nodule."),
+    Rule("affirmation", "implied", _affirms, "it begins with 'there is'", "There is a nodule."),
+    Rule("no option fits", "none", _fits_none, "none of the options is called right", "None of the options match."),
     Rule("letter", "implied", _letter, "a letter in brackets or after 'option', not denied", "It looks like option B to me"),
     Rule("option text", "implied", _asserted, "an option's text, said to be there", "The image shows a rib fracture."),
     Rule("words of one option", "implied", _by_words, "words that only one option has, in a short response", "Fracture of a rib"),
@@ -536,6 +571,8 @@ def _read_lone(said: Response, rules: Sequence[Rule]) -> Reading:
     label = _LONE_LABEL.fullmatch(said.text)
     if label is not None and (place := texts.lone.get(label[2].lower())) is not None:
         return _decide((place,) if LETTERS.find(label[1].upper()) == place else (), said.multiple, "whole response")
+    if len({label[1] for label in _LETTER_LIST.finditer(said.text)}) == said.count > 1:
+        return _nothing("every option listed")
     by_place = _ANSWERS_A_LETTER.search(said.text) is not None
     alphabet = Response(said.text, said.raw, _ALPHABET, said.type)
     alphabet.by_text = True
@@ -560,6 +597,7 @@ def _read_lone(said: Response, rules: Sequence[Rule]) -> Reading:
 
 
 _LONE_LABEL = re.compile(r"\W*(?:(?:the )?answer(?: is)?\W+)?(?:option )?([A-Za-z])\W{1,4}([A-Za-z])\W*", re.IGNORECASE)
+_LETTER_LIST = re.compile(r"(?<![^\W_])\(?\s?([A-Za-z])\s?[).:]\s*([A-Z]{1,3})(?![^\W_])")
 _ANSWERS_A_LETTER = re.compile(r"(?:^|\banswer\s*:|\banswer is(?=\s*\())\W*[A-Z]\W*$", re.IGNORECASE)
 _ALPHABET = option_texts(("",) * len(LETTERS))
 

@@ -27,7 +27,8 @@ _ECHO = re.compile(r"\s*(?:user|human):.{0,4000}?\n\s*assistant:(?=.*\w)", re.IG
 _OWN_NAME = re.compile(r"[\s#]*assistant\s*:\s*(?=\w)", re.IGNORECASE)
 _CODE = re.compile(r"```py(?:thon)?\b.*?(?:```|\Z)", re.DOTALL)
 _CAVEAT = re.compile(
-    r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)|disclaimer:)(?: that)?"
+    r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)"
+    r"|disclaimer:)(?: that)?"
     r" (?:i am|i'm|as) (?:only |just )?an ai\b[^.!\n]*[.!]?",
     re.IGNORECASE,
 )
@@ -201,7 +202,8 @@ def lower(text: str) -> str:
 
 
 _FIELD = re.compile(
-    r"[\"'](?!(?:wrong|incorrect|other|excluded|eliminated|next|second|confidence))[\w ]{0,30}?(?:answer|choice|option|prediction|letter"
+    r"[\"'](?!(?:wrong|incorrect|other|excluded|eliminated|next|second|confidence))[\w ]{0,30}?(?:answer|choice"
+    r"|option|prediction|letter"
     r"|conclusion|decision)s?(?:[_ ](?:letter|choice|option|text|label)s?)?[\"']\s*:\s*"
     r"(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
     re.IGNORECASE,
@@ -209,7 +211,9 @@ _FIELD = re.compile(
 _OTHER_FIELD = re.compile(
     r"[\"'](?P<name>[\w ]{1,40})[\"']\s*:\s*(?P<value>\"(?:[^\"\\]|\\.)*\"|true|false)(?=\s*[,}\n])", re.IGNORECASE
 )
-_HOLDS_LABEL = frozenset({"label", "class", "classification", "category", "diagnosis", "verdict", "result", "response", "final"})
+_HOLDS_LABEL = frozenset(
+    {"label", "class", "classification", "category", "diagnosis", "verdict", "result", "response", "final"}
+)
 _JSON = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
 
 
@@ -258,11 +262,14 @@ def _boxed(text: str) -> list[tuple[int, int]]:
 
 _ERROR = re.compile(
     r"failed to obtain answer|^\W*an (?:\w+ )?error (?:has )?occurred\b"
-    r"|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback|http(?: error)?)\b\W*(?:code|:|\d|\(most)"
+    r"|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback|http(?: error)?)\b\W*(?:code|:"
+    r"|\d|\(most)"
     r"|\b(?:internal server error|bad gateway|service unavailable|gateway time-?out|too many requests"
     r"|rate ?limit(?:ed| exceeded| reached)?|insufficient[_ ]quota|context length exceeded|maximum context length"
-    r"|connection (?:error|refused|reset|aborted|timed out)|(?:read|request) timed out|cuda (?:error|out of memory)|out of memory"
-    r"|traceback \(most recent call last\)|invalid[_ ]api[_ ]key|incorrect api key|\w+(?:error|exception):|status code:? ?[45]\d\d"
+    r"|connection (?:error|refused|reset|aborted|timed out)|(?:read|request) timed out|cuda (?:error"
+    r"|out of memory)|out of memory"
+    r"|traceback \(most recent call last\)|invalid[_ ]api[_ ]key|incorrect api key|\w+(?:error|exception):"
+    r"|status code:? ?[45]\d\d"
     r"|max retries exceeded)",
 )
 

@@ -24,10 +24,12 @@ _FOREIGN = {
 _WHOLE = _FOREIGN | {
     said: kind
     for kind, texts in {
-        "yes": "y|true|correct|positive|present|visible|likely|probably|absolutely|of course|that is correct|sure|certainly|indeed|definitely"
+        "yes": "y|true|correct|positive|present|visible|likely|probably|absolutely|of course|that is correct|sure|certainly|indeed"
+        "|definitely"
         "|most likely|yes, it is|normal, yes",
         "no": "n|false|incorrect|negative|absent|not present|not visible|not seen|not evident|not identified|not detected|not likely"
-        "|unlikely|very unlikely|highly unlikely|improbable|not really|of course not|certainly not|definitely not|absolutely not"
+        "|unlikely|very unlikely|highly unlikely|improbable|not really|of course not|certainly not"
+        "|definitely not|absolutely not"
         "|that is not correct|that is incorrect|probably not|most likely not|not at all",
     }.items()
     for said in texts.split("|")
@@ -41,74 +43,97 @@ _NOT_NO = (
     r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question|of)\b"
     r"|\s+\w+ answer\b|\s+evidence either\b|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b[^.!]*[.!]?\s*(?:let me|let us|let's)"
     r"|\s+(?:\w+ )?(?:determination|conclusion|judge?ment)\b|\s+(?:\w+\s+){0,4}\w+\?"
-    r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer|provide|view|interpret|diagnose))\b"
-    r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give|show|have|include|allow) (?:enough|sufficient|adequate"
+    r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer"
+    r"|provide|view|interpret|diagnose))\b"
+    r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give|show|have|include|allow) (?:enough"
+    r"|sufficient|adequate"
     r"|a reliable|any conclusion)\b"
     r"|[,.]?\s+it (?:can not be|is not possible to) (?:determine|answer|sa[iy]|tell|assess)|\s*\.\s*\d|-)"
 )
 _NOT_YES = r"(?![,.!]?\s+i (?:can|could|will|would be (?:happy|glad)) (?:to )?(?:\w+ )?(?:help|assist|answer|do)\b)"
 _LEAD = re.compile(
-    rf"\W{{0,20}}(?:(?:option )?[a-z][).:]\s+)?(?:(?:answer|response|a|final answer|the answer is|(?:it|that) is an?(?: (?:definite|clear|firm))?"
+    rf"\W{{0,20}}(?:(?:option )?[a-z][).:]\s+)?(?:(?:answer|response|a|final answer|the answer is|(?:it"
+    rf"|that) is an?(?: (?:definite|clear|firm))?"
     rf"|definitely|certainly|probably|(?:most )?likely|clearly|indeed|absolutely)\W+)?"
-    rf"(?:(?P<yes>(?:{_YES}){_NOT_YES}|(?:correct|true)(?=\s*[,.!]))|(?P<no>(?:{_NO}){_NOT_NO}|(?:incorrect|false|unlikely)(?=\s*[,.!])"
+    rf"(?:(?P<yes>(?:{_YES}){_NOT_YES}|(?:correct|true)(?=\s*[,.!]))|(?P<no>(?:{_NO}){_NOT_NO}|(?:incorrect|false"
+    rf"|unlikely)(?=\s*[,.!])"
     rf"|not that i (?:can|could) (?:see|tell)|(?<=probably )not|(?<=likely )not))\b(?!-)"
     rf"(?!\s+(?:yes|no|not)\b(?!\s+doubt))(?!\s+(?:only )?(?:if|when)\b)"
     rf"(?![\"']?\s+would (?:mean|imply|indicate)\b)(?!\W{{1,4}}(?:yes|no)\W*(?:$|[,.;!\n]))"
 )
 _STATED = re.compile(
-    rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b|\bshould be\b|:|=|->))+"
+    rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b"
+    rf"|\bshould be\b|:|=|->))+"
     rf"[\s\"'(\[]*(?:[a-z][).:]\s*)?{_SURELY}(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b"
-    rf"|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)|(?P<no2>no))\b(?!\s+(?!to (?:this|the|your)\b)\w)"
+    rf"|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
+    rf"|(?P<no2>no))\b(?!\s+(?!to (?:this|the|your)\b)\w)"
     r"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*"
     r"(?:(?P<yes3>yes)|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))"
-    rf"|\b(?:but|however)\b(?:[^.:\n]{{0,80}}:\s*|,?\s+{_SURELY})(?:(?P<yes4>yes)|(?P<no4>no))\b(?=\W*(?:$|[.,;!\n]|[-–—]\s))"
+    rf"|\b(?:but|however)\b(?:[^.:\n]{{0,80}}:\s*|,?\s+{_SURELY})(?:(?P<yes4>yes)|(?P<no4>no))\b(?=\W*(?:$"
+    rf"|[.,;!\n]|[-–—]\s))"
     r"|\b(?:the|this|that) (?:(?:statement|claim|assertion)(?:,? \"[^\"\n]{1,200}\",?| that [^.\n]{1,200}?)? )?is "
     r"(?:(?P<yes5>true|correct)|(?P<no5>false|incorrect|not true|not correct))\b"
     r"|(?:\b(?:antwort|lösung|respuesta|réponse|risposta|resposta|ответ)\b(?:\s+\w+){0,2}?|答案|答え|正解|정답)\s*"
     r"(?:\b(?:ist|lautet|es|est|è|é|is)\b|[是为は은:：-])?\s*:?\s*[\"'«]?(?P<word>\w+)"
 )
-_IF = re.compile(r"\b(?:if|unless|whether|wenn|falls|si)\b(?! (?:i|we) (?:had|have|must|were forced)| forced| asked| ich)[^.;\n]*$")
+_IF = re.compile(
+    r"\b(?:if|unless|whether|wenn|falls|si)\b(?! (?:i|we) (?:had|have|must|were forced)| forced| asked| ich)[^.;\n]*$"
+)
 _LAST = re.compile(r"(?:[.!?\n])[\s\"'(\[]*(yes|no)[\s.!\"')\]]*$")
 _ALONE = re.compile(
     r"(?:^|[.!?;\n:,\"'(\[]|\s[-–—]|->|=>|→)\s*(?:(?P<yes>yes(?!,? i (?:can|could) |['\"] would mean))"
-    r"|(?P<no>no(?!['\"] (?:would mean|that)\b)(?!\.\s?\d|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b)))\s*(?=$|[.!,;\n\"')\]])"
+    r"|(?P<no>no(?!['\"] (?:would mean|that)\b)(?!\.\s?\d|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b)))\s*(?=$"
+    r"|[.!,;\n\"')\]])"
 )
 _BEGINS = (
-    r"\W{0,20}(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus|so|hence|indeed),?\s+"
+    r"\W{0,20}(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus"
+    r"|so|hence|indeed),?\s+"
     r"|(?:i (?:do not )?(?:think|believe)|it (?:appears|seems)) (?:that )?)?"
 )
 _FOUND = (
-    r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated|visuali[sz]ed|apparent|appreciated|in place)"
+    r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated|visuali[sz]ed|apparent|appreciated"
+    r"|in place)"
 )
 _DENIES = re.compile(
     _BEGINS + r"(?:(?:i|we) (?:can |could |do |did |am |was )?(?:not )?(?:see|find|notice|observe|identify|detect) no\b"
-    r"|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|denying|mistaking|question|way|image|need|reason"
+    r"|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|denying|mistaking"
+    r"|question|way|image|need|reason"
     r"|answer|information|only)\b)"
     r"|(?:the|this|that|it)\b(?:(?!\bbut\b)[^.,\n]){0,80}?\b(?:does|do|did|is|are|was|were) not\b"
-    r"(?!\s+(?:un\w+|possible|necessarily|only|just|clear|certain|enough|sufficient|known|surprising|rare|always|easy|easily|definitive"
+    r"(?!\s+(?:un\w+|possible|necessarily|only|just|clear|certain|enough|sufficient|known|surprising|rare|always"
+    r"|easy|easily|definitive"
     r"|conclusive|normal)\b)"
     r"|(?:the|this|that|it)\b[^.\n]{0,60}?\b(?:shows?|reveals?|demonstrates?|has|have) no\b"
-    rf"|no\s+(?:[\w-]+\s+){{0,6}}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FOUND}|no (?:evidence|sign|signs|indication) of\b"
-    r"|there (?:does|do|did) not\b|(?:i|we) (?:do|did|can|could) not (?:see|find|identify|detect|observe|notice|visuali[sz]e"
+    rf"|no\s+(?:[\w-]+\s+){{0,6}}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FOUND}|no (?:evidence|sign|signs"
+    rf"|indication) of\b"
+    r"|there (?:does|do|did) not\b|(?:i|we) (?:do|did|can|could) not (?:see|find|identify|detect|observe|notice"
+    r"|visuali[sz]e"
     r"|appreciate|discern) (?:an?|any|signs?|evidence|obvious|clear|definite|the (?:presence|signs?))\b"
     r"|(?:i am|we are) not able to (?:see|find|identify|detect) (?:an?|any)\b"
-    r"|(?:i|we) (?:do|did) not (?:see(?! (?:the|your|an?) (?:image|picture|photo|attachment))|(?:believe|think) (?:that )?"
+    r"|(?:i|we) (?:do|did) not (?:see(?! (?:the|your|an?) (?:image|picture|photo|attachment))|(?:believe"
+    r"|think) (?:that )?"
     r"(?:there|it|this|the))\b"
     rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{_FOUND})\b"
     rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {_FOUND}"
     r"|(?:the )?absence of\b(?![^.\n]*\b(?:suggest|indicat|mean|impl)\w*)|negative for\b)"
 )
 _NOTHING = (
-    r"(?:(?:no|not|nothing|neither|none|little|few|limited|insufficient|minimal|probably|possibly|perhaps|maybe|absence|lack|loss|zero"
-    r"|hardly|barely|scant|almost no|normal|possible|suspected|evidence against|error|mistake|something|several things|great question"
-    r"|question|problem|issue|need|way|room|image|doubt|suspicion|concern|chance|likelihood|probability|risk|limit\w*|uncertain\w*"
-    r"|possib\w+|difficult\w*|(?:only|one|two|three|several|many|multiple|some) (?:possib\w+|answers?|options?|limit\w*|uncertain\w*))\b"
-    r"|(?:small|slight|low|high|real|good|some|serious) (?:possib\w+|chance|likelihood|probability|risk|suspicion|uncertain\w*))"
+    r"(?:(?:no|not|nothing|neither|none|little|few|limited|insufficient|minimal|probably|possibly|perhaps|maybe"
+    r"|absence|lack|loss|zero"
+    r"|hardly|barely|scant|almost no|normal|possible|suspected|evidence against|error|mistake|something"
+    r"|several things|great question"
+    r"|question|problem|issue|need|way|room|image|doubt|suspicion|concern|chance|likelihood|probability|risk"
+    r"|limit\w*|uncertain\w*"
+    r"|possib\w+|difficult\w*|(?:only|one|two|three|several|many|multiple|some) (?:possib\w+|answers?|options?"
+    r"|limit\w*|uncertain\w*))\b"
+    r"|(?:small|slight|low|high|real|good|some|serious) (?:possib\w+|chance|likelihood|probability|risk|suspicion"
+    r"|uncertain\w*))"
 )
 """What "there is" may go on with that affirms nothing."""
 _NEGATED = re.compile(r"\b(?:no|not|without|nor|neither|free of|negative|but|however|only|instead|rather)\b")
 _AFFIRMS = re.compile(
-    _BEGINS + rf"(?:there (?:is|are)\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)"
+    _BEGINS
+    + rf"(?:there (?:is|are)\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)"
     r"|\W{0,20}indeed\b"
 )
 _NO_BUT = re.compile(
@@ -162,7 +187,11 @@ def alone(text: str) -> str | None:
     """Yes or no by itself somewhere in the response."""
     lowered = lower(text)
     plain = _without_pairs(lowered)
-    found = {_kind(match) for match in islice(_ALONE.finditer(plain), 200) if not _IF.search(plain, max(0, match.start() - 160), match.start())}
+    found = {
+        _kind(match)
+        for match in islice(_ALONE.finditer(plain), 200)
+        if not _IF.search(plain, max(0, match.start() - 160), match.start())
+    }
     return found.pop() if len(found) == 1 else "" if found or _UNDECIDED.search(lowered) else None
 
 

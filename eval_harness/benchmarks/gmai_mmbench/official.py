@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading import Reading, official
+from eval_harness.reader import Reading, official
 
 _BLANKED = str.maketrans(".()[],:;!*#{}", " " * 13)
 _REJECTS = (
@@ -27,8 +27,6 @@ def read(response: str, options: Sequence[str], question_type: str) -> Reading:
     if "Failed to obtain answer via API" in response:
         return official((), "official: error text")
     if any(reject in response for reject in _REJECTS):
-        from eval_harness.answers import Reading
-
         return Reading((), "refused", "official: refusal")
     words = response.translate(_BLANKED).split()
     found = tuple(index for index in range(len(options)) if LETTERS[index] in words)

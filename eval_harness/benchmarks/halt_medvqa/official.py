@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_reading import Reading, official
+from eval_harness.reader import Reading, official
 
 
 def read(response: str, options: Sequence[str], question_type: str) -> Reading:

@@ -67,5 +67,4 @@ SPEC = EvalSpec(
     # `eval/inference/GPT-4V/gpt4v.py` of eric-ai-lab/ProbMed at commit 8e29f9a.
     system="You are a student in medical school. You are preparing for your final exam. Answer the following question in your "
     "practice exam as directed to earn higher scores. You answer will only be for academic purpose.",
-    similar_questions=True,
 )

@@ -17,5 +17,4 @@ SPEC = EvalSpec(
     prompts=(bare_question("probmed-vqa-rad", "ProbMed: the question as it stands", ("mc", "gd", *OPEN)),),
     default_prompts={"mc": "question", **dict.fromkeys(OPEN, "question")},
     system=PROBMED.system,
-    similar_questions=True,
 )

@@ -1,7 +1,7 @@
 """What a chat completion says: the answer, the reasoning before it, why it ended, tokens, log-probabilities.
 
 Read from the reply's JSON, for servers differ in more than their documentation says. See also: reading a choice out of the answer
-(`eval_harness/answers.py`).
+(`eval_harness/reader/`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eval_harness.answer_reading.reasoning import split_reasoning
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, failure_of_status, short
+from eval_harness.reader.reasoning import split_reasoning
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
 """Where servers put the reasoning beside the answer: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; OpenRouter's and

@@ -22,7 +22,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dataset_builders import fingerprints
-from eval_harness import answer_reading, benchmarks, results, scores
+from eval_harness import benchmarks, reader, results, scores
 from leaderboard_space.data.store import stored_units
 from leaderboard_space.data.store.stored_units import Column
 
@@ -134,7 +134,7 @@ def _code() -> str:
     """A digest of the code that reads and scores: another version of it makes other files."""
     digest = hashlib.sha256()
     paths = [Path(str(module.__file__)) for module in (fingerprints, stored_units)]
-    for package in (answer_reading, benchmarks, results, scores):
+    for package in (benchmarks, reader, results, scores):
         paths += sorted(Path(str(package.__file__)).parent.rglob("*.py"))
     for path in (*paths, Path(__file__), Path(__file__).parents[1] / "ranks" / "possible.py"):
         digest.update(path.read_bytes())

@@ -159,7 +159,7 @@ def _same(got: dict, per_aspect: dict) -> None:
 
 
 def test_read_choice_agrees_with_the_careful_reader(official_scores: Path) -> None:
-    from eval_harness.answers import read_choice
+    from eval_harness.reader import read_choice
 
     for line in (official_scores / "extraction_examples.jsonl").read_text().splitlines():
         example = json.loads(line)
@@ -173,7 +173,7 @@ def test_read_choice_agrees_with_the_careful_reader(official_scores: Path) -> No
 
 
 def test_read_choice_agrees_with_the_careful_reader_on_real_responses(sources: Path) -> None:
-    from eval_harness.answers import read_choice
+    from eval_harness.reader import read_choice
 
     table = pd.read_csv(sources / "gmai_mmbench" / "GMAI-MMBench_SAMPLE.tsv", sep="\t", usecols=[*"ABCDE", "index"])
     options = {

@@ -20,7 +20,7 @@ from eval_harness.submissions.submit import prepare, submit
 from eval_harness.submissions.verification import verify
 from tests import helpers
 from tests.commands import medprobe
-from tests.eval_harness.answer_reading.test_judge import Server
+from tests.eval_harness.reader.test_judge import Server
 from tests.eval_harness.submissions.submitting import questions_of, responses, run_folder
 from tests.helpers import edit_json, write_lines
 

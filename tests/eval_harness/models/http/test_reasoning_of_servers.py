@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from eval_harness.answers import read_choice
+from eval_harness.reader import read_choice
 from tests.chaos.server import ChaosServer, completion
 from tests.eval_harness.models.http.asking import model, request, text_of
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_harness.answer_reading.reasoning import split_reasoning
+from eval_harness.reader.reasoning import split_reasoning
 
 FAMILIES = {
     "think": ("<think>", "</think>"),
@@ -80,7 +80,7 @@ def test_a_tag_that_the_template_opened(trace: str) -> None:
     [
         ("<think>A or B\n<answer>A</answer>", "<answer>A</answer>"),
         ("<think>a<think>b\n</think>\n<answer>D</answer>", "\n<answer>D</answer>"),
-        ("<think>It is dense.\nFinal answer: B", "Final answer: B"),
+        ("<think>It is dense.\nFinal answer: B", ""),
         ("<think>So it is dense.\nThus \\boxed{B}", "\\boxed{B}"),
         ("B\n<think>because of the", "B\n"),
         ("<think>x</think>C<think>and then", "C"),
