@@ -30,8 +30,9 @@ UNITS = (
     "so ", "\n", " ", "a", "あB", "The lesion is seen in the left lung. ", "cannot be determined ", '{"answer": ', "- [ ] A ",
     "3 mm < 5 cm, ", "\\frac{1}{2} ", "a) yes b) ",
 )  # fmt: skip
-PIECES = "A B C D answer option is the not correct wrong : . , ( ) [ ] < > = - 1 50 % mm yes no lung abscess think so \n".split(
-    " "
+PIECES = (
+    *"A B C D answer option is the not correct wrong : . , ( ) [ ] < > = - 1 50 % mm yes no lung abscess think so".split(),
+    "\n",
 )
 
 

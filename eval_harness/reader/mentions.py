@@ -47,6 +47,10 @@ _JOIN = re.compile(
 _EITHER = frozenset(["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"])
 
 
+MOST = 200
+"""Mentions that are looked at: a response with more is a model in a loop."""
+
+
 class Response:
     """A response made plain, with what is looked up in it more than once. `raw` still has its markup."""
 
@@ -102,7 +106,7 @@ class Response:
         found = _merged(letters, texts, self.lowered)
         if self.options.yes_no:  # the mere words have rules of their own
             found = [mention for mention in found if mention.letter]
-        return found
+        return found if len(found) <= MOST else found[: MOST // 4] + found[-3 * MOST // 4 :]
 
     @cached_property
     def mentions(self) -> tuple[Mention, ...]:
