@@ -40,7 +40,6 @@ class Allowed(NamedTuple):
 
 
 EXCEPTIONS: tuple[Allowed, ...] = (
-    Allowed("eval_harness.benchmarks", "eval_harness.answers", 33),
     Allowed("eval_harness.scores", "eval_harness.benchmarks", 29),
     Allowed("eval_harness.judge", "eval_harness.models", 33),
     Allowed("eval_harness.submissions", "eval_harness.results", 31),

@@ -30,10 +30,8 @@ UNITS = (
     "so ", "\n", " ", "a", "あB", "The lesion is seen in the left lung. ", "cannot be determined ", '{"answer": ', "- [ ] A ",
     "3 mm < 5 cm, ", "\\frac{1}{2} ", "a) yes b) ",
 )  # fmt: skip
-PIECES = (
-    *"A B C D answer option is the not correct wrong : . , ( ) [ ] < > = - 1 50 % mm yes no lung abscess think so".split(),
-    "\n",
-)
+_WORDS = "A B C D answer option is the not correct wrong : . , ( ) [ ] < > = - 1 50 % mm yes no lung abscess think so"
+PIECES = (*_WORDS.split(), "\n")
 
 
 def milliseconds(response: str, options: list[str], kind: str) -> float:
