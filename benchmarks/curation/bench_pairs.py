@@ -3,8 +3,8 @@ as real ones look.
 
     python benchmarks/curation/bench_pairs.py --images 80000 [--repeats 3] [--only ours,numpy,faiss] [--device cuda]
 
-With `--device` (by itself where there is a GPU) the search on that device is timed too, against the floor: the bfloat16
-products of both encoders over the upper triangle and nothing else.
+With `--device` (by itself where there is a GPU) the search on that device is timed too, against the floor: the float32 products of both
+encoders over the upper triangle and nothing else.
 
 All methods must return identical pairs (numpy and faiss decide in float32; pairs within 1e-5 of a threshold are decided
 in float64 for them as well, and that recheck is timed with them). `faiss-cpu` is needed for its row only and is no
@@ -141,8 +141,7 @@ def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tu
     device already, and the floor."""
     import torch
 
-    from curation.mining.confusing_pairs import Pairs, Thresholds
-    from curation.mining.device_search import DeviceSearch, _full_precision
+    from curation.mining.pair_search import Pairs, PairSearch, Thresholds
 
     def timed(work: Callable[[], object]) -> list[float]:
         seconds = []
@@ -158,31 +157,28 @@ def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tu
         if device.startswith("cuda"):
             torch.cuda.synchronize()
 
-    def ready() -> DeviceSearch:
-        return DeviceSearch(med, gen, Thresholds(med_at_least=MED_AT_LEAST, gen_at_most=GEN_AT_MOST), device)
+    def ready() -> PairSearch:
+        return PairSearch(med, gen, Thresholds(med_at_least=MED_AT_LEAST, gen_at_most=GEN_AT_MOST), device)
 
-    def find(search: DeviceSearch) -> Pairs:
-        firsts = range(0, search.n, search.step)
-        return Pairs.join([part for at in firsts for part in search.blocks(at, min(search.n, at + search.step))])
+    def find(search: PairSearch) -> Pairs:
+        return Pairs.join(list(search.all()))
 
-    rough = [torch.from_numpy(x).to(device, torch.bfloat16) for x in (med, gen)]
+    there = [torch.from_numpy(x).to(device) for x in (med, gen)]
 
     def products(encoders: list[torch.Tensor]) -> None:
-        with _full_precision():
-            for first in range(0, len(med), 4096):
-                for last in range(first, len(med), 16384):
-                    for x in encoders:
-                        x[first : first + 4096] @ x[last : last + 16384].t()
+        for first in range(0, len(med), 4096):
+            for last in range(first, len(med), 16384):
+                for x in encoders:
+                    x[first : first + 4096] @ x[last : last + 16384].t()
 
     search = ready()
-    search.prepare()
     pairs = find(search)
     report: dict[str, object] = {
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "whole": timed(lambda: find(ready())),
         "embeddings_there": timed(lambda: find(search)),
-        "floor_both_products": timed(lambda: products(rough)),
-        "floor_med_product": timed(lambda: products(rough[:1])),
+        "floor_both_products": timed(lambda: products(there)),
+        "floor_med_product": timed(lambda: products(there[:1])),
     }
     for name in ("whole", "embeddings_there"):
         report[f"{name}_over_floor"] = round(

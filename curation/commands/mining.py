@@ -48,7 +48,10 @@ def embed(
     gpus_per_worker: GpusPerWorker = 0,
 ) -> None:
     """Embed the images of a folder or an address. Repeat the command to resume; images that are already embedded are skipped."""
-    from curation.images.file_names import list_beside
+    import pandas as pd
+
+    from curation.images.file_names import file_names, list_beside
+    from curation.images.image_index import UNREADABLE
     from curation.mining.embedding import embed as embed_images
     from curation.mining.encoders import encoder_spec, load_encoder
     from curation.mining.pair_search import pick_device
@@ -56,7 +59,7 @@ def embed(
     spec = encoder_spec(encoder, pooling, precision, image_size, revision, name)
     encode = None
     if ray is not None:
-        from curation.mining.on_ray.ray_embedding import encode_on_ray
+        from curation.mining.ray_embedding import encode_on_ray
         from dataset_builders.ray_cluster import Cluster
 
         encode = encode_on_ray(Cluster(ray, workers, gpus_per_worker), device)
@@ -64,6 +67,12 @@ def embed(
     loaded = load_encoder(spec, pick_device(device))
     path = embed_images(images, out, loaded, batch_size, dtype, encode=encode)
     typer.echo(f"wrote {path}")
+    lost = pd.read_csv(out / UNREADABLE, dtype=str, keep_default_na=False)
+    if len(lost):
+        names = file_names(out)
+        typer.echo(f"{len(lost)} images could not be read and are left out:")
+        for row in lost.to_dict("records"):
+            typer.echo(f"  {names.get(row['image'], row['image'])}: {row['reason']}")
     if list_beside(out).is_file():
         typer.echo(f"{list_beside(out)} says which file is which id; it and {out}.key stay private", err=True)
 
@@ -120,11 +129,10 @@ def pairs(
     from curation.images.file_names import file_names, share_list
     from curation.images.image_index import INDEX
     from curation.images.image_table import Columns, join_table, read_table
-    from curation.mining.confusing_pairs import MODES, Thresholds
     from curation.mining.embedding import embedding_path, open_embeddings
     from curation.mining.pair_choice import Choice, images_of
-    from curation.mining.pair_mining import Runner, mine, run_here
-    from curation.mining.pair_search import make_search, pick_device
+    from curation.mining.pair_mining import Runner, mine, run_here, why_none
+    from curation.mining.pair_search import MODES, PairSearch, Thresholds, pick_device
     from dataset_builders.errors import BadInput
 
     pick_device(device)
@@ -167,7 +175,7 @@ def pairs(
 
     run: Runner = run_here
     if ray is not None:
-        from curation.mining.on_ray.ray_search import Source, run_on_ray
+        from curation.mining.ray_search import Source, run_on_ray
         from dataset_builders.ray_cluster import Cluster
 
         if sample is not None:
@@ -176,7 +184,7 @@ def pairs(
         rows = None if keep is None or keep.all() else images.rows
         source = Source(med_path, gen_path, thresholds, rows, device)
         run = run_on_ray(source, Cluster(ray, workers, gpus_per_worker))
-    search = make_search(vectors(med), vectors(gen), thresholds, "cpu" if ray else device)
+    search = PairSearch(vectors(med), vectors(gen), thresholds, "cpu" if ray else device)
     report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image, per_image), sample, seed, run=run)
     share_list(embeddings, out)
     counts = report["counts"]
@@ -184,6 +192,9 @@ def pairs(
         f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates "
         f"and {counts['same_group']} of one group; kept {counts['chosen']} in {out / 'pairs.parquet'}"
     )
+    if not counts["found"]:
+        for line in why_none(search):
+            typer.echo(line)
 
 
 def histograms(

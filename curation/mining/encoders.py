@@ -31,6 +31,10 @@ pooled output."""
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
+WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin", "*.safetensors", "*.bin", "*.pth", "*.pt")
+"""How the weights in a folder of open_clip are called, the likeliest first."""
+
+
 @dataclass(frozen=True)
 class EncoderSpec:
     """Everything that decides an encoder's vectors; part of the cache's key."""
@@ -167,13 +171,13 @@ def _names_a_hub_model(config: Path) -> bool:
 def _without_text(folder: Path, image_size: int | None) -> tuple[Any, Callable[..., Any]]:
     """The model of an open_clip folder with a stand-in for its text half, which no image needs: nothing outside the folder is asked for."""
     import open_clip
-    from open_clip.factory import _find_checkpoint_in_dir, load_state_dict
+    from open_clip.factory import load_state_dict
     from open_clip.model import resize_pos_embed
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
-    weights = _find_checkpoint_in_dir(folder)
+    weights = next((found for pattern in WEIGHTS for found in sorted(folder.glob(pattern))), None)
     if weights is None:
-        raise FileNotFoundError(f"no weights in {folder}")
+        raise FileNotFoundError(f"no weights in {folder} ({', '.join(WEIGHTS)})")
     config = json.loads((folder / "open_clip_config.json").read_text(encoding="utf-8"))["model_cfg"]
     is_timm = "timm_model_name" in config["vision_cfg"]
     text = {"context_length": 8, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
@@ -185,7 +189,7 @@ def _without_text(folder: Path, image_size: int | None) -> tuple[Any, Callable[.
         force_image_size=None if is_timm else image_size,
         text_cfg=text,
     )
-    state = load_state_dict(weights)
+    state = load_state_dict(str(weights))
     resize_pos_embed(state, model)
     visual: Any = model.visual
     visual.load_state_dict({key[7:]: value for key, value in state.items() if key.startswith("visual.")})

@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curation.mining.confusing_pairs import Pairs
+from curation.mining.pair_search import Pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 

@@ -5,7 +5,7 @@ A search folder holds `search.json` (what was asked, of which embeddings), `bloc
 done `pairs.parquet`, `set_aside.parquet` and `report.json` (counts). Memory stays bounded: a block and a piece of the
 result are held at a time.
 
-See also: the search itself (`confusing_pairs.py`), which pairs are kept (`pair_choice.py`).
+See also: the search itself (`pair_search.py`), which pairs are kept (`pair_choice.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from curation.mining.confusing_pairs import Pairs, PairSearch
 from curation.mining.pair_choice import (
     BATCH,
     NONE,
@@ -37,6 +36,7 @@ from curation.mining.pair_choice import (
     reasons,
 )
 from curation.mining.pair_sampling import sample_pairs
+from curation.mining.pair_search import Pairs, PairSearch
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 
@@ -182,9 +182,9 @@ def _mine(
 def _fingerprint(search: PairSearch, images: Images) -> str:
     """sha256 of both encoders' vectors and of the images' names: blocks of another set must not be mixed in."""
     digest = hashlib.sha256("\n".join(images.names).encode() + images.rows.tobytes())
-    for part in (search.med.x, search.gen.x):
-        for first in range(0, len(part), 8192):
-            digest.update(part[first : first + 8192].tobytes())
+    for part in search.embeddings:
+        for first in range(0, search.n, 8192):
+            digest.update(part.x[first : first + 8192].tobytes())
     return digest.hexdigest()
 
 
@@ -228,3 +228,32 @@ def _write_block(path: Path, parts: Iterator[Pairs], counts: dict[str, int] | No
                 writer.add_key_value_metadata({"counts": json.dumps(counts)})
 
     replace_file(path, write)
+
+
+def why_none(search: PairSearch) -> list[str]:
+    """What to print where no pair meets the thresholds: the range of both similarities, and a change of one threshold that finds some, as
+    far as a sample of the images shows."""
+    if search.n < 2:
+        return [f"{search.n} images form no pair."]
+    med, gen = search.sampled()
+    (med_low, med_high), (gen_low, gen_high) = search.thresholds.ranges()
+    among = f"among {len(med)} pairs" + ("" if len(med) == search.n * (search.n - 1) // 2 else " of a sample")
+    lines = [
+        f"sim_{name} is {values.min():.3f} to {values.max():.3f} (median {np.median(values):.3f}) {among}"
+        for name, values in (("med", med), ("gen", gen))
+    ]
+    with_gen, with_med = med[(gen >= gen_low) & (gen <= gen_high)], gen[(med >= med_low) & (med <= med_high)]
+    changes = []
+    for name, values, low, high in (("med", with_gen, med_low, med_high), ("gen", with_med, gen_low, gen_high)):
+        below, above = (
+            values[values < low],
+            values[values > high],
+        )  # the others' limits are met, so all are one of these
+        if len(below):
+            changes.append(f"--{name}-at-least {max(-1.0, np.floor((below.max() - 1e-5) * 1000) / 1000):.3f}")
+        elif len(above):
+            changes.append(f"--{name}-at-most {min(1.0, np.ceil((above.min() + 1e-5) * 1000) / 1000):.3f}")
+    return [
+        *lines,
+        f"{' or '.join(changes)} would find some" if changes else "no change of one threshold would find any of these",
+    ]

@@ -2,7 +2,7 @@
 (appendix F).
 
 Appendix F averages over the patch tokens: embed with `--pooling mean` to follow it. See also: the search
-(`confusing_pairs.py`).
+(`pair_search.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import torch
 
-from curation.mining.confusing_pairs import read_embeddings
 from curation.mining.embedding import open_embeddings
-from curation.mining.pair_kernels import similarities
+from curation.mining.pair_search import Side, read_embeddings
 from curation.report.quality_page import STYLE, histogram
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
@@ -37,13 +37,13 @@ def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Pa
     i, j = (table.column(name).to_numpy()[rows] for name in ("i", "j"))
     drawn, medians = [], {}
     for name in encoders:
-        vectors = read_embeddings(open_embeddings(embeddings, name), name)
+        side = Side(read_embeddings(open_embeddings(embeddings, name), name), -np.inf, np.inf, "cpu")
         last = int(max(i.max(), j.max()))
-        if last >= len(vectors.x):
+        if last >= len(side.x):
             raise BadInput(
-                f"{embeddings}: has {len(vectors.x)} images, but {file} names image {last}. Give the folder it was found in."
+                f"{embeddings}: has {len(side.x)} images, but {file} names image {last}. Give the folder it was found in."
             )
-        cosines = similarities(vectors.x, vectors.scale, -np.inf, np.inf, i, j)
+        cosines = side.listed(torch.from_numpy(i), torch.from_numpy(j))[0].numpy()
         medians[name] = float(np.median(cosines))
         drawn.append(f"<h2>{escape(name)}</h2>{histogram(cosines.tolist())}")
     head = (

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from curation.mining import pair_mining
-from curation.mining.confusing_pairs import PairSearch, Thresholds
 from curation.mining.pair_choice import Choice, Images
 from curation.mining.pair_mining import mine
+from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 
@@ -83,7 +83,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from curation.mining import pair_mining
-from curation.mining.confusing_pairs import PairSearch
+from curation.mining.pair_search import PairSearch
 from test_pair_mining import made
 from curation.mining.pair_choice import Choice
 from curation.mining.pair_mining import mine

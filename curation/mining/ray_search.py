@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from curation.mining.confusing_pairs import PairSearch, Thresholds
 from curation.mining.pair_choice import Images
 from curation.mining.pair_mining import BlockWriter, block_name, largest_so_far, read_block
-from curation.mining.pair_search import make_search
+from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
 
 TRIES = 20
@@ -38,7 +37,7 @@ class Source:
     def open(self) -> PairSearch:
         arrays = (np.load(path, mmap_mode="r") for path in (self.med, self.gen))
         med, gen = (array if self.rows is None else array[self.rows] for array in arrays)
-        return make_search(med, gen, self.thresholds, self.device)
+        return PairSearch(med, gen, self.thresholds, self.device)
 
 
 class Searcher:

@@ -1,27 +1,55 @@
 """The pair search against brute force in float64: every pair, no other, with ties at the threshold."""
 
+import re
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curation.mining.confusing_pairs import HELD, MODES, Pairs, PairSearch, Thresholds
+from curation.mining import pair_search
+from curation.mining.pair_mining import why_none
 from curation.mining.pair_sampling import sample_pairs
-from curation.mining.pair_search import find_pairs
-from curation.mining.prefix_bound import make_prefix
+from curation.mining.pair_search import (
+    HELD,
+    MODES,
+    Embeddings,
+    Pairs,
+    PairSearch,
+    Side,
+    Thresholds,
+    dots_here,
+    dots_there,
+    find_pairs,
+    make_bound,
+    pick_device,
+)
 from dataset_builders.errors import BadInput
 from tests.curation.mining.brute_force import any_search, brute, clustered, same
 from tests.sampling import few
 
+WAYS = {
+    "as it chooses": {},
+    "one by one": {"MANY": 1.0, "DENSE": 1.0},
+    "products of both": {"MANY": 0.0, "DENSE": 1.0},
+    "all in float64": {"MANY": 0.0, "DENSE": 0.0},
+    "by the bound": {"SEEN": 2, "WIDTHS": (3, 9), "CANDIDATE": 1e-9, "MANY": 1.0, "DENSE": 1.0},
+    "small tiles": {"TILE": {"cpu": 17}, "SEEN": 2, "WIDTHS": (2, 5), "CANDIDATE": 1.0},
+}
+"""How a search may go: each way must find the same."""
 
-def search_all(med, gen, thresholds):
-    """All pairs, ruled out by the codes and by both encoders' products: it chooses by cost, and both must find the same."""
+
+def search_all(med, gen, thresholds, ways=WAYS):
+    """All pairs, found in each way."""
     found = []
-    for by_products in (False, True):
-        search = PairSearch(med, gen, thresholds)
-        search.prepare(by_products)
-        found.append(Pairs.join(list(search.blocks(0, search.n))))
-    same(found[0], tuple(vars(found[1]).values()))
+    for way in ways.values():
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in way.items():
+                patch.setattr(pair_search, name, value)
+            found.append(Pairs.join(list(PairSearch(med, gen, thresholds, "cpu").all())))
+    for other in found[1:]:
+        same(found[0], tuple(vars(other).values()))
     return found[0]
 
 
@@ -32,6 +60,20 @@ def test_the_search_equals_brute_force(seed, n, dims, spread, dtype, limits):
     med, gen = (clustered(rng, n, d, spread, dtype) for d in dims)
     thresholds = Thresholds(*limits)
     same(search_all(med, gen, thresholds), brute(med, gen, thresholds))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 60),
+    d=st.integers(1, 70),
+    dtype=st.sampled_from(["float32", "float64"]),
+)
+def test_pairs_are_decided_alike_on_a_processor_and_elsewhere(seed, n, d, dtype):
+    rng = np.random.default_rng(seed)
+    x = torch.from_numpy(rng.standard_normal((n, d)).astype(dtype))
+    i, j = (torch.from_numpy(rng.integers(0, n, 200)) for _ in range(2))
+    np.testing.assert_allclose(dots_here(x, i, j), dots_there(x, i, j), rtol=1e-13, atol=1e-13)
 
 
 @settings(max_examples=40, deadline=None)
@@ -92,16 +134,6 @@ def test_many_tiles_and_a_wide_bound():
     same(search_all(med, gen, thresholds), expected)
 
 
-def test_few_images_and_narrow_cones_are_searched_by_products_and_others_by_the_bound():
-    """For few images the bound is not worth making, and where half of all pairs reach the threshold it rules nothing out."""
-    rng = np.random.default_rng(0)
-    med, gen = (rng.standard_normal((12_000, d), dtype=np.float32) for d in (512, 768))
-    for n, cone, expected in ((12_000, 0.0, False), (12_000, 3.0, True), (500, 0.0, True)):
-        search = PairSearch(med[:n] + np.float32(cone), gen[:n], MODES["confusing"])
-        search.prepare()
-        assert search.by_products == expected
-
-
 def test_norms_do_not_matter():
     rng = np.random.default_rng(1)
     med, gen = clustered(rng, 90, 30, 0.2, np.float64), clustered(rng, 90, 30, 2.0, np.float64)
@@ -121,7 +153,7 @@ def test_limits_far_beyond_a_cosine_are_met_by_no_pair_or_by_all(limit):
 
 
 def test_a_block_where_everything_matches_is_split(monkeypatch):
-    monkeypatch.setattr("curation.mining.confusing_pairs.HELD", 3000)
+    monkeypatch.setattr("curation.mining.pair_search.HELD", 3000)
     rng = np.random.default_rng(2)
     med = clustered(rng, 260, 16, 0.0, np.float32)
     search = PairSearch(med, med, Thresholds(med_at_least=-1.0))
@@ -137,10 +169,42 @@ def test_the_bound_never_rules_out_a_match(seed, at_least, cone):
     rng = np.random.default_rng(seed)
     x = clustered(rng, 150, 300, 0.3, np.float32) + np.float32(cone)
     scale = 1 / np.linalg.norm(x.astype(np.float64), axis=1)
-    prefix = make_prefix(x, scale, at_least)
-    codes = prefix.codes.numpy().astype(np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair_search, "SEEN", 20)
+        patch.setattr(pair_search, "CANDIDATE", 1e-9)
+        patch.setattr(pair_search, "MANY", 1.0)
+        bound = make_bound(Side(Embeddings(x, scale), at_least, np.inf, "cpu"))
+    assert bound is not None
+    products = (bound.vectors @ bound.vectors.t()).numpy()
     unit = x * scale[:, None]
-    assert ((codes @ codes.T)[unit @ unit.T >= at_least] >= prefix.floor).all()
+    assert (products[unit @ unit.T >= at_least] >= bound.floor).all()
+
+
+def test_devices_that_are_not_there():
+    for asked in ("gpu", "cuda:x", "mps", *([] if torch.cuda.is_available() else ["cuda", "cuda:0"]), "cuda:99"):
+        with pytest.raises(BadInput, match="--device"):
+            pick_device(asked)
+    assert pick_device("cpu") == "cpu"
+    with pytest.raises(BadInput, match="--device tpu"):
+        find_pairs(np.ones((2, 3)), np.ones((2, 3)), device="tpu")
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("seed", range(3))
+def test_where_no_pair_is_found_it_is_said_what_would_find_some(seed, mode):
+    rng = np.random.default_rng(seed)
+    cone = {"confusing": 0.0, "easy": 3.0, "reversed": 3.0}[mode]
+    med, gen = (rng.standard_normal((60, d)) + cone for d in (40, 30))
+    thresholds = MODES[mode]
+    assert not len(search_all(med, gen, thresholds))
+    *ranges, advice = why_none(PairSearch(med, gen, thresholds, "cpu"))
+    assert [line.split(" ")[0] for line in ranges] == ["sim_med", "sim_gen"] and "1770 pairs" in ranges[0]
+    options = re.findall(r"--(\S+) (\S+)", advice)
+    assert options or mode == "reversed"
+    for option, value in options:
+        changed = Thresholds(**(vars(thresholds) | {option.replace("-", "_"): float(value)}))
+        assert len(search_all(med, gen, changed)), (option, value)
+    assert why_none(PairSearch(med[:1], gen[:1], thresholds, "cpu")) == ["1 images form no pair."]
 
 
 def test_bad_embeddings_are_refused():
@@ -178,7 +242,7 @@ def test_a_sample_holds_only_matches_and_repeats_with_its_seed():
 
 def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
     """Above the size where all pairs are gone through, each matching pair is drawn about equally often."""
-    monkeypatch.setattr("curation.mining.pair_sampling.ALL", 0)
+    monkeypatch.setattr("curation.mining.pair_sampling.EFFORT", 60)
     monkeypatch.setattr("curation.mining.pair_sampling.DRAW", 64)
     rng = np.random.default_rng(6)
     med = rng.standard_normal((12, 5))
@@ -196,8 +260,7 @@ def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
 
 @pytest.mark.parametrize("count", [30, 10_000])
 def test_a_sample_of_rare_pairs_comes_from_all_of_them(monkeypatch, count):
-    monkeypatch.setattr("curation.mining.pair_sampling.ALL", 0)
-    monkeypatch.setattr("curation.mining.pair_sampling.SEARCH_FROM", 1)
+    monkeypatch.setattr("curation.mining.pair_sampling.EFFORT", 1)
     monkeypatch.setattr("curation.mining.pair_sampling.DRAW", 8)
     rng = np.random.default_rng(8)
     med, gen = clustered(rng, 300, 20, 1.0, np.float32), clustered(rng, 300, 20, 1.0, np.float32)

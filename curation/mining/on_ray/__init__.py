@@ -1,1 +1,0 @@
-"""Embedding and pair search on a Ray cluster."""
