@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -101,6 +101,13 @@ def download(page: Any, button: Any) -> Any:
     with page.expect_download() as waiting:
         button.click()
     return waiting.value
+
+
+def choose(area: Any, act: Callable[[], Any]) -> None:
+    """Make a choice on a page that the server draws whole, and wait until it is drawn anew: what is typed before may be lost."""
+    area.locator("select, input").first.evaluate("one => one.dataset.before = ''")
+    act()
+    area.locator("[data-before]").wait_for(state="detached")
 
 
 def eventually(check: Any, wanted: Any) -> None:

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.html import number
-from tests.browser import download, eventually, fits, here
+from tests.browser import choose, download, eventually, fits, here
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import MODELS, add_run, answers, make_store, questions
 
@@ -395,9 +395,9 @@ def test_compare_and_cases_follow_their_choices(chromium: Any, address: str) -> 
     page = open_page(chromium, address)
     page.get_by_role("tab", name="Compare").click()
     area = page.locator("#mp-compare")
-    area.get_by_label("Questions").select_option(label="HALT-MedVQA: Phantoms (drawn images), test, 90 questions")
-    area.locator('#results-first option[value="Test Small"]').wait_for(state="attached")
-    area.get_by_label("First").fill("Test Small")
+    questions_of = "HALT-MedVQA: Phantoms (drawn images), test, 90 questions"
+    choose(area, lambda: area.get_by_label("Questions").select_option(label=questions_of))
+    choose(area, lambda: area.get_by_label("First").fill("Test Small"))
     eventually(lambda: "first=Test" in here(page), True)
     area.get_by_label("Second").fill("baseline: oracle")
     area.get_by_text("baseline: oracle is significantly better than Test Small").wait_for()
