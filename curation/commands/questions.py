@@ -75,6 +75,12 @@ def write(
     share_list(pairs, out)
     for name, value in funnel.items():
         typer.echo(f"{name}: {value}")
+    if not funnel["written"]:
+        why = ", ".join(f"{count} x {reason}" for reason, count in funnel["not_written"].items())
+        raise BadInput(
+            f"{out}: none of {funnel['pairs']} questions is written ({why or f'no two captions have {min_caption} characters'}). "
+            "Give longer captions, more --tries or, with another --out, another --model."
+        )
 
 
 def captions(
@@ -105,6 +111,8 @@ def captions(
         f"read {counts['read']} captions ({counts['kept']} were there); {counts['refused']} replies say what the caption does not, "
         f"{counts['no_reply']} got no reply, {counts['no_caption']} images have no caption"
     )
+    if not counts["read"] + counts["kept"]:
+        raise BadInput(f"{out}: no caption of {table} could be used. Give another --model, or more --tries.")
     typer.echo(
         f"wrote {out}; check every row against its image and put your name into `reviewed`, then: "
         f"medprobe curate probe {out} --images FOLDER --out NAME"
@@ -129,6 +137,7 @@ def categorize(
     from curation.writing.categories import categorize as categorize_images
     from curation.writing.categories import discover as discover_categories
     from curation.writing.question_writing import read_drafts
+    from dataset_builders.errors import BadInput
 
     drafts = read_drafts(questions)
     writer, asking = open_writer(model, base_url), Asking(tries, temperature, seed=seed, send=send_to_provider)
@@ -140,6 +149,8 @@ def categorize(
     typer.echo(
         f"{len(result['images'])} images have one; {len(result['refused'])} got no reply from the list; {len(result['unasked'])} no reply"
     )
+    if not result["images"]:
+        raise BadInput(f"{questions}: no image got a category. Give another --model, or other --categories.")
 
 
 def patterns(

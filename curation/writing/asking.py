@@ -5,7 +5,6 @@ See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -111,23 +110,18 @@ def ask_once(
     desc: str,
     system: str | None = SYSTEM,
 ) -> dict[str, dict[str, Any]]:
-    """The reply (journal entry) to each prompt (id -> text): those of the journal, and what is asked now. Failed ones are asked anew by the
-    next call; what no server answered is not in it."""
-    entries = {entry["id"]: entry for entry in read_journal(journal) if entry["status"] != "failed"}
+    """The model's reply (journal entry) to each prompt (id -> text): those of the journal, and what is asked now. Failed ones are
+    asked anew by the next call; what no server answered is not in it."""
+    entries = {
+        entry["id"]: entry
+        for entry in read_journal(journal)
+        if entry["status"] != "failed" and entry["model"] == model.name
+    }
     todo = {key: text for key, text in prompts.items() if key not in entries}
     journal.parent.mkdir(parents=True, exist_ok=True)
     for entry in ask(model, todo, 0, asking, journal, desc, system) if todo else ():
         entries[entry["id"]] = entry
     return {key: entries[key] for key in prompts if key in entries}
-
-
-def _without_name(key: str) -> str:
-    """The id of a journal written when ids held an image's name before what was asked: only what was asked."""
-    try:
-        held = json.loads(key)
-    except ValueError:
-        return key
-    return json.dumps(held[1], ensure_ascii=False) if isinstance(held, list) and len(held) == 2 else key
 
 
 @dataclass
@@ -151,13 +145,13 @@ def ask_until_good(
 ) -> Replies[Read]:
     """Put each prompt (id -> text) to the model up to `asking.tries` times, until `read` (id, journal entry) finds its reply good.
 
-    Replies in the journal count. A refusal of the model is a try, a failure of the server is not: the next run asks again.
+    Replies of this model in the journal count. A refusal of the model is a try, a failure of the server is not: the next run asks again.
     """
     found: Replies[Read] = Replies()
 
     def take(entry: dict[str, Any]) -> None:
-        key = entry["id"] if entry["id"] in prompts else _without_name(entry["id"])
-        if key not in prompts or key in found.good:
+        key = entry["id"]
+        if key not in prompts or key in found.good or entry["model"] != model.name:
             return
         if entry["status"] == "failed":
             found.failed.add(key)

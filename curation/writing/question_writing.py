@@ -62,7 +62,7 @@ def write_questions(
     }
     journal = out / JOURNAL
     with lock(out, "write"):
-        _same_pairs(out, wanted)
+        _same_asking(out, wanted, model.name)
         about = {row["pair_id"]: (row["caption_1"], row["caption_2"]) for row in records(wanted)}
         replies = ask_until_good(
             model, prompts, lambda key, entry: _judged(entry, about[key])[0], asking, journal, "writing"
@@ -88,8 +88,9 @@ def write_questions(
     return funnel
 
 
-def _same_pairs(out: Path, wanted: pd.DataFrame) -> None:
-    """A journal belongs to the images and captions it was asked about."""
+def _same_asking(out: Path, wanted: pd.DataFrame, model: str) -> None:
+    """Raises BadInput where the folder's pairs were asked of another model, or had other images or captions: what people have reviewed
+    must not change."""
     digest = {
         row["pair_id"]: hashlib.sha256(
             "\0".join((row["image_1"], row["image_2"], row["caption_1"], row["caption_2"])).encode()
@@ -97,15 +98,17 @@ def _same_pairs(out: Path, wanted: pd.DataFrame) -> None:
         for row in records(wanted)
     }
     file = out / "asked.json"
-    if file.is_file():
-        before = json.loads(file.read_text())
-        changed = [key for key, value in digest.items() if before.get(key, value) != value]
-        if changed:
-            raise BadInput(
-                f"{out}: pair {changed[0]} and {len(changed) - 1} more had other images or captions when asked about. Give another --out."
-            )
-        digest = before | digest
-    write_json(file, digest, indent=None, ensure_ascii=True)
+    before: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {"model": model, "pairs": {}}
+    if before["model"] != model:
+        raise BadInput(
+            f"{out}: its questions were asked of {before['model']!r}. Give another --out for those of {model!r}."
+        )
+    changed = [key for key, value in digest.items() if before["pairs"].get(key, value) != value]
+    if changed:
+        raise BadInput(
+            f"{out}: pair {changed[0]} and {len(changed) - 1} more had other images or captions when asked about. Give another --out."
+        )
+    write_json(file, {"model": model, "pairs": before["pairs"] | digest}, indent=None, ensure_ascii=True)
 
 
 def _judged(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
@@ -144,12 +147,7 @@ def _letters(out: Path, good: list[str], seed: int) -> dict[str, str]:
     """Which option is right for image 1, by pair. A letter once given stays, also when a later run adds pairs: reviewers fix
     options by their letter."""
     file = out / LETTERS
-    given: dict[str, str] = {}
-    if file.is_file():
-        given = json.loads(file.read_text())
-    elif (out / DRAFTS).is_file():  # made before letters were kept
-        drafts = pd.read_parquet(out / DRAFTS)
-        given = dict(zip(drafts["pair_id"], drafts["correct_1"], strict=True))
+    given: dict[str, str] = json.loads(file.read_text()) if file.is_file() else {}
     used = Counter(given.values())
     new = [key for key in good if key not in given]
     for key in sorted(new, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):

@@ -17,6 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from eval_harness.models.http.openai_chat import TRIES, OpenAIChat
 from eval_harness.models.interface import Settings
+from tests.curation.commands import curate
 from tests.curation.model_server import model_server
 
 PLAIN = (
@@ -250,6 +251,32 @@ def test_questions_are_written_checked_and_asked_again(tmp_path):
     for row in drafts.to_dict("records"):
         assert row[f"option_{row['correct_1']}"] == "The left lung"
         assert row[f"option_{row['correct_2']}"] == "The right lung"
+
+
+def test_another_model_is_refused_and_no_question_is_an_error(tmp_path):
+    pairs, captions = made_pairs()
+    with model_server(template) as (url, log):
+        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
+        asked = len(log.asked)
+        other = OpenAIChat("another", Settings(base_url=url))
+        with pytest.raises(BadInput, match="were asked of 'stand-in'"):
+            write_questions(pairs, captions, other, tmp_path / "q", Asking())
+        assert len(log.asked) == asked
+    names = sorted({*pairs["image_1"], *pairs["image_2"]})
+    (tmp_path / "pairs").mkdir()
+    pairs.to_parquet(tmp_path / "pairs" / "pairs.parquet")
+    pd.DataFrame({"image": names, "caption": [captions[name] for name in names]}).to_csv(
+        tmp_path / "table.csv", index=False
+    )
+    words = ("write", tmp_path / "pairs", "--table", tmp_path / "table.csv", "--model", "m", "--tries", 1)
+    with (
+        model_server(lambda prompt, before: "I cannot.") as (url, _),
+        pytest.raises(BadInput, match="none of 12 questions is written"),
+    ):
+        curate(*words, "--base-url", url, "--out", tmp_path / "none")
+    with model_server(template) as (url, log), pytest.raises(BadInput, match="no two captions have 99999 characters"):
+        curate(*words, "--base-url", url, "--out", tmp_path / "short", "--min-caption", 99999)
+    assert not log.asked
 
 
 def test_a_letter_once_given_stays_when_pairs_are_added_or_taken_away(tmp_path):
