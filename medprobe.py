@@ -150,7 +150,7 @@ def board(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,
 ) -> None:
     """Serve the board on this machine."""
-    from eval_harness.submissions.hidden_test import HiddenTest
+    from eval_harness.store.hidden_test import HiddenTest
     from leaderboard_space.app import serve
 
     serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None)

@@ -33,6 +33,7 @@ SCORED = tuple(
 )
 """What the metrics are computed from besides: cases are scored together, shared images and patients make clusters, the rest weighs or
 selects."""
+ASKED = ("question_id", "question", "options", "question_type", "image_id", "more_image_ids")
 READ_BY_SCORING = (*QUESTION_COLUMNS, *SCORED)
 FACETS_READ = tuple(
     dict.fromkeys(("categories", *(name for facets in FACETS.values() for name in facets if name != "category")))
@@ -46,6 +47,11 @@ def fingerprint_of(questions: pd.DataFrame) -> str:
     Raises KeyError where a column that every benchmark has is absent.
     """
     return PREFIX + _digest(_rows(questions, READ_BY_SCORING))
+
+
+def asked_digest(questions: pd.DataFrame) -> str:
+    """A digest of what was put to a model (texts, options, types, images): the same after the answer key was corrected."""
+    return PREFIX + _digest(_rows(questions, ASKED))
 
 
 def facets_digest(questions: pd.DataFrame) -> str:

@@ -13,10 +13,10 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.models.interface import Settings
-from eval_harness.runs.folder import read_run
+from eval_harness.records.run import read_run
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from eval_harness.submissions.submit import submit
+from eval_harness.store.submit import submit
 
 TINY = "tiny-vlm"
 BASELINES = ("baseline:chance", "baseline:always-A", "baseline:oracle")

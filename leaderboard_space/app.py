@@ -22,9 +22,9 @@ from starlette.middleware import Middleware
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.submissions.hidden_test import HiddenTest
-from eval_harness.submissions.untrusted import sandbox
-from eval_harness.submissions.untrusted.files import MAX_FILE
+from eval_harness.records.limits import MAX_FILE
+from eval_harness.store import sandbox
+from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
@@ -132,7 +132,7 @@ def build_app(
     def begin() -> None:
         board.watch()
         claimed.watch()
-        sandbox.start()
+        sandbox.start("eval_harness.store.packaging")
 
     return app, Middleware(Endpoint, functions=functions), begin
 

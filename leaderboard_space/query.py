@@ -18,7 +18,7 @@ from leaderboard_space.data.tree import Path, Tree, branch_name
 
 MOST_BRANCHES = 2000
 TIMEOUT = 0.2
-"""Seconds a reader waits for answers that are still being read, before seeing the scores as submitted."""
+"""Seconds a reader waits for answers that are still being read, before seeing the scores as they were derived."""
 
 
 @dataclass(frozen=True)

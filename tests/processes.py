@@ -30,14 +30,14 @@ from filelock import FileLock
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = (
     *("torch", "medprobe", "leaderboard_space.app", "curation.review.review_app"),
-    *("eval_harness.runs.runner", "eval_harness.submissions.examination"),
+    *("eval_harness.runs.runner", "eval_harness.store.packaging"),
     *("eval_harness.models.local.transformers_vlm", "pyarrow.dataset", "scipy.optimize"),
     *("transformers.models.llava.modeling_llava", "transformers.models.llava.processing_llava"),
     *("transformers.models.clip.modeling_clip", "transformers.models.clip.image_processing_clip"),
     *("transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto"),
 )
 SHARED = "MEDPROBE_TESTS"
-SANDBOX = "eval_harness.submissions.untrusted.sandbox"
+SANDBOX = "eval_harness.store.sandbox"
 READ_AT_IMPORT = ("huggingface_hub.constants", "gradio.oauth")
 """Modules that read the environment when they are imported: the first is read again, the second only keeps what it read."""
 
@@ -202,7 +202,7 @@ def _serve(descriptor: int, address: Path) -> None:
         importlib.import_module(name)
     collect_less_garbage()
     if SANDBOX in sys.modules:
-        sys.modules[SANDBOX].start()
+        sys.modules[SANDBOX].start("eval_harness.store.packaging")
     children: dict[socket.socket, set[int]] = {}
     with socket.socket(fileno=descriptor) as listener:
         while True:

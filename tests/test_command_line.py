@@ -146,7 +146,7 @@ def test_a_bare_file_is_scored_and_prints_only_json(workdir):
     assert "nobody" in refused("score", "bad.jsonl", "--benchmark", "mediconfusion", cwd=workdir)
 
 
-def test_submitting_adds_recomputed_scores_and_refuses_a_false_claim(workdir):
+def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
     medprobe("eval", "probmed", "--model", "baseline:always-A", "--out", "runs/claim", cwd=workdir)
     medprobe("submit", "runs/claim", "--to", "store", cwd=workdir)
     medprobe("submit", "runs/claim", "--to", "store", cwd=workdir)
@@ -158,8 +158,9 @@ def test_submitting_adds_recomputed_scores_and_refuses_a_false_claim(workdir):
     claim = json.loads((workdir / "runs/claim/result.json").read_text())
     claim["scores"]["overall"]["value"] = 99.9
     (workdir / "runs/claim/result.json").write_text(json.dumps(claim))
-    assert "99.9" in refused("submit", "runs/claim", "--to", "other", cwd=workdir)
-    assert not (workdir / "other").exists()
+    medprobe("submit", "runs/claim", "--to", "other", cwd=workdir)
+    (other,) = (workdir / "other/results").glob("*/*/*/result.json")
+    assert other.read_bytes() == found.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_submitting_adds_recomputed_scores_and_refuses_a_false_claim(workdir):
         (("eval", "mediconfusion", "--model", "baseline:chance", "--out", "data"), "--out data"),
         (("score", "nowhere.jsonl"), "--benchmark"),
         (("score", "nowhere.jsonl", "--benchmark", "mediconfusion"), "no such file"),
-        (("submit", "data", "--to", "store"), "not a run folder"),
+        (("submit", "data", "--to", "store"), "is no run folder"),
         (("results", "--results", "nowhere"), "not a results store"),
         (("results", "--results", "./nowhere"), "not a results store"),  # a folder, not the name of a repository
         (("board", "--results", "nowhere"), "not a results store"),

@@ -41,14 +41,8 @@ class Allowed(NamedTuple):
 
 EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("eval_harness.scores", "eval_harness.benchmarks", 29),
-    Allowed("eval_harness.judge", "eval_harness.models", 33),
-    Allowed("eval_harness.submissions", "eval_harness.results", 31),
-    Allowed("eval_harness.submissions", "eval_harness.integrations", 31),
-    Allowed("eval_harness.submissions.untrusted.sandbox", "leaderboard_space.submitting.intake", 31),
-    Allowed("eval_harness.submissions.untrusted.sandbox", "eval_harness.submissions", 31),
     Allowed("eval_harness.models.local.network.greedy_loop", "eval_harness.models.local.network.network", 34),
     Allowed("eval_harness.models.local.self_test", "eval_harness.models.http.openai_chat", 34),
-    Allowed("eval_harness.runs.planning.description", "eval_harness.runs.scoring", 34),
     Allowed("leaderboard_space.data.ranks", "leaderboard_space.data.store", 36),
     Allowed("leaderboard_space.data.tree", "leaderboard_space.data.ranks.ranking", 36),
 )

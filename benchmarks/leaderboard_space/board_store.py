@@ -9,19 +9,18 @@ files have their real size: the board computes its numbers from the answers.
 from __future__ import annotations
 
 import argparse
-import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dataset_builders.fingerprints import fingerprint_of
+from eval_harness.derive.answer_table import COLUMNS, answers_bytes
+from eval_harness.derive.derivation import Derived, kept_units, write_derived
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source
-from eval_harness.runs.scoring import ANSWERS_SCHEMA
 from eval_harness.scores import Scored, score
+from eval_harness.store.acceptance import ACCEPTANCE, Acceptance
 
 MADE_AT = "2026-11-21T07:00:00+00:00"
 KINDS = ("open", "proprietary", "medical")
@@ -93,22 +92,15 @@ def write_run(
     )
     folder = store / "results" / "gmai-mmbench" / model_slug(name) / "run"
     folder.mkdir(parents=True)
-    empty = [None] * len(questions)
-    columns = {
-        "question_id": questions["question_id"].tolist(),
-        "sample": [0] * len(questions),
-        "response": ["" if gone else "ABCDE"[c] for c, gone in zip(choice, lost, strict=True)],
-        "choice": given["choice"].tolist(),
-        "status": given["status"].tolist(),
-        "rule": ["letter"] * len(questions),
-        "scores": empty,
-        "seconds": empty,
-    }
-    table = pa.table([pa.array(columns.get(f.name, empty), type=f.type) for f in ANSWERS_SCHEMA], schema=ANSWERS_SCHEMA)
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
-    (folder / "answers.parquet").write_bytes(buffer.getvalue())
-    (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+    said = ["" if gone else "ABCDE"[c] for c, gone in zip(choice, lost, strict=True)]
+    rows = given.assign(response=said, delivery="answered", rule="letter").reindex(
+        columns=[*COLUMNS, "choice", "status", "rule"]
+    )
+    (folder / "answers.parquet").write_bytes(answers_bytes(rows))
+    units = score("gmai-mmbench", questions, given).units
+    write_derived(folder, Derived(result, rows, kept_units(units)))
+    acceptance = Acceptance(account="maker", accepted_at=MADE_AT, verified_by="maker")
+    (folder / ACCEPTANCE).write_bytes(acceptance.to_bytes())
     return scored
 
 

@@ -30,8 +30,8 @@ SAMPLED = 0.02
 
 
 def main() -> None:
-    from eval_harness.submissions.untrusted import sandbox
-    from tests.eval_harness.submissions.submitting import phantom, run_folder
+    from eval_harness.store import sandbox
+    from tests.eval_harness.store.submitting import phantom, run_folder
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
@@ -76,8 +76,8 @@ def main() -> None:
 
 def _uploads(run: Path, data: Path, generated: int, seed: int) -> Iterator[tuple[str, Callable[[Path], Any]]]:
     """(name, what writes the files of an upload into a folder)."""
-    from tests.eval_harness.submissions.submitting import responses
-    from tests.eval_harness.submissions.untrusted.hostile import FILES, REPEATED, run_jsons, spoken
+    from tests.eval_harness.store.submitting import responses
+    from tests.eval_harness.store.untrusted.hostile import FILES, REPEATED, run_jsons, spoken
     from tests.helpers import write_lines
 
     def alone(write: Callable[[Path], Any]) -> Callable[[Path], Any]:
@@ -120,8 +120,8 @@ def _uploads(run: Path, data: Path, generated: int, seed: int) -> Iterator[tuple
 
 def _beside_large_ones(workdir: Path, run: Path, data: Path, target: Any) -> tuple[float, float, float]:
     """Seconds that an honest run folder takes alone, beside two large uploads, and that those take."""
-    from tests.eval_harness.submissions.submitting import responses
-    from tests.eval_harness.submissions.untrusted.hostile import REPEATED, spoken
+    from tests.eval_harness.store.submitting import responses
+    from tests.eval_harness.store.untrusted.hostile import REPEATED, spoken
 
     def timed(files: list[Path]) -> float:
         begun = time.perf_counter()

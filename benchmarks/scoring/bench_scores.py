@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from eval_harness.answers import read_answers
+from eval_harness.derive.answers import read_answers
 from eval_harness.reader import read_choice
 from eval_harness.scores import score, units
 from eval_harness.scores.comparing.comparisons import pairwise

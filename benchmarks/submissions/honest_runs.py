@@ -3,7 +3,7 @@
     python benchmarks/submissions/honest_runs.py --count 358 --seed 1 --through-the-page 20
 
 `--through-the-page`: so many of them go through the API of a running board's Submit page as well. Prints those that did not land, and how
-many were flagged for what. A seeded part of it, with the loopback Hub, is tests/eval_harness/submissions/test_honest_runs.py.
+many were flagged for what. A seeded part of it, with the loopback Hub, is tests/eval_harness/store/test_honest_runs.py.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from eval_harness.submissions.submit import submit
-from eval_harness.submissions.untrusted.files import MAX_FILE
-from eval_harness.submissions.verification import verify
-from tests.eval_harness.submissions.honest import Case, cases, datasets, differences, handed_in, run
+from eval_harness.records.limits import MAX_FILE
+from eval_harness.store.submit import submit
+from eval_harness.store.verification import verify
+from tests.eval_harness.store.honest import Case, cases, datasets, differences, handed_in, run
 from tests.leaderboard_space.serving import board
 
 

@@ -25,8 +25,8 @@ from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.build import build
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from eval_harness.submissions.submit import submit
-from eval_harness.submissions.verification import verify
+from eval_harness.store.submit import submit
+from eval_harness.store.verification import verify
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 

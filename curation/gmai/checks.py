@@ -22,8 +22,8 @@ from curation.writing.asking import Asking, Writer
 from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import Journal, read_journal
-from eval_harness.answers import read_answers
-from eval_harness.models.interface import storable
+from eval_harness.derive.answers import read_answers
+from eval_harness.records.names import storable
 
 LOG = "validation.jsonl"
 FAULTS = {

@@ -17,7 +17,7 @@ from curation.gmai.sources import Dataset
 from curation.images.image_index import open_rgb
 from curation.images.pairing import pair
 from dataset_builders.images.lookup import SUFFIXES, ImageError
-from eval_harness.models.interface import storable
+from eval_harness.records.names import storable
 
 DICOM = (".dcm", ".dicom", ".ima")
 VOLUMES = (".nii", ".nii.gz", ".nrrd", ".mha", ".mhd")

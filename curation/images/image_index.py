@@ -25,7 +25,7 @@ from dataset_builders.contents.pseudonyms import ID
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import ImageError, check_image, opened
-from eval_harness.models.interface import storable
+from eval_harness.records.names import storable
 
 INDEX = "images.parquet"
 UNREADABLE = "unreadable.csv"

@@ -23,7 +23,7 @@ from curation.writing.categories import read_given
 from curation.writing.question_writing import read_drafts, records
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import Journal, read_journal
-from eval_harness.models.interface import storable
+from eval_harness.records.names import storable
 
 LOG = "reviews.jsonl"
 SCORES = ("score_1", "score_2")

@@ -19,7 +19,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.http.sending import permit_sending
-from eval_harness.models.interface import storable
+from eval_harness.records.names import storable
 from eval_harness.records.request import Request, Response
 
 Read = TypeVar("Read")

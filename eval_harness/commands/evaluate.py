@@ -154,7 +154,9 @@ def score(
         str | None, typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]")
     ] = None,
     split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
-    extraction: Annotated[str, typer.Option(help="how answers are read: ours, official")] = "ours",
+    extraction: Annotated[
+        str | None, typer.Option(help="how answers are read: ours, official [default: as the run says; ours]")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
     no_judge: Annotated[
         bool, typer.Option("--no-judge", help="read the answers by rules only, even if the run used --judge")
@@ -165,13 +167,13 @@ def score(
     from dataset_builders.errors import BadInput
     from eval_harness.results.summary import summary
     from eval_harness.runs.planning.config import EvalConfig
-    from eval_harness.runs.rescoring import score_run
     from eval_harness.runs.runner import score_file
+    from eval_harness.runs.scoring import score_run
 
     if answers.is_dir():
         if benchmark or data or split or name:
             raise BadInput("score RUN_DIR: takes no --benchmark, --data, --split or --name; the run folder says them.")
-        result = score_run(answers, extraction=extraction, judged=not no_judge)
+        result = score_run(answers, extraction, judged=not no_judge)
     elif benchmark is None:
         raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
     else:
@@ -181,7 +183,7 @@ def score(
                 model=f"recorded:{answers}",
                 data=data,
                 split=split,
-                extraction=extraction,
+                extraction=extraction or "ours",
                 name=name,
                 argv=sys.argv[1:],
             )

@@ -22,7 +22,7 @@ def publish_score(
 ) -> None:
     """Open (or update) one pull request with .eval_results/<benchmark>.yaml: the metric that the dataset's task declares."""
     from dataset_builders.hub.client import check_repo_id
-    from eval_harness.results import publish_score as publishing
+    from eval_harness.store import publish_score as publishing
 
     check_repo_id(model)
     file = publishing.score_file(run, dataset, store)

@@ -16,7 +16,7 @@ def submit(
         Path,
         typer.Argument(
             metavar="RUN_DIR|FILE",
-            help="run folder, a folder of result.json and answers.parquet, or answers of another harness (JSONL, JSON, CSV, Parquet)",
+            help="run folder, a folder of run.json and answers.parquet, or answers of another harness (a file of answers, or its log)",
         ),
     ],
     to: Annotated[str, typer.Option(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
@@ -45,24 +45,27 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
     """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
+    from eval_harness.integrations.reading.converted import prepare_any, submit_any
     from eval_harness.results.summary import summary
-    from eval_harness.submissions.submit import prepare
-    from eval_harness.submissions.submit import submit as submit_answers
 
+    done = None
     if dry_run:
-        found = prepare(answers, benchmark, model, data, split, extraction, kind, reproduced)
+        found = prepare_any(
+            answers, benchmark, model, data, split, extraction=extraction, kind=kind, reproduced=reproduced
+        )
         for problem in found.problems:
             typer.echo(f"problem: {problem}")
     else:
-        done = submit_answers(
-            answers, to, benchmark, model, data, split, extraction, kind, reproduced, with_questions, account
-        )
+        done = submit_any(
+            answers, to, benchmark, model, data, split, extraction=extraction, kind=kind, reproduced=reproduced,
+            with_questions=with_questions, account=account,
+        )  # fmt: skip
         found = done.submission
     found.check(answers)
     typer.echo(summary(found.result))
-    for line in (*found.notes, *(f"for a human to look at: {flag}" for flag in found.flags)):
+    for line in (*found.notes, *(f"for a person to look at: {flag}" for flag in found.flags)):
         typer.echo(f"note: {line}")
-    if dry_run:
+    if done is None:
         typer.echo(f"would add {found.folder} to {to}")
     else:
         typer.echo(f"{'added' if done.new else 'already there:'} {done.location}")
@@ -78,9 +81,9 @@ def withdraw(
     ] = None,
 ) -> None:
     """Mark a result as withdrawn: it stays in the store but is not ranked. For its submitter and for the store's owner."""
-    from eval_harness.submissions import remarks
+    from eval_harness.store import notes
 
-    location, new = remarks.withdraw(store, result, reason, account)
+    location, new = notes.withdraw(store, result, reason, account)
     typer.echo(f"{'withdrawn:' if new else 'already withdrawn:'} {location}")
 
 
@@ -94,10 +97,16 @@ def annotate(
     ] = None,
 ) -> None:
     """Attach a note to a result in a store. For its submitter and for the store's owner."""
-    from eval_harness.submissions import remarks
+    from eval_harness.store import notes
 
-    location, _ = remarks.annotate(store, result, note, account)
+    location, _ = notes.annotate(store, result, note, account)
     typer.echo(f"noted: {location}")
+
+
+DATA = typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (may be given again)")
+WITH_QUESTIONS = typer.Option(
+    "--with-questions", help="also store the questions, so that the board can compute any selection of them"
+)
 
 
 @app.command(short_help="Check submissions.")
@@ -108,36 +117,67 @@ def verify(
     everything: Annotated[
         bool, typer.Option("--all", help="verify all open pull requests, for a scheduled job")
     ] = False,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (may be given again)"),
-    ] = None,
-    accept_flagged: Annotated[
-        bool, typer.Option("--accept-flagged", help="add it although it is flagged: a human has reviewed the flags")
-    ] = False,
-    with_questions: Annotated[
-        bool,
-        typer.Option(
-            "--with-questions", help="also store the questions, so that the board can compute any selection of them"
-        ),
-    ] = False,
+    data: Annotated[list[str] | None, DATA] = None,
+    with_questions: Annotated[bool, WITH_QUESTIONS] = False,
 ) -> None:
-    """Recompute submitted results; on the Hub, comment on their pull requests and add the clean ones to main."""
+    """Derive the scores of submitted answers; on the Hub, comment on their pull requests and add the clean ones to main."""
     from dataset_builders.errors import BadInput
-    from eval_harness.submissions.verification import verify as verify_store
+    from eval_harness.store.verification import verify as verify_store
 
-    outcomes = verify_store(
-        store, everything, data or (), accept_flagged, with_questions, lambda outcome: typer.echo(str(outcome))
+    results = verify_store(
+        store, everything, data or (), with_questions, lambda result: typer.echo(str(result)), _published_names()
     )
-    if not outcomes:
+    if not results:
         typer.echo("nothing to verify")
     bad = [
-        outcome
-        for outcome in outcomes
-        if outcome.word in ("failed", "later") or (outcome.word == "refused" and not everything)
+        result
+        for result in results
+        if result.word in ("failed", "later") or (result.word == "refused" and not everything)
     ]
     if bad:
-        raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(outcomes)}): {bad[0].reasons[0]}")
+        raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(results)}): {bad[0].reasons[0]}")
+
+
+@app.command(short_help="Add a flagged pull request.")
+def accept(
+    pull: Annotated[str, typer.Argument(metavar="STORE@PR", help="a flagged pull request, e.g. ORG/NAME@3")],
+    data: Annotated[list[str] | None, DATA] = None,
+    with_questions: Annotated[bool, WITH_QUESTIONS] = False,
+) -> None:
+    """Add a flagged submission that a person has looked at. It is verified once more, and refused where it is wrong."""
+    from dataset_builders.errors import BadInput
+    from eval_harness.store.verification import accept as accept_pull
+
+    result = accept_pull(pull, data or (), with_questions, _published_names())
+    typer.echo(str(result))
+    if result.word != "added":
+        raise BadInput(f"{result.what}: {result.word}: {result.reasons[0]}")
+
+
+@app.command(short_help="Close a pull request with a reason.")
+def refuse(
+    pull: Annotated[str, typer.Argument(metavar="STORE@PR", help="a pull request, e.g. ORG/NAME@3")],
+    reason: Annotated[str, typer.Option(help="why, in plain text; it is commented on the pull request")],
+) -> None:
+    """Close a pull request to a store, with the reason as a comment."""
+    from eval_harness.store.verification import refuse as refuse_pull
+
+    typer.echo(str(refuse_pull(pull, reason)))
+
+
+def _published_names() -> dict[str, str | None]:
+    """Names in the papers' tables -> kind, as the board's package lists them."""
+    import csv
+    from importlib.resources import files
+
+    table = files("leaderboard_space").joinpath("published", "models.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(table.splitlines()))
+    return {
+        name: row["kind"] or None
+        for row in rows
+        for column, name in row.items()
+        if name and column not in ("kind", "parameters")
+    }
 
 
 @app.command(short_help="Derive a store's results again.")
@@ -152,7 +192,7 @@ def rescore(
 ) -> None:
     """Derive again, with this version, what another version derived from a store's answers. The scores before are kept in each
     result's folder as history."""
-    from eval_harness.results.rescore_store import rescore_store
+    from eval_harness.store.rescoring import rescore_store
 
     outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))
     written, skipped = sum(each.written for each in outcomes), sum(each.skipped is not None for each in outcomes)

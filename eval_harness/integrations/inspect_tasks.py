@@ -37,7 +37,7 @@ from eval_harness.integrations.reading.inspect_log import delivered
 from eval_harness.integrations.reading.sample_records import kept_columns, read_answer, scores_of
 from eval_harness.prompts import prompt_for
 from eval_harness.records.conversation import DEFAULT_FORM
-from eval_harness.runs.folder import RunRequest
+from eval_harness.records.run import RunRequest
 from eval_harness.runs.planning.requests import RequestMaker, make_requests
 from eval_harness.runs.planning.selection import select_questions
 

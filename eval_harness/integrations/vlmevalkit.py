@@ -25,7 +25,8 @@ from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS, image_ids
 from eval_harness.integrations.described import Described, letters_of, record_of
 from eval_harness.integrations.exported import to_export
-from eval_harness.submissions.untrusted.files import MAX_FILE, Found
+from eval_harness.records.limits import MAX_FILE
+from eval_harness.store.untrusted import ProblemList
 
 NOTHING = {
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
@@ -128,7 +129,7 @@ def describe(path: Path) -> Described:
     return Described("VLMEvalKit")
 
 
-def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every row. Raises BadInput for a table that cannot be read."""
     of_two = questions[questions["question_type"] == "yes_no"]
     yes_no = dict(zip(of_two["question_id"].astype(str), of_two["options"], strict=True))

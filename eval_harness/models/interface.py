@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from dataset_builders.errors import BadInput
+from eval_harness.records.names import storable
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -68,11 +69,6 @@ def description_of(backend: Backend) -> dict[str, Any]:
         raise BadInput(f"describe() of the model gives what JSON cannot hold ({error}). See docs/plug_in.md.") from None
     described: dict[str, Any] = json.loads(storable(text))
     return described
-
-
-def storable(text: str) -> str:
-    """A text as UTF-8 can store it: lone surrogates become question marks."""
-    return text.encode("utf-8", "replace").decode()
 
 
 @dataclass(slots=True)

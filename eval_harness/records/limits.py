@@ -1,12 +1,13 @@
-"""Limits on the size of a submission: what a store takes, and what `eval` says before the first question is asked.
+"""How large a submission may be, and what may be spent on reading it: one rule, from the questions and samples that it is about.
 
-They are functions of only the questions and samples. See also: reading a file within them (`submissions/untrusted/`).
+The sizes are known before a run is begun (`eval` reports them) and before anything of a file is unpacked (a store refuses by them).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dataset_builders.errors import BadInput
@@ -19,63 +20,86 @@ BYTES_PER_TOKEN = 4
 """What a token of English text takes."""
 BYTES_PER_ANSWER = 16 << 10
 """Of a file of answers, on average over its answers: about 4,000 tokens of answer and reasoning. Any one answer may be longer."""
-MAX_FILE = 256 << 20
-"""Bytes of a file as it is handed in. The largest honest one, ProbMed's 57,132 answers with a page of reasoning each, is about 120 MB."""
 FLOOR = 64 << 20
 """Bytes that a file of any number of answers may have."""
-LARGEST_SPLIT = 60_000
-"""Questions, where nobody knows yet how many there are."""
-MOST_UNPACKED = 2 << 30
+MAX_FILE = 256 << 20
+"""Bytes of a file as it is handed in. The largest honest one, ProbMed's 57,132 answers with a page of reasoning each, is about 120 MB."""
+MOST_UNPACKED = 1 << 30
 """Bytes of a file of answers when unpacked, however many answers are due."""
+MAX_RUN = 1 << 20
+"""Bytes of a run.json; those of our runs have some thousand."""
 FREE_BYTES = 64 << 10
-"""Bytes of a result.json beside its numbers (environment, command, deviations ...); those of our runs have some thousand."""
+"""Bytes of the fields of a run.json together."""
+LARGEST_NUMBER = 1 << 64
+"""Of numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables take no larger ones."""
+MEMORY = 2 << 30
+"""Bytes that reading a submission may take, whatever its files say, beyond what the process starts with."""
 
 
-def most_bytes(questions: int, samples: int = 1) -> int:
-    """Bytes that a file with the answers of such a run may have, also when it is unpacked."""
-    return min(MOST_UNPACKED, FLOOR + questions * samples * BYTES_PER_ANSWER)
+@dataclass(frozen=True)
+class Limits:
+    """What the answers to so many questions may take: rows, bytes of a file as handed in and unpacked, seconds of computing and waiting.
+
+    Some five times what honest runs take here: 1.5 s for GMAI-MMBench's 4,550 questions, 17 s for ProbMed's 57,132.
+    """
+
+    rows: int
+    file: int
+    unpacked: int
+    cpu_seconds: int
+
+    @property
+    def wall_seconds(self) -> int:
+        return 120 + 4 * self.cpu_seconds
+
+    def __str__(self) -> str:
+        return f"{MEMORY >> 20:,} MB of memory and {self.cpu_seconds:,} s of computing"
 
 
-def check_size(questions: int, samples: int) -> None:
-    """Raise BadInput for more samples, or more answers in all, than a store takes."""
+def limits_for(questions: int, samples: int = 1) -> Limits:
+    """The limits of answers to so many questions. Raises BadInput for more samples, or more answers in all, than a store takes."""
     if not 1 <= samples <= MOST_SAMPLES:
         raise BadInput(f"{samples:,} samples of each question: a store takes from 1 to {MOST_SAMPLES:,}.")
-    if questions * samples > MOST_ANSWERS:
+    rows = questions * samples
+    if rows > MOST_ANSWERS:
         raise BadInput(
-            f"{questions:,} questions with {samples:,} samples each are {questions * samples:,} answers: a store takes at most "
-            f"{MOST_ANSWERS:,}. Ask fewer samples."
+            f"{questions:,} questions with {samples:,} samples each are {rows:,} answers: a store takes at most {MOST_ANSWERS:,}. "
+            "Ask fewer samples."
         )
+    unpacked = min(MOST_UNPACKED, FLOOR + rows * BYTES_PER_ANSWER)
+    seconds = 20 + questions // 1_500 + rows // 1_000 + unpacked // (8 << 20)
+    return Limits(rows, min(MAX_FILE, unpacked), unpacked, seconds)
 
 
-def limits_of(questions: int, samples: int, max_tokens: int | None = None) -> str:
-    """What a store will take of such a run, in a sentence that is told before the first question is asked."""
-    answers = max(1, questions * samples)
-    most = most_bytes(questions, samples)
-    told = (
+FIRST_LOOK = Limits(rows=0, file=MAX_RUN, unpacked=MAX_RUN, cpu_seconds=120)
+"""For reading run.json and the dataset that it names, before it is known how many answers are due."""
+
+
+def size_sentence(questions: int, samples: int, max_tokens: int | None = None) -> str:
+    """What a store will take of such a run, in a sentence that `eval` prints before the first question."""
+    limits, answers = limits_for(questions, samples), max(1, questions * samples)
+    most = limits.unpacked
+    sentence = (
         f"a results store takes up to {most >> 20:,} MB of answers and reasoning from this run ({most // answers:,} bytes an answer, on "
-        f"average), in files of at most {MAX_FILE >> 20} MB each, compressed"
+        f"average), in files of at most {limits.file >> 20} MB each, compressed"
     )
     possible = answers * BYTES_PER_TOKEN * (max_tokens or 0)
     if possible > most:
-        told += f"; {max_tokens:,} tokens for each would be about {possible >> 20:,} MB: keep an eye on the size of answers.jsonl"
-    return told
+        sentence += f"; {max_tokens:,} tokens for each would be about {possible >> 20:,} MB: keep an eye on the size of answers.jsonl"
+    return sentence
 
 
-def wrong_free_fields(result: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]:
-    """What no store takes of the fields that carry no scores (`result`: those of a result or run as JSON has them)."""
-    sizes = {name: len(json.dumps(value)) for name, value in result.items()}
+def wrong_sizes(run: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]:
+    """Why a store takes no run.json of this size (`run`: as JSON has it)."""
+    sizes = {name: len(json.dumps(value)) for name, value in run.items()}
     if sum(sizes.values()) > most:
         largest = max(sizes, key=lambda name: sizes[name])
         yield (
-            f"{sum(sizes.values()):,} characters beside its answers and scores, most of them in {largest}: a store takes at most "
-            f"{most:,}, and our runs have a few thousand. Leave out what nobody needs to know of the run"
+            f"{sum(sizes.values()):,} characters beside its answers, most of them in {largest}: a store takes at most {most:,}, and our "
+            "runs have a few thousand. Leave out what readers do not need to know of the run"
         )
-    if any(abs(number) > LARGEST_NUMBER for number in _numbers(result)):
-        yield "a number beyond 2^64 beside its answers and scores"
-
-
-LARGEST_NUMBER = 1 << 64
-"""Of numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables take no larger ones."""
+    if any(abs(number) > LARGEST_NUMBER for number in _numbers(run)):
+        yield "a number beyond 2^64 in run.json"
 
 
 def _numbers(value: Any) -> Iterator[float]:

@@ -6,10 +6,6 @@ import re
 import unicodedata
 
 from dataset_builders.sources.problems import clip
-from eval_harness.records.result import Result
-
-AGAIN = "-reproduced"
-"""What the id of a reproduced result ends with, and no other."""
 
 
 def model_slug(name: str) -> str:
@@ -57,15 +53,6 @@ def wrong_model_name(name: str) -> str | None:
     return None
 
 
-def wrong_names(result: Result, run_id: str) -> list[str]:
-    """What is wrong with the names that become folders, and the one that people read."""
-    said = wrong_model_name(result.model.name)
-    wrong = [said] if said else []
-    for what, name in (("run id", run_id), ("benchmark name", result.benchmark.name)):
-        if not FOLDER_NAME.fullmatch(name):
-            wrong.append(
-                f"{what} {clip(name)}: must be letters, digits, dots and dashes, and start with a letter or digit"
-            )
-    if run_id.endswith(AGAIN) and result.provenance != "reproduced":
-        wrong.append(f"run id {clip(run_id, 200)}: this ending is kept for what the store's owner runs again")
-    return wrong
+def storable(text: str) -> str:
+    """A text as UTF-8 can store it: lone surrogates become question marks."""
+    return text.encode("utf-8", "replace").decode()

@@ -78,6 +78,8 @@ class Benchmark(_Strict):
     fingerprint: str | None = None
     facets: str | None = None
     """The digest of the labels that scores are broken down by (`fingerprints.facets_digest`)"""
+    asked: str | None = None
+    """The digest of what was put to the model (`fingerprints.asked_digest`), which an answer key that is corrected later leaves alone."""
     origin: Literal["official", "phantom", "custom"] | None = None
     selection: str | None = None
     """What a `--limit`, `--branch` or partial dataset left out, in words; None for a complete run."""
@@ -132,6 +134,8 @@ class Result(_Strict):
     run_ids: list[str] | None = None
     derive_version: int = DERIVE_VERSION
     """`DERIVE_VERSION` of the code that read the answers and computed the numbers."""
+    key: str | None = None
+    """Of a measured result in a store: a digest of everything its numbers follow from (`derive/derivation.py`)."""
 
     def to_json(self) -> str:
         """The text of `result.json`: indented, keys in schema order, newline at the end."""

@@ -16,8 +16,9 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
 from eval_harness.records.result import Breakdown, Result, Score, Scores
-from eval_harness.runs.folder import read_questions, read_run
-from eval_harness.runs.rescoring import rescore
+from eval_harness.records.run import read_run
+from eval_harness.runs.folder import read_questions
+from eval_harness.runs.scoring import answered
 from eval_harness.scores import HEADLINE, score, summarise
 from eval_harness.scores.aggregates import (
     accuracies,
@@ -47,7 +48,7 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
         raise BadInput(f"aggregate {kind}: no such aggregate. Available: {', '.join(KINDS)}.")
     if not 0 <= threshold < 100:
         raise BadInput(f"--threshold {threshold}: give a percentage from 0 to below 100.")
-    read = {read_run(folder).run_id: (folder, *rescore(folder)) for folder in folders}
+    read = {read_run(folder).run_id: (folder, *_scored(folder)) for folder in folders}
     if len(read) < len(folders):
         raise BadInput("aggregate: the same run was given twice.")
     results = {run_id: result for run_id, (_, result, _) in read.items()}
@@ -63,6 +64,11 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
     if out is not None:
         replace_file(out, result.to_json().encode())
     return result
+
+
+def _scored(folder: Path) -> tuple[Result, pd.DataFrame]:
+    derived = answered(folder).derived()
+    return derived.result, derived.readings
 
 
 def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
@@ -100,7 +106,7 @@ def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.D
 
 def calibration_of(folder: Path) -> Calibration:
     """How far the confidence of a run with option scores (`gd`, `ps`) can be trusted. Raises BadInput where it has none."""
-    result, answers = rescore(folder)
+    result, answers = _scored(folder)
     found = calibration(result.benchmark.family, read_questions(folder), answers)
     if found is None:
         raise BadInput(f"{folder}: holds no option scores. Run `medprobe eval --method gd` (or ps).")
@@ -113,7 +119,7 @@ def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
 
     Raises BadInput for a run of another format, or one whose questions hold no pairs.
     """
-    result, answers = rescore(folder)
+    result, answers = _scored(folder)
     questions = read_questions(folder)
     if not {"pair_id", "adversarial"} <= set(questions.columns):
         raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions do not form adversarial pairs.")

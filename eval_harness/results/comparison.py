@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from eval_harness.derive.files import READINGS, read_readings
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.results.summary import shown
 from eval_harness.runs.folder import read_question_file
@@ -45,13 +46,12 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
     result = read_result(path)
     if result.kind != "measured":  # an aggregate may lie beside the answers of a run it was computed from
         return Side(source, result)
-    answers = path.parent / "answers.parquet"
     held = [path.parent / "questions.parquet", *_in_store(path, result)]
     questions = next((file for file in held if file.is_file()), None)
-    if not answers.is_file() or questions is None:
+    if not (path.parent / READINGS).is_file() or questions is None:
         return Side(source, result)
     try:
-        return Side(source, result, read_question_file(answers), read_question_file(questions))
+        return Side(source, result, read_readings(path.parent), read_question_file(questions))
     except (OSError, ValueError) as error:
         raise BadInput(
             f"{path.parent}: its answers cannot be read ({error}). Run `medprobe score` on the run folder."

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
-from eval_harness.records.limits import most_bytes
+from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalized
 from eval_harness.runs.broken_images import without_broken_images
 from eval_harness.runs.folder import AnswerJournal, Key
@@ -46,7 +46,7 @@ def ask(
         disable=None,
         file=sys.stderr,
     ) as bar:
-        characters, room = 0, most_bytes(len(plan.selection.questions), plan.run.request.samples)
+        characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
         for number, response in enumerate(_responses(plan, unanswered), 1):
             journal.append(response)
             answered(response)

@@ -19,7 +19,8 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request, Response
-from eval_harness.runs.folder import Key, Run
+from eval_harness.records.run import Run
+from eval_harness.runs.folder import Key
 
 VERSION = 1
 LIBRARIES = ("torch", "transformers", "device", "dtype", "attention")

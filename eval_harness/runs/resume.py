@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Backend, description_of, storable
-from eval_harness.records.limits import wrong_free_fields
-from eval_harness.runs.folder import Run, read_run, write_run
+from eval_harness.derive.files import ANSWERS, DERIVED, JUDGE
+from eval_harness.models.interface import Backend, description_of
+from eval_harness.records.limits import wrong_sizes
+from eval_harness.records.names import storable
+from eval_harness.records.run import Run, read_run
+from eval_harness.runs.folder import write_run
 from eval_harness.runs.planning.plan import Plan
 from eval_harness.runs.shards import Shard, folder_lock, set_aside
 
@@ -34,7 +37,7 @@ def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
         plan = _continued(folder, plan, stored)
         write_run(folder, plan.run.model_copy(update={"environment": stored.environment}), questions)
         return plan
-    for name in ("result.json", "answers.parquet"):
+    for name in (ANSWERS, JUDGE, *DERIVED):
         (folder / name).unlink(missing_ok=True)
     if same:
         if shard.world == 1:
@@ -103,6 +106,6 @@ def record_findings(folder: Path, run: Run, backend: Backend) -> None:
         else:
             environment = stored.environment | ({"resumed_with": different} if different else {})
         found = stored.model_copy(update={"deviations": deviations, "environment": environment})
-        if any(wrong_free_fields(found.model_dump(mode="json"))):  # no store would take it
+        if any(wrong_sizes(found.model_dump(mode="json"))):  # no store would take it
             found = stored.model_copy(update={"deviations": list(dict.fromkeys([*stored.deviations, LEFT_OUT]))})
         write_run(folder, found, None)

@@ -5,7 +5,7 @@ Plan         questions, prompts, model, run.json    planning/plan.py
 begin        the run folder, new or resumed         resume.py, shards.py
 ask          requests -> answers in the journal     ask.py
 Tracker      counts and scores to trackio or wandb  tracking.py
-score_run    journal -> choices -> scores -> files  rescoring.py, scoring.py
+score_run    journal -> answers -> scores -> files  scoring.py, derive/
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from eval_harness.derive.answer_table import answer_frame, answer_of
+from eval_harness.derive.derivation import derive
 from eval_harness.models.load import load_backend
-from eval_harness.records.limits import limits_of
+from eval_harness.records.limits import size_sentence
 from eval_harness.records.result import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.permission import check_sending
 from eval_harness.runs.planning.plan import Load, Plan, make_plan
-from eval_harness.runs.rescoring import score_run
 from eval_harness.runs.resume import begin, record_findings, starts_over
-from eval_harness.runs.scoring import answer_frame, make_result
+from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together
 from eval_harness.runs.tracking import Tracker
 
@@ -54,7 +55,7 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
                     plan.selection.repository.origin != "phantom"
                 ):  # nobody submits answers to made-up questions elsewhere
                     method, count = plan.run.method, len(plan.selection.questions)
-                    told = limits_of(count, plan.run.request.samples, method.generation.get("max_tokens"))
+                    told = size_sentence(count, plan.run.request.samples, method.generation.get("max_tokens"))
                     print(f"{folder}: {told}.", file=sys.stderr)
                 instances = shard.instances(plan.selection.questions, plan.instances)[:first]
                 answered_now = ask(plan, journal, instances, tracker.answered)
@@ -64,7 +65,7 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
                 # Under the lock, so that the result of the process that finishes last is the one that stays.
                 if not put_together(folder, cases).issuperset(map(plan.key, plan.instances)):
                     return None
-                result = score_run(folder, extraction=plan.config.extraction)
+                result = score_run(folder)
     tracker.scored(result)
     return result
 
@@ -76,5 +77,5 @@ def score_file(config: EvalConfig) -> Result:
     """
     plan = make_plan(config)
     requests = [request for batch in plan.requests(plan.instances) for request in batch]
-    answers = answer_frame(map(record_of, plan.backend.generate(requests)))
-    return make_result(plan.run, plan.selection.questions, answers, config.extraction)[0]
+    answers = answer_frame(answer_of(record_of(response)) for response in plan.backend.generate(requests))
+    return derive(plan.run, answers, plan.selection.questions).result

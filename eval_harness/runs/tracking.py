@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import missing_extra
 from eval_harness.records.request import Response
 from eval_harness.records.result import Result
-from eval_harness.runs.folder import Run
+from eval_harness.records.run import Run
 
 LIBRARIES = ("trackio", "wandb")
 SECONDS = 5.0

@@ -1,6 +1,6 @@
 """Scores of the benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
 
-See also: reading responses (`eval_harness.answers`), the result file (`eval_harness.records.result`). Imports no torch and no gradio.
+See also: reading responses (`derive/answers.py`), the result file (`records/result.py`). Imports no torch and no gradio.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Scored:
     scores: Scores
     breakdown: Breakdown = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
+    units: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """What they were computed from, as `units` gives it."""
 
 
 def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
@@ -65,6 +67,7 @@ def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored
         else scores,
         breakdown=parts,
         statuses=_statuses(questions, answers),
+        units=table,
     )
 
 

@@ -22,8 +22,8 @@ from eval_harness.runs.folder import AnswerJournal, disk_errors, make_run_folder
 from eval_harness.runs.planning.permission import check_sending
 from eval_harness.runs.planning.plan import Plan, make_plan
 from eval_harness.runs.planning.requests import Instance
-from eval_harness.runs.rescoring import score_run
 from eval_harness.runs.resume import begin, record_findings
+from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, answers_of, case_numbers, folder_lock, put_together
 from eval_harness.sweep.forecast import Forecast
 from eval_harness.sweep.leases import MOST_DEATHS, Lease, Leases
@@ -179,7 +179,7 @@ class _Sweep:
         try:
             with disk_errors(task.folder), folder_lock(task.folder):
                 if put_together(task.folder, cases).issuperset(map(plan.key, plan.instances)):
-                    score_run(task.folder, extraction=task.config.extraction)
+                    score_run(task.folder)
         except Exception as error:
             return Outcome(task, in_one_line(error, task))
         return Outcome(task)

@@ -15,7 +15,7 @@ from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
-from eval_harness.runs.folder import read_run
+from eval_harness.records.run import read_run
 from eval_harness.runs.planning.dry_run import JUDGED, REASONING, Size, rounded, size_of
 from eval_harness.runs.planning.plan import Plan, make_plan
 from eval_harness.runs.planning.requests import Instance

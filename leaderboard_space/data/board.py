@@ -25,11 +25,8 @@ from leaderboard_space.data.ranks.outcomes import (
     RunUnits,
     align,
     apart,
-    digest_of,
-    load_runs,
     read_questions,
     read_run,
-    save_runs,
     stacked,
 )
 from leaderboard_space.data.store import answer_cache
@@ -148,67 +145,44 @@ class Board:
         try:
             questions = self._questions(section.fingerprint)
         except BadInput as error:
-            section.notes.append(f"{error} Scores are shown as submitted; the underlying answers are not known.")
+            section.notes.append(f"{error} Scores are shown as they were derived; the questions are not known.")
             return self._as_handed_in(section.entries, section.family)
-        tree, digest = tree_of(section.family, questions), digest_of(questions)
-        # The runs of a section stand in one file; those that are there and follow from the same are not read again.
-        name = hashlib.sha256(f"{self.store}:{section.key}".encode()).hexdigest()
-        wanted = {entry.key: self._follows(section, digest, entry) for entry in measured}
-        is_new = not any(self._run_key(section, entry) in self._units for entry in measured)
-        kept = load_runs(name) if is_new else None
-        if kept is not None and kept[0] == list(wanted.values()):
-            keys, (_, layout, numbers) = list(wanted), kept
-        else:
-            held = dict(zip(kept[0], apart(kept[2], kept[1], len(kept[0])), strict=True)) if kept is not None else {}
-            for entry in measured:
-                if (follows := wanted[entry.key]) and follows in held:
-                    self._units[self._run_key(section, entry)] = held[follows]
-            runs: dict[str, RunUnits] = {}
-            for runs, are_all in self._read_runs(section, questions, measured):
-                keys, layout, numbers = list(runs), next(iter(runs.values())).layout, stacked(list(runs.values()))
-                if are_all or len(runs) > len(held):  # a board that is stopped meanwhile goes on from there
-                    save_runs(name, [wanted[key] or "" for key in keys], layout, numbers)
-                if not are_all:
-                    section.so_far = align(section.family, questions, keys, layout, numbers), tree
-                    section.begun.set()
-            if not runs:
-                return None, tree
+        tree = tree_of(section.family, questions)
+        runs: dict[str, RunUnits] = {}
+        for runs, are_all in self._read_runs(section, measured):
+            keys, layout, numbers = list(runs), next(iter(runs.values())).layout, stacked(list(runs.values()))
+            if not are_all:
+                section.so_far = align(section.family, questions, keys, layout, numbers), tree
+                section.begun.set()
+        if not runs:
+            return None, tree
         by_key = {entry.key: entry for entry in measured}
         for key, run in zip(keys, apart(numbers, layout, len(keys)), strict=True):
             self._units[self._run_key(section, by_key[key])] = run
         return align(section.family, questions, keys, layout, numbers), tree
 
-    def _read_runs(
-        self, section: Section, questions: pd.DataFrame, measured: Sequence[Entry]
-    ) -> Iterator[tuple[dict[str, RunUnits], bool]]:
+    def _read_runs(self, section: Section, measured: Sequence[Entry]) -> Iterator[tuple[dict[str, RunUnits], bool]]:
         """The runs read so far, when they are 1, 2, 4, 8 ... (aligning costs, too) and when they are all (True)."""
         runs: dict[str, RunUnits] = {}
         known = (self._units.get(self._run_key(section, entry)) for entry in measured)
         layout = next((run.layout for run in known if run is not None), None)
         for entry in measured:
             try:
-                found = self._run(section, questions, entry, layout)
+                found = self._run(section, entry, layout)
                 if layout is not None and found.layout is not layout:
                     raise BadInput("it was scored on different units than the others.")
                 runs[entry.key], layout = found, found.layout
             except BadInput as error:
-                section.notes.append(f"{entry.result.model.name}: {error} Its scores are shown as submitted.")
+                section.notes.append(f"{entry.result.model.name}: {error} Its scores are shown as they were derived.")
                 continue
             if len(runs) < len(measured) and len(runs) & (len(runs) - 1) == 0:
                 yield runs, False
         if runs:
             yield runs, True
 
-    def _follows(self, section: Section, digest: str, entry: Entry) -> str | None:
-        """A digest of what the units of a run follow from; None where its answers are not there. `digest`: of the questions."""
-        try:
-            return answer_cache.key_of(section.family, digest, entry.answers.read_bytes()) if entry.answers else None
-        except OSError:
-            return None
-
     def _run_key(self, section: Section, entry: Entry) -> tuple[str, str, Stamp]:
-        """Where the units of a run are kept in memory, as long as its answers are the same."""
-        return (section.key, entry.key, stamp_of(entry.answers))
+        """Where the units of a run are kept in memory, as long as they are the same."""
+        return (section.key, entry.key, stamp_of(entry.units))
 
     def _as_handed_in(self, entries: Sequence[Entry], family: str) -> Loaded:
         return None, published_tree(family, [entry.result.breakdown for entry in entries])
@@ -227,12 +201,12 @@ class Board:
         """Where the store keeps the questions of a fingerprint, if it does."""
         return self.store / "questions" / f"{fingerprint}.parquet" if self.store is not None else None
 
-    def _run(self, section: Section, questions: pd.DataFrame, entry: Entry, layout: Layout | None) -> RunUnits:
+    def _run(self, section: Section, entry: Entry, layout: Layout | None) -> RunUnits:
         key = self._run_key(section, entry)
         if key not in self._units:
-            if entry.answers is None or key[2] is None:
+            if entry.units is None or key[2] is None:
                 raise BadInput("its answers are not in the store.")
-            self._units[key] = read_run(section.family, questions, entry.answers, layout)
+            self._units[key] = read_run(entry.units, layout)
         return self._units[key]
 
     def _scan(self) -> Snapshot:
@@ -241,7 +215,7 @@ class Board:
             known = hasattr(self, "snapshot") and isinstance(self._source, Folder)
             if known and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
-        read, problems = self._files.read(self.store) if self.store is not None else ([], [])
+        read, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
         entries = [*read, *self._published]
         before = {}
         if hasattr(self, "snapshot"):
@@ -268,7 +242,7 @@ class Board:
 
     def _marks(self, section: Section) -> tuple[object, ...]:
         """The files of a section as they are now: results, answers, and where its questions come from."""
-        files = [(entry.key, entry.provenance, stamp_of(entry.folder / "result.json" if entry.folder else None), stamp_of(entry.answers))
+        files = [(entry.key, entry.provenance, stamp_of(entry.folder / "result.json" if entry.folder else None), stamp_of(entry.units))
                  for entry in section.entries]  # fmt: skip
         measured = any(entry.result.kind == "measured" for entry in section.entries)
         if self.store is None or section.fingerprint is None or not measured:

@@ -1,6 +1,6 @@
 """The submissions that wait: the open pull requests of a store on the Hub, and what a verifier said of each.
 
-See also: opening one (`eval_harness/submissions/submit.py`), verifying it (`eval_harness/submissions/verification.py`).
+See also: opening one (`eval_harness/store/submit.py`), verifying it (`eval_harness/store/verification.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import connect, hub_errors, quiet
-from eval_harness.submissions.stores.hub_store import open_pulls
+from eval_harness.store.hub import open_pulls
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ TIMEOUT = 8.0
 """Seconds that a page waits for the list. The next one finds what came of it."""
 MOST_SHOWN = 30
 """Open submissions that are listed, the newest first."""
-SAID = re.compile(r"(Refused|The scores follow).*\(medprobe verify, commit [0-9a-f]{12}\)", re.DOTALL)
-STATES = {"Refused": "refused", "The scores follow": "waits for a person"}
+SAID = re.compile(r"(Refused|Its scores were derived).*\(medprobe verify, commit [0-9a-f]{12}\)", re.DOTALL)
+STATES = {"Refused": "refused", "Its scores were derived": "waits for a person"}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -18,10 +19,10 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.results.store_source import is_hub_store
-from eval_harness.submissions.hidden_test import HiddenTest
-from eval_harness.submissions.stores.folder_store import duplicate_submissions
-from eval_harness.submissions.submission import Submission
-from eval_harness.submissions.submit import deliver
+from eval_harness.store.folder import duplicate_submissions
+from eval_harness.store.hidden_test import HiddenTest
+from eval_harness.store.submission import Submission
+from eval_harness.store.submit import deliver
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.open_submissions import OpenSubmissions
@@ -102,8 +103,10 @@ class SubmitTab:
             return "A clean submission becomes a pull request in the name of this machine's Hub token."
         return "A clean submission is added to the store on this machine."
 
-    def received(self, key: str | None, files: Sequence[str] | None, model: str | None, kind: str | None) -> Submission:
-        """The submission that the form makes. Raises BadInput."""
+    def received(
+        self, key: str | None, files: Sequence[str] | None, model: str | None, kind: str | None, client: str = ""
+    ) -> Submission:
+        """The submission that the form makes; of one `client` one is read at a time. Raises BadInput."""
         known = targets(self.board, self.trusted)
         if key not in known:
             said = (
@@ -112,21 +115,28 @@ class SubmitTab:
                 else f"{str(key)[:80]}: not a question set of this board"
             )
             raise BadInput(f"{said}. There are: {'; '.join(known) or 'none yet'}.")
-        found = receive(files or [], known[key], str(model or ""), kind or None)
+        found = receive(files or [], known[key], str(model or ""), kind or None, self._slot(client))
         if self.board.store is not None:
             found.flags.extend(duplicate_submissions(self.board.store, found))
         return found
 
-    def check(self, key: str | None, files: list[str] | None, model: str | None, kind: str | None) -> tuple[Any, ...]:
+    def _slot(self, client: str) -> str:
+        """Whose turn a reading takes: the client's, and on their own machine each its own."""
+        return uuid.uuid4().hex if self.may_write else client
+
+    def check(
+        self, key: str | None, files: list[str] | None, model: str | None, kind: str | None, client: str = ""
+    ) -> tuple[Any, ...]:
         """Score the uploaded files: (report, whether they can be submitted, the bundle, what to do with it, the outcome as data)."""
         nothing = (gr.Button("Submit", interactive=False), gr.DownloadButton(visible=False), "")
         try:
             if key == HIDDEN and self.hidden:
-                problems = self.hidden.check(_one_file(files))
+                problems = self.hidden.check(_one_file(files), self._slot(client))
                 shown = words.hidden_checked(problems, self.hidden.per_day)
                 can_score = not problems and (self.signs_in or self.may_write)
-                return shown, gr.Button("Use a scoring", interactive=can_score), *nothing[1:], outcome(None, problems)
-            found = self.received(key, files, model, kind)
+                told = {"ok": not problems, "problems": problems}
+                return shown, gr.Button("Use a scoring", interactive=can_score), *nothing[1:], told
+            found = self.received(key, files, model, kind, client)
         except BadInput as error:
             return words.refused([str(error)]), *nothing, outcome(None, [str(error)])
         path = None if found.problems else _kept(found)
@@ -145,13 +155,13 @@ class SubmitTab:
         return gr.skip() if found == key else gr.Dropdown(value=found)
 
     def check_when_complete(
-        self, key: str | None, files: list[str] | None, model: str | None, kind: str | None
+        self, key: str | None, files: list[str] | None, model: str | None, kind: str | None, client: str = ""
     ) -> tuple[Any, ...]:
         """The same where nothing is missing: files, and the model's name, which the files of a run folder say themselves."""
-        says_itself = {"run.json", "result.json"} & {Path(file).name for file in files or []}
+        says_itself = "run.json" in {Path(file).name for file in files or []}
         if not files or not (says_itself or str(model or "").strip()):
             return (gr.skip(),) * 5
-        return self.check(key, files, model, kind)
+        return self.check(key, files, model, kind, client)
 
     def send(
         self,
@@ -161,6 +171,7 @@ class SubmitTab:
         kind: str | None,
         token: str | None = None,
         user: str | None = None,
+        client: str = "",
     ) -> tuple[Any, ...]:
         """Compute it again, exactly as `check` did, and deliver it: (what became of it, the open submissions, the outcome as data).
 
@@ -183,7 +194,7 @@ class SubmitTab:
                 raise BadInput(
                     "you are not signed in. Sign in above, or download the submission bundle and submit it yourself."
                 )
-            found = self.received(key, files, model, kind)
+            found = self.received(key, files, model, kind, client)
             if found.problems:
                 return words.report(found), self.open_submissions(), outcome(found, found.problems)
             done = deliver(found, self.store, token)
@@ -274,11 +285,12 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
         )
     checked = [report, send, ready, how, told]
     scored = check.click(
-        tab.check, form, checked, api_name="check_submission", concurrency_limit=CHECKING, concurrency_id="check",
+        _by_client(tab.check), form, checked, api_name="check_submission", concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     at_once: dict[str, Any] = {  # a form that is complete is scored without being asked
-        "fn": tab.check_when_complete, "inputs": form, "outputs": checked, "api_visibility": "private", "concurrency_limit": CHECKING,
+        "fn": _by_client(tab.check_when_complete), "inputs": form, "outputs": checked, "api_visibility": "private",
+        "concurrency_limit": CHECKING,
         "concurrency_id": "check", "show_progress": "minimal", "show_progress_on": report,
     }  # fmt: skip
     chosen = files.upload(
@@ -287,14 +299,30 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
     )  # fmt: skip
     complete = [chosen.then(**at_once), model.submit(**at_once)]
     send.click(
-        _in_the_name_of_who_asks(tab) if tab.signs_in else tab.send,
+        _signed_in(tab) if tab.signs_in else _by_client(tab.send),
         form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
         cancels=[scored, *complete],  # a score that comes late would replace what became of sending
     )  # fmt: skip
     return whole, target, waiting
 
 
-def _in_the_name_of_who_asks(tab: SubmitTab) -> Any:
+def _by_client(function: Callable[..., tuple[Any, ...]]) -> Any:
+    def called(
+        key: str | None, files: list[str] | None, model: str | None, kind: str | None, request: gr.Request
+    ) -> tuple[Any, ...]:
+        return function(key, files, model, kind, client=_client_of(request))
+
+    called.__annotations__ |= {"request": gr.Request}  # Gradio reads it to know what to hand over
+    return called
+
+
+def _client_of(request: gr.Request | None) -> str:
+    """The address that a request came from."""
+    client = getattr(request, "client", None)
+    return str(getattr(client, "host", ""))
+
+
+def _signed_in(tab: SubmitTab) -> Any:
     def submit(
         key: str | None,
         files: list[str] | None,
@@ -302,11 +330,15 @@ def _in_the_name_of_who_asks(tab: SubmitTab) -> Any:
         kind: str | None,
         token: gr.OAuthToken | None,
         profile: gr.OAuthProfile | None,
+        request: gr.Request,
     ) -> tuple[Any, ...]:
-        return tab.send(key, files, model, kind, token.token if token else None, profile.username if profile else None)
+        who = profile.username if profile else None
+        return tab.send(key, files, model, kind, token.token if token else None, who, who or _client_of(request))
 
     # Gradio reads these to know what to hand over.
-    submit.__annotations__ |= {"token": gr.OAuthToken | None, "profile": gr.OAuthProfile | None}
+    submit.__annotations__ |= {
+        "token": gr.OAuthToken | None, "profile": gr.OAuthProfile | None, "request": gr.Request
+    }  # fmt: skip
     return submit
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.submissions.predictions import answered_ids
-from eval_harness.submissions.submission import MAX_RESULT
-from eval_harness.submissions.untrusted.envelope import weight
-from eval_harness.submissions.untrusted.files import check_file, parse_object
-from eval_harness.submissions.untrusted.sandbox import in_turn
+from eval_harness.records.limits import FIRST_LOOK, MAX_RUN
+from eval_harness.store.answer_files import answered_ids
+from eval_harness.store.sandbox import call, in_turn
+from eval_harness.store.untrusted import check_file, parse_object
 from leaderboard_space.submitting.targets import Target
 
 
@@ -23,7 +22,7 @@ def target_of(files: Sequence[str | Path], known: Mapping[str, Target], chosen: 
     that has most of its ids (of several the smallest). `chosen` where nothing says otherwise, or the files cannot be read."""
     paths = [Path(file) for file in files]
     try:
-        benchmark, ids = in_turn(weight(paths), 0, _said, paths)
+        benchmark, ids = in_turn(0, "", call, FIRST_LOOK, _said, paths)
         if benchmark is not None:
             return _named(benchmark, known, chosen)
         return _by_ids(set(ids), known, chosen) if ids else chosen
@@ -34,13 +33,18 @@ def target_of(files: Sequence[str | Path], known: Mapping[str, Target], chosen: 
 def _said(paths: list[Path]) -> tuple[dict[str, Any] | None, list[str]]:
     """What files say of their questions: the benchmark of a run folder or a result, or ids. Strangers' bytes: called in the sandbox."""
     for path in paths:
-        if path.name in ("run.json", "result.json"):
+        if path.name == "run.json":
             try:
-                benchmark = parse_object(check_file(path, MAX_RESULT)).get("benchmark")
+                benchmark = parse_object(_content(path)).get("benchmark")
             except ValueError:
                 return None, []
             return benchmark if isinstance(benchmark, dict) else None, []
     return None, answered_ids(paths[0]) if len(paths) == 1 else []
+
+
+def _content(path: Path) -> bytes:
+    check_file(path, MAX_RUN)
+    return path.read_bytes()
 
 
 def _named(benchmark: Mapping[str, Any], known: Mapping[str, Target], chosen: str | None) -> str | None:

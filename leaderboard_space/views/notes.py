@@ -33,7 +33,9 @@ def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
         lines.append("Not the benchmark's own set, but one in its format: its results are ranked among themselves.")
     lines += _unranked(found, query.branches, printed)
     if not query.ready:
-        lines.append("The answers are still being read: scores are shown as submitted, ranks are from unpaired tests.")
+        lines.append(
+            "The answers are still being read: scores are shown as they were derived, ranks are from unpaired tests."
+        )
     lines += section.notes
     lines += [note for entry in section.entries for note in entry.notes]
     problems = [f"Set aside, unreadable: {problem}" for problem in query.snapshot.problems]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from eval_harness.records.result import Result, Score
 from eval_harness.results.summary import shown
 from eval_harness.scores import METRICS
-from eval_harness.submissions.hidden_test import HiddenScore
-from eval_harness.submissions.submission import Submission
+from eval_harness.store.hidden_test import HiddenScore
+from eval_harness.store.submission import Submission
 from leaderboard_space.data.open_submissions import Waiting
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import count, interval, number, plural, prose, score_text, text

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
-from eval_harness.submissions.checks.plausibility import odd_selection
+from eval_harness.store.flags import odd_selection
 from tests.helpers import refused
 
 MODALITIES, DEPARTMENTS, CATEGORIES = (

@@ -14,6 +14,7 @@ import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
+from eval_harness.derive.files import read_readings
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores import score, units
@@ -68,7 +69,7 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
         if size := int(beside.choice([0, 7, 34, 720])):
             change(folder, lambda result, size=size: result["model"].update(parameters=size * 10**8))  # type: ignore[misc]
         if rng.random() < 0.08:
-            (folder / "answers.parquet").write_bytes(b"PAR1 no")
+            (folder / "units.parquet").write_bytes(b"PAR1 no")
     another = np.random.default_rng([seed, 2])
     if models and another.random() < 0.4:  # of the same model by somebody else, better and worse, before and after
         given = answers(keyed, float(another.random()), seed=seed)
@@ -154,11 +155,12 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
             found[entry.key] = Raw(result, result.scores, result.breakdown, None)
             continue
         result = read_result(entry.folder / "result.json")
-        landing = entry.folder / "landing.json"
+        landing = entry.folder / "acceptance.json"
         told = json.loads(landing.read_text(encoding="utf-8")) if landing.is_file() else {}
-        said = (told.get("account"), (entry.folder / "withdrawn.json").is_file(), told.get("landed_at"))
+        said = (told.get("account"), (entry.folder / "withdrawn.json").is_file(), told.get("accepted_at"))
         try:
-            given = pd.read_parquet(entry.folder / "answers.parquet")
+            pd.read_parquet(entry.folder / "units.parquet")  # the board reads these, and says where it cannot
+            given = read_readings(entry.folder, ("response", "tokens_in", "tokens_out"))
         except Exception:
             found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said)
             continue

@@ -19,7 +19,7 @@ from eval_harness.results import store_source
 from leaderboard_space.data import board
 from leaderboard_space.data.store import trusted_data
 store_source.RECHECK_SECONDS = board.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
-from eval_harness.submissions.hidden_test import HiddenTest
+from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.app import serve
 store, port, hidden, *data = sys.argv[1:]
 serve(store, port=int(port), data=data, hidden=HiddenTest(*hidden.split()) if hidden else None)

@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.schema import ASPECTS
+from eval_harness.derive.answer_table import COLUMNS, answers_bytes
+from eval_harness.derive.derivation import Derived, kept_units, write_derived
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
-from eval_harness.results.landing import LANDING, WITHDRAWN, Landing, Note, Withdrawal
-from eval_harness.runs.scoring import ANSWERS_SCHEMA
 from eval_harness.scores import score
+from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, Acceptance, Note, Withdrawal
 from tests.helpers import edit_json
 
 MADE_AT = "2026-11-21T07:00:00+00:00"
@@ -157,11 +156,10 @@ def add_run(
     )  # fmt: skip
     folder = store / "results" / benchmark["name"] / model_slug(model) / f"{run}-{mark[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist(
-        [{n: row.get(n) for n in ANSWERS_SCHEMA.names} for row in given.to_dict("records")], schema=ANSWERS_SCHEMA
-    )
-    pq.write_table(table, folder / "answers.parquet")
-    (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+    rows = given.assign(delivery="answered").reindex(columns=[*COLUMNS, "choice", "status", "rule"])
+    (folder / "answers.parquet").write_bytes(answers_bytes(rows))
+    write_derived(folder, Derived(result, rows, kept_units(scored.units)))
+    land(folder, "owner")
     kept = store / "questions" / f"{mark}.parquet"
     kept.parent.mkdir(parents=True, exist_ok=True)
     asked.to_parquet(kept, index=False)
@@ -170,8 +168,8 @@ def add_run(
 
 def land(folder: Path, account: str, landed_at: str = MADE_AT, flags: list[str] | None = None) -> None:
     """Write how a result came into the store."""
-    record = Landing(account=account, landed_at=landed_at, verified_by="owner", flags=flags or [])
-    (folder / LANDING).write_bytes(record.to_bytes())
+    record = Acceptance(account=account, accepted_at=landed_at, verified_by="owner", flags=flags or [])
+    (folder / ACCEPTANCE).write_bytes(record.to_bytes())
 
 
 def withdraw(folder: Path, account: str, reason: str) -> None:

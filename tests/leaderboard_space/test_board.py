@@ -120,7 +120,7 @@ def test_an_unreadable_result_is_set_aside_with_a_note(tmp_path: Path) -> None:
 
 def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
     store = make_store(tmp_path, cases=8)
-    for index, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/answers.parquet"))):
+    for index, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/readings.parquet"))):
         if index == 0:
             path.write_bytes(b"PAR1 no")
         if index == 1:

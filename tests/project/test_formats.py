@@ -13,6 +13,9 @@ from dataset_builders.columns import ANSWER_COLUMNS, COMMON, SEVERAL_IMAGES, TRE
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.parquet.task_files import COLUMNS as TASK_COLUMNS
+from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA
+from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
+from eval_harness.derive.files import READINGS_SCHEMA
 from eval_harness.records.request import Response
 from eval_harness.records.result import (
     DELIVERIES,
@@ -25,9 +28,9 @@ from eval_harness.records.result import (
     Source,
     read_result,
 )
-from eval_harness.results.landing import Landing, Note, Withdrawal, parse_record
-from eval_harness.runs.folder import Run, RunRequest, read_run, record_of
-from eval_harness.runs.scoring import ANSWERS_SCHEMA
+from eval_harness.records.run import Run, RunRequest, read_run
+from eval_harness.runs.folder import record_of
+from eval_harness.store.acceptance import Acceptance, Note, Withdrawal, parse_record
 from tests.commands import medprobe
 from tests.helpers import edit_json
 
@@ -94,15 +97,23 @@ def test_a_line_of_the_journal_has_the_fields_of_the_page():
     assert all(f"`{status}`" in rows["status"]["contents"] for status in DELIVERIES)
 
 
-def test_the_answers_have_the_columns_and_types_of_the_page():
-    rows = named("answers.parquet", "column")
-    types = {field.name: re.sub(r"list<\w+: (\w+)>", r"list of \1", str(field.type)) for field in ANSWERS_SCHEMA}
+@pytest.mark.parametrize(
+    ("heading", "schema"),
+    [("answers.parquet", ANSWERS_SCHEMA), ("judge.parquet", JUDGE_SCHEMA), ("readings.parquet", READINGS_SCHEMA)],
+)
+def test_a_table_has_the_columns_and_types_of_the_page(heading, schema):
+    rows = named(heading, "column")
+    types = {field.name: re.sub(r"list<\w+: (\w+)>", r"list of \1", str(field.type)) for field in schema}
     types = {
         name: {"double": "float64", "list of double": "list of float64"}.get(kind, kind) for name, kind in types.items()
     }
     assert [(name, row["type"]) for name, row in rows.items()] == list(types.items())
-    assert all(f"`{status}`" in rows["status"]["contents"] for status in STATUSES)
-    assert all(f"`{delivery}`" in rows["delivery"]["contents"] for delivery in DELIVERIES.values())
+    for name, values in (("status", STATUSES), ("delivery", DELIVERIES.values())):
+        assert all(f"`{value}`" in rows[name]["contents"] for value in values if name in rows)
+
+
+def test_the_units_have_the_columns_of_the_page():
+    assert [*named("units.parquet", "column")] == [*UNIT_NAMES, *UNIT_NUMBERS]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +156,7 @@ def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path, ve
     manifest = json.loads((phantoms / "halt-medvqa" / "manifest.json").read_text())
     (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
     records = [
-        Landing(account="a", landed_at="t", verified_by="b"),
+        Acceptance(account="a", accepted_at="t", verified_by="b"),
         Withdrawal(account="a", withdrawn_at="t", reason="r"),
         Note(account="a", written_at="t", text="r"),
     ]

@@ -23,7 +23,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations.described import Described
-from eval_harness.submissions.untrusted.files import Found
+from eval_harness.store.untrusted import ProblemList
 
 ZIP = b"PK\x03\x04"
 ZSTD = 93
@@ -165,7 +165,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every sample. A log of another version of the dataset is noted in `found`."""
     log = open_log(path)
     ours = _mapping(_mapping(log.eval.get("metadata")).get("medprobe"))

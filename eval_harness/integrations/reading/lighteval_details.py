@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
 from eval_harness.integrations.described import Described, record_of
-from eval_harness.records.limits import MOST_ANSWERS
-from eval_harness.submissions.untrusted.files import MAX_FILE, Found
+from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
+from eval_harness.store.untrusted import ProblemList
 
 
 def recognises(path: Path) -> bool:
@@ -37,7 +37,7 @@ def describe(path: Path) -> Described:
     return Described("lighteval")
 
 
-def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every row and sample. Raises BadInput for a file that is damaged or too large."""
     try:
         with pq.ParquetFile(path) as file:
@@ -57,7 +57,7 @@ def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[st
         ) from None
 
 
-def _answers(where: str, entry: dict[str, Any], found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def _answers(where: str, entry: dict[str, Any], found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     doc, response = _mapping(entry.get("doc")), _mapping(entry.get("model_response"))
     identity = _mapping(doc.get("specific")).get("question_id")
     if identity is None:

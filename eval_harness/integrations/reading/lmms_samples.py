@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from eval_harness.integrations.described import Described, record_of
-from eval_harness.submissions.untrusted.files import Found, json_lines
+from eval_harness.store.untrusted import ProblemList, json_lines
 
 IDS = "medprobe_answer"
 """The key of our task's ids in a line."""
@@ -37,9 +37,9 @@ def describe(path: Path) -> Described:
     return Described("lmms-eval")
 
 
-def read(path: Path, questions: pd.DataFrame, found: Found) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every line."""
-    for where, line in json_lines(path, found, constants=True):
+    for where, line in json_lines(path, found):
         ids = line.get(IDS)
         identity = ids.get("question_id") if isinstance(ids, dict) else None
         if identity is None:

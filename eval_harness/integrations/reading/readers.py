@@ -16,10 +16,10 @@ import pandas as pd
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations import vlmevalkit
 from eval_harness.integrations.described import Described, letters_of
-from eval_harness.integrations.reading import inspect_log, lighteval_details, lmms_samples
-from eval_harness.submissions.untrusted.files import Found
+from eval_harness.integrations.reading import inspect_log, lighteval_details, lmms_samples, paper_outputs
+from eval_harness.store.untrusted import ProblemList
 
-READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, lighteval_details, vlmevalkit)
+READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, lighteval_details, vlmevalkit, paper_outputs)
 
 
 def reader_for(path: Path) -> ModuleType | None:
@@ -36,7 +36,7 @@ def describe(path: Path) -> Described | None:
 
 
 def read(
-    reader: ModuleType, path: Path, questions: pd.DataFrame, found: Found
+    reader: ModuleType, path: Path, questions: pd.DataFrame, found: ProblemList
 ) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """The answers of a harness's file; what is wrong with it goes to `found`: an answer of another dataset version, and questions that it
     did not ask (a harness asks all of a task, so that what is absent was left out and not failed)."""
@@ -51,7 +51,7 @@ def read(
         yield where, question_id, record
     known = keys.keys()
     left_out = len(known - seen)
-    if left_out and seen & known:
+    if left_out and seen & known and getattr(reader, "IS_WHOLE", True):
         found.add(
             str(path),
             f"answers {len(seen & known):,} of {len(known):,} questions; only a run of the whole split can be scored "

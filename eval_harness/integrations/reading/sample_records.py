@@ -14,8 +14,8 @@ import pandas as pd
 
 from dataset_builders.benchmarks import question_columns
 from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
-from eval_harness.answers import read_answers
 from eval_harness.benchmarks import spec
+from eval_harness.derive.answers import read_answers
 from eval_harness.scores import score, units
 from eval_harness.scores.clustered import ratio_spread
 from eval_harness.scores.metrics import METRICS

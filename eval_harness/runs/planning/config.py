@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings, read_price, read_thinking
 from eval_harness.records.conversation import form_named
-from eval_harness.records.fields import METHODS
+from eval_harness.records.run_checks import METHODS
 
 SCORING_METHODS = ("gd", "ps", "ps_official")
 """The methods that compare likelihoods of the options instead of reading an answer."""

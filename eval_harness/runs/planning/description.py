@@ -11,16 +11,16 @@ from typing import Any
 
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.models.interface import OPTIONS, Backend, description_of, storable
+from eval_harness.models.interface import OPTIONS, Backend, description_of
+from eval_harness.reader.judge import NO_JUDGE, prompt_of
 from eval_harness.records.conversation import form_hash, form_named
-from eval_harness.records.names import model_slug, normal_name
+from eval_harness.records.names import model_slug, normal_name, storable
 from eval_harness.records.result import Method
-from eval_harness.runs.folder import Run, RunRequest
+from eval_harness.records.run import Run, RunRequest
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.environment import collect_environment
 from eval_harness.runs.planning.requests import RequestMaker
 from eval_harness.runs.planning.selection import Selection
-from eval_harness.runs.scoring import NO_JUDGE
 
 THINKING_TOKENS = 16384
 """Room for reasoning where it is asked for and no budget is given."""
@@ -76,7 +76,8 @@ def describe_run(
             prompt="+".join(dict.fromkeys(prompt.name for prompt in prompts)),
             shots=config.shots,
             samples=samples,
-            judge={"model": config.judge, "base_url": config.settings.base_url} if config.judge else None,
+            extraction=config.extraction,
+            judge=_judge(config),
             generation=generation | hashes,
         ),
         deviations=deviations,
@@ -89,6 +90,13 @@ def describe_run(
         command=shlex.join(["medprobe", *config.argv]) if config.argv else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _judge(config: EvalConfig) -> dict[str, Any] | None:
+    if not config.judge:
+        return None
+    model = {"model": config.judge.removeprefix("openai:"), "base_url": config.settings.base_url}
+    return model | prompt_of(config.method)
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:

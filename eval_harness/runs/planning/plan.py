@@ -16,12 +16,10 @@ from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
-from eval_harness.records.fields import wrong_fields, wrong_provenance
-from eval_harness.records.limits import FREE_BYTES, check_size, wrong_free_fields
-from eval_harness.records.names import wrong_names
+from eval_harness.records.limits import FREE_BYTES, limits_for
 from eval_harness.records.request import Request
-from eval_harness.records.result import Result
-from eval_harness.runs.folder import Run
+from eval_harness.records.run import Run
+from eval_harness.records.run_checks import wrong_run
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.description import describe_run
 from eval_harness.runs.planning.requests import (
@@ -100,9 +98,9 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
         raise BadInput(f"--method {config.method}: {config.model} cannot score options. Use --method mc.")
     _check_images(config, backend, selection)
     samples = _samples(config, backend, selection)
-    check_size(len(selection.questions), samples)
+    limits_for(len(selection.questions), samples)  # raises where no store takes so many answers
     run = describe_run(config, selection, backend, samples, prompts)
-    _check_can_land(run, config.extraction)
+    _check_storable(run)
     return Plan(config, selection, backend, examples, run)
 
 
@@ -138,22 +136,9 @@ def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
     return backend.samples()
 
 
-def _check_can_land(run: Run, extraction: str) -> None:
-    """Raise BadInput now for what no results store would take later, found by the very functions that will judge the submission."""
-    result = Result(
-        kind="measured",
-        provenance="submitted",
-        benchmark=run.benchmark,
-        model=run.model,
-        method=run.method.model_copy(update={"extraction": extraction}),
-        scores={},
-        deviations=run.deviations,
-        environment=run.environment,
-        command=run.command,
-        created_at=run.created_at,
-    )
-    wrong = [*wrong_names(result, "run"), *wrong_provenance(result), *wrong_fields(result)]
-    # Half of what the gate takes: the environment is added to when the run is resumed elsewhere.
-    wrong += wrong_free_fields(run.model_dump(mode="json"), FREE_BYTES // 2)
+def _check_storable(run: Run) -> None:
+    """Raise BadInput now for what no results store would take later, found by the very function that will judge the submission."""
+    # Half of what a store takes: the environment is added to when the run is resumed elsewhere.
+    wrong = next(wrong_run(run, FREE_BYTES // 2), None)
     if wrong:
-        raise BadInput(f"--model {run.request.model}: no results store would take this run: {wrong[0].rstrip('.')}.")
+        raise BadInput(f"--model {run.request.model}: no results store would take this run: {wrong.rstrip('.')}.")

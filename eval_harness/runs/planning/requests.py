@@ -18,9 +18,10 @@ from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.prompts import prompt_for
 from eval_harness.records.conversation import Form, form_named
+from eval_harness.records.permutations import rotation, shown
 from eval_harness.records.request import Request, Scoring, Shot
+from eval_harness.records.run import RunRequest
 from eval_harness.runs.broken_images import broken_images
-from eval_harness.runs.folder import RunRequest
 from eval_harness.runs.planning.selection import Selection
 
 Row = dict[str, Any]
@@ -31,21 +32,6 @@ _SCORING: dict[str, Scoring] = {"gd": "next_token", "ps": "sequence", "ps_offici
 
 AT_ONCE = 256
 """How many requests (with their images) are handed to a back end together; bounds the memory the images take."""
-
-
-def rotation(sample: int, options: int) -> int:
-    """By how many positions the options of a sample are turned in a `--permute` run: sample s shows option s first."""
-    return sample % options
-
-
-def shown(options: Sequence[str], turned: int) -> list[str]:
-    """The options as shown: turned by so many positions, in a circle."""
-    return [*options[turned:], *options[:turned]]
-
-
-def original(position: int, turned: int, options: int) -> int:
-    """The position in the question of the option shown at `position`."""
-    return (position + turned) % options
 
 
 @dataclass(frozen=True)
@@ -168,9 +154,9 @@ def with_example_images(
         for image_id, data in case.images.items()
     }
     examples = tuple((row, tuple(images[row["case_id"], name] for name in image_ids(row))) for row in rows)
-    broken = broken_images(image for _, shown in examples for image in shown)
-    for row, shown in examples:
-        why = next((broken[image] for image in shown if image in broken), None)
+    broken = broken_images(image for _, pictures in examples for image in pictures)
+    for row, pictures in examples:
+        why = next((broken[image] for image in pictures if image in broken), None)
         if why is not None:
             raise BadInput(
                 f"--shots: the image of the worked example {row['question_id']} cannot be shown ({why}). Fix the dataset, or leave "

@@ -11,7 +11,7 @@ import pandas as pd
 from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
-from dataset_builders.fingerprints import facets_digest, fingerprint_of
+from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.lexical_tree import select
 from eval_harness.records.result import Benchmark
@@ -44,6 +44,7 @@ class Selection:
             questions=len(self.questions),
             fingerprint=self.fingerprint,
             facets=facets_digest(self.questions),
+            asked=asked_digest(self.questions),
             origin=self.repository.origin,  # type: ignore[arg-type]  # pydantic checks it
             selection=self.left_out,
         )

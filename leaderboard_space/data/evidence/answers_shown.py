@@ -1,4 +1,4 @@
-"""The responses of a run, read from the store when somebody looks at them."""
+"""The responses of a run, read from the store when a page shows them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
+from eval_harness.derive.files import read_readings
+from leaderboard_space.data.store.sections import Entry
 
 
 @lru_cache(maxsize=16)
-def _read(path: Path, stamp: int) -> pd.DataFrame:
-    table = pq.read_table(path, columns=["question_id", "sample", "response", "choice", "status"]).to_pandas()
+def _read(folder: Path, derived: Path, stamp: int) -> pd.DataFrame:
+    table = read_readings(folder, derived=derived)
     first = table.sort_values("sample", kind="stable").drop_duplicates("question_id")
     return first.set_index("question_id")
 
 
-def responses(path: Path) -> pd.DataFrame:
+def responses(entry: Entry) -> pd.DataFrame:
     """The first sample of every question: columns `response, choice, status`, index `question_id`.
 
-    Raises BadInput when the file cannot be read.
+    Raises BadInput when the files cannot be read.
     """
     try:
-        return _read(path, path.stat().st_mtime_ns)
+        assert entry.folder is not None
+        assert entry.readings is not None
+        return _read(entry.folder, entry.readings.parent, entry.readings.stat().st_mtime_ns)
     except Exception as error:  # one damaged file is one line on the page
-        raise BadInput(f"{path.parent.name}: its answers cannot be read ({type(error).__name__}).") from None
+        raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None
 
 
 Answer = tuple[list[int], str, str]
@@ -36,23 +38,23 @@ Answer = tuple[list[int], str, str]
 NONE: Answer = ([], "no answer", "")
 
 
-def answers_to(path: Path, question_ids: Sequence[str]) -> dict[str, Answer]:
+def answers_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, Answer]:
     """The first sample's answer to each of a few questions; questions without one are missing.
 
-    Reads just these from the file: a page shows a few questions of many runs, whose whole answers would not stay in memory together.
-    Raises BadInput when the file cannot be read.
+    Reads just these from the files: a page shows a few questions of many runs, whose whole answers would not stay in memory together.
+    Raises BadInput when the files cannot be read.
     """
     try:
-        wanted = pc.field("question_id").isin(list(question_ids))
-        table = pq.read_table(path, columns=["question_id", "sample", "response", "choice", "status"], filters=wanted)
-        rows = sorted(table.to_pylist(), key=lambda row: row["sample"] or 0)
+        assert entry.folder is not None
+        table = read_readings(entry.folder, derived=entry.derived, question_ids=question_ids)
+        rows = table.sort_values("sample", kind="stable").drop_duplicates("question_id").to_dict("records")
         return {
             str(row["question_id"]): (
                 [int(option) for option in row["choice"] or []],
                 str(row["status"]),
                 str(row["response"] or ""),
             )
-            for row in reversed(rows)
+            for row in rows
         }
     except Exception as error:  # one damaged file is one line on the page
-        raise BadInput(f"{path.parent.name}: its answers cannot be read ({type(error).__name__}).") from None
+        raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None

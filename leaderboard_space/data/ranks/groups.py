@@ -1,6 +1,6 @@
 """Which results are ranked together, and which of a model's results stands for it.
 
-See also: scores and ranks (`standings.py`), what a store says of a result (`eval_harness.results.landing`).
+See also: scores and ranks (`standings.py`), what a store says of a result (`eval_harness.store.acceptance`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
     that landed earliest by the store's own clock. Results whose landing the store does not record come after those, the earliest by
     its own date first.
     """
-    result, method, landing = entry.result, entry.result.method, entry.provenance.landing
+    result, method, landing = entry.result, entry.result.method, entry.provenance.acceptance
     usual = method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.family)) and method.extraction in (None, "ours")
     return (
         result.provenance != "reproduced",
@@ -61,7 +61,7 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
         not usual,
         (method.samples or 1) != 1,
         landing is None,
-        landing.landed_at if landing else result.created_at,
+        landing.accepted_at if landing else result.created_at,
         entry.key,
     )
 

@@ -5,7 +5,6 @@ See also: which runs belong together (`sections.py`), statistics (`ranking.py`),
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,8 @@ import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
-from eval_harness.scores import METRICS, units
+from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
+from eval_harness.scores import METRICS
 from eval_harness.scores.metrics import BALANCED
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.ranks.ranking import Bools, Floats, Ints
@@ -37,13 +37,6 @@ from leaderboard_space.data.store.stored_units import (
 )
 from leaderboard_space.data.tree import labels_of
 
-UNCOUNTED = ("question", "keyword", "modality", "department", "granularity", "organ", "source_dataset", "categories", "image_license",
-             "image_source", "caption", "ai_question", "ai_options")  # fmt: skip
-"""Columns that decide no unit; without them units are made twice as fast. Selections and breakdowns take them from the questions."""
-
-NAMES, NUMBERS = ("metric", "unit", "case_id", "cluster"), ("numerator", "denominator", "chance", "count")
-"""The columns of units that say what they are, and those that say how a run did."""
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -51,7 +44,7 @@ class Layout:
 
     order: dict[str, slice]
     table: pd.DataFrame
-    """What the units are: NAMES, and the facets that BALANCED needs."""
+    """What the units are: UNIT_NAMES, and the facets that BALANCED needs."""
     chance: dict[str, Floats] = field(default_factory=dict)
     """Per metric what a guesser gets for each unit (see `stored_units.compact_run`)."""
     columns: dict[str, tuple[Column, Column]] = field(default_factory=dict)
@@ -127,7 +120,7 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
         frame = pd.DataFrame(
             {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
         )
-        key = answer_cache.key_of("questions", expected, content)
+        key = answer_cache.key_of(f"questions {expected}", content)
         is_named = answer_cache.is_noted(key) or fingerprint_of(frame) == expected
         if is_named:
             answer_cache.note(key)
@@ -140,20 +133,22 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
     return frame
 
 
-def read_run(family: str, questions: pd.DataFrame, path: Path, layout: Layout | None = None) -> RunUnits:
-    """Units of the run whose answers are at `path`; `layout` is that of another run on the same questions, which it shares where its units
-    are the same. Raises BadInput when the answers cannot be read or do not fit the questions."""
+def read_run(path: Path, layout: Layout | None = None) -> RunUnits:
+    """Units of the run that are kept at `path` (`derive/files.py`); `layout` is that of another run on the same questions, which it shares
+    where its units are the same. Raises BadInput when they cannot be read."""
     try:
-        table = _units(family, questions, path)
+        table = pq.read_table(path).to_pandas().astype(dict.fromkeys(("metric", "unit", "case_id"), object))
+        names = table.drop(columns=list(UNIT_NUMBERS))
+        if not set(UNIT_NAMES) <= set(names.columns):
+            raise BadInput(f"lacks the column {min(set(UNIT_NAMES) - set(names.columns))}")
     except FileNotFoundError:
-        raise BadInput("its answers are not in the store.") from None
+        raise BadInput("what was derived from its answers is not in the store.") from None
     except Exception as error:  # whatever is wrong with one file, the board stays up and says so
         reason = str(error).replace(f"{path.parent}{os.sep}", "")  # not where the store lies
-        raise BadInput(f"its answers cannot be read ({type(error).__name__}: {reason}).") from None
-    names = table.drop(columns=list(NUMBERS))
+        raise BadInput(f"its units cannot be read ({type(error).__name__}: {reason}).") from None
     if layout is None or not _are_same(layout.table, names):
         layout = _layout(names)
-    top, base, expected, count = (compact(table[name].to_numpy(float)) for name in NUMBERS)
+    top, base, expected, count = (compact(table[name].to_numpy(float)) for name in UNIT_NUMBERS)
     metrics = {}
     for name, rows in layout.order.items():
         chance = layout.chance.setdefault(name, np.full(rows.stop - rows.start, NOT_COUNTED))
@@ -172,23 +167,6 @@ def _are_same(one: pd.DataFrame, other: pd.DataFrame) -> bool:
     return list(one.columns) == list(other.columns) and np.array_equal(left, right)
 
 
-def digest_of(questions: pd.DataFrame) -> str:
-    """A digest of everything in the questions that decides units."""
-    deciding = questions.drop(columns=list(UNCOUNTED), errors="ignore")
-    return hashlib.sha256(deciding.to_json(orient="split").encode("utf-8", "replace")).hexdigest()
-
-
-def _units(family: str, questions: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """The units of a run that the board counts; the shares of letters are left out."""
-    answers = pq.read_table(path, columns=["question_id", "sample", "choice", "status"]).to_pandas()
-    answers = answers.astype({"question_id": object, "status": object})
-    table = units(family, questions.drop(columns=list(UNCOUNTED), errors="ignore").astype(object), answers)
-    facets = [facet for facet in sorted(set(BALANCED.values())) if facet in table.columns]
-    table = table.loc[~table["metric"].str.startswith("share_"), [*NAMES, *facets, *NUMBERS]]
-    order = np.lexsort((table["cluster"].to_numpy(), pd.factorize(table["metric"])[0]))
-    return table.iloc[order].reset_index(drop=True)
-
-
 def _layout(table: pd.DataFrame) -> Layout:
     codes, names = pd.factorize(table["metric"])
     bounds = np.searchsorted(codes, np.arange(len(names) + 1)).tolist()
@@ -205,32 +183,6 @@ def apart(numbers: Mapping[str, Stacked], layout: Layout, runs: int) -> list[Run
     """The runs again, without memory of their own; with no metric at all where the source keeps every key to itself."""
     metrics = {name: stored_units.apart(held, runs) for name, held in numbers.items()}
     return [RunUnits({name: columns[run] for name, columns in metrics.items()}, layout) for run in range(runs)]
-
-
-def load_runs(name: str) -> tuple[list[str], Layout, dict[str, Stacked]] | None:
-    """The runs that `save_runs` kept under `name`, with their keys; None where there are none."""
-    kept = answer_cache.load_runs(name)
-    if kept is None:
-        return None
-    keys, names, arrays = kept
-    layout, numbers = _layout(names), {}
-    for metric, rows in layout.order.items():
-        units = rows.stop - rows.start
-        held = [arrays.get(f"{metric}/{part}", np.zeros((0, 0))) for part in Stacked._fields]
-        if held[0].shape != (units, len(keys)) or any(part.shape[1] != units for part in held[1:]):
-            return None
-        numbers[metric] = Stacked(held[0].T, *held[1:])
-        layout.chance[metric], layout.columns[metric] = held[2][0], (held[1][0], held[3][0])
-    return keys, layout, numbers
-
-
-def save_runs(name: str, keys: Sequence[str], layout: Layout, numbers: Mapping[str, Stacked]) -> None:
-    """Keep the runs of a section on disk as one. `keys`: what each follows from (`answer_cache.key_of`)."""
-    arrays: dict[str, Column] = {}
-    for metric, held in numbers.items():
-        parts = held._replace(top=held.top.T)  # as it lies in memory
-        arrays |= {f"{metric}/{part}": array for part, array in parts._asdict().items()}
-    answer_cache.save_runs(name, keys, layout.table, arrays)
 
 
 def align(

@@ -1,6 +1,5 @@
 """The result files of a store, each read once for every time that it changes; what a large measured one says of its categories, only when
-somebody asks for it: the board computes these numbers from the answers, and those that hundreds of results were handed in with would
-take a second and a gigabyte.
+it is asked for: the board computes these numbers from the units, and those of hundreds of results would take a second and a gigabyte.
 """
 
 from __future__ import annotations
@@ -8,17 +7,19 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from eval_harness.records.result import Breakdown, Result, Scores, read_result
-from eval_harness.results.landing import LANDING, WITHDRAWN, read_provenance
+from eval_harness.derive.files import RESULT, RUN
+from eval_harness.records.result import DERIVE_VERSION, Breakdown, Result, Scores, read_result
+from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
 from leaderboard_space.data.published_scores import errors_named
 from leaderboard_space.data.ranks.possible import without_impossible
 from leaderboard_space.data.store import answer_cache
 from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.data.store.unverified import derived_folder
 from leaderboard_space.html import visible
 
 LARGEST_RESULT = 20_000_000
@@ -33,21 +34,24 @@ class ResultFiles:
     def __init__(self) -> None:
         self._seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
 
-    def read(self, store: Path) -> tuple[list[Entry], list[str]]:
-        """All results, and one line per file that cannot be used. An entry whose files are unchanged is the same object as before."""
+    def read(self, store: Path, trusted: Sequence[str] = ()) -> tuple[list[Entry], list[str]]:
+        """All results, and one line per file that cannot be used. An entry whose files are unchanged is the same object as before.
+        `trusted`: datasets that the board's owner named."""
         seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
-        for path in sorted((store / "results").glob("*/*/*/result.json")):
+        folders = {path.parent for name in (RESULT, RUN) for path in (store / "results").glob(f"*/*/*/{name}")}
+        for folder in sorted(folders):
+            path = folder / RESULT if (folder / RESULT).exists() else folder / RUN
             try:
                 status = path.stat()
                 # What the store says of a result lies beside it; notes are new files, which the folder's own time tells.
-                beside = (stamp_of(path.parent / name) for name in (LANDING, WITHDRAWN))
+                beside = (stamp_of(path.parent / name) for name in (ACCEPTANCE, WITHDRAWN))
                 stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *beside)
                 if path in self._seen and self._seen[path][0] == stamp:
                     seen[path] = self._seen[path]
                 elif not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_RESULT:
                     raise BadInput(f"{path}: not a file of at most {LARGEST_RESULT // 1_000_000} MB.")
                 else:
-                    seen[path] = (stamp, _entry(store, path))
+                    seen[path] = (stamp, _entry(store, folder, trusted))
             except (BadInput, OSError, RecursionError) as error:
                 # Readers see the path in the store, not where the store lies.
                 seen[path] = ((0, 0), str(error).replace(f"{store}{os.sep}", ""))
@@ -56,17 +60,31 @@ class ResultFiles:
         return [one for one in found if isinstance(one, Entry)], [one for one in found if isinstance(one, str)]
 
 
-def _entry(store: Path, path: Path) -> Entry:
-    result, notes = read_possible(path)
+UNVERIFIED = "not verified by the store's owner; its numbers were derived by this board"
+OUTDATED = "its numbers were derived by another version of medprobe; `medprobe rescore` derives them again"
+
+
+def _entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
+    """A result as the board shows it: as its verifier derived it, or as it is derived here where there was none."""
+    provenance = read_provenance(folder)
+    is_verified = provenance.acceptance is not None or not _is_measured(folder)
+    derived = folder if is_verified else derived_folder(store, folder, trusted)
+    result, notes = read_possible(derived / RESULT)
     if not visible(result.model.name).strip():
-        raise BadInput(f"{path}: its model has no name.")
-    return Entry(
-        path.parent.relative_to(store / "results").as_posix(),
-        result,
-        path.parent,
-        tuple(notes),
-        read_provenance(path.parent),
-    )
+        raise BadInput(f"{folder / RESULT}: its model has no name.")
+    if not is_verified:
+        notes = [*notes, UNVERIFIED]
+    if result.kind == "measured" and result.derive_version != DERIVE_VERSION:
+        notes = [*notes, OUTDATED]
+    key = folder.relative_to(store / "results").as_posix()
+    return Entry(key, result, folder, tuple(notes), provenance, derived=derived)
+
+
+def _is_measured(folder: Path) -> bool:
+    """Whether a folder holds answers, or says so; an aggregate has none."""
+    if (folder / RUN).exists():
+        return True
+    return read_result(folder / RESULT).kind == "measured"
 
 
 def stamp_of(path: Path | None) -> Stamp:
@@ -134,4 +152,4 @@ def _read(path: Path) -> tuple[Result, list[str]]:
 
 
 def _key_of(content: bytes) -> str:
-    return answer_cache.key_of("result", "", content)
+    return answer_cache.key_of("result", content)

@@ -16,8 +16,9 @@ from typing import Any
 from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from dataset_builders.fingerprints import is_released_set
+from eval_harness.derive.files import ANSWERS, READINGS, UNITS
 from eval_harness.records.result import Result
-from eval_harness.results.landing import Provenance
+from eval_harness.store.acceptance import Provenance
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.tree import Tree
 
@@ -36,6 +37,9 @@ class Entry:
     provenance: Provenance = field(default_factory=Provenance)
     """What the store says of it: who submitted it and when it landed, whether it was withdrawn, remarks."""
 
+    derived: Path | None = None
+    """Folder of what was derived from its answers: its own where a verifier accepted it, else one of the board's."""
+
     @cached_property
     def is_baseline(self) -> bool:
         """Whether no model was asked."""
@@ -44,11 +48,19 @@ class Entry:
     @cached_property
     def account(self) -> str | None:
         """Who submitted it; None for a paper's number and where the store does not say."""
-        return self.provenance.landing.account if self.provenance.landing else None
+        return self.provenance.acceptance.account if self.provenance.acceptance else None
 
     @property
     def answers(self) -> Path | None:
-        return self.folder / "answers.parquet" if self.folder is not None else None
+        return self.folder / ANSWERS if self.folder is not None else None
+
+    @property
+    def units(self) -> Path | None:
+        return self.derived / UNITS if self.derived is not None else None
+
+    @property
+    def readings(self) -> Path | None:
+        return self.derived / READINGS if self.derived is not None else None
 
 
 @dataclass

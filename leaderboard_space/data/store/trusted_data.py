@@ -62,7 +62,7 @@ class TrustedData:
             return (self.splits, self.problems) != before
 
     def is_replaced(self, result: Result) -> bool:
-        """Whether a result answers other questions than a trusted dataset has now: the same repository and split, other questions.
+        """Whether a result answers other questions than a trusted dataset has now, of the same repository (or name) and split.
 
         The fingerprint is over questions, options and key: a new revision that leaves them alone retires nothing. A part of a set
         (`selection`) has a fingerprint of its own and is left alone.
@@ -73,7 +73,7 @@ class TrustedData:
         current = [
             split.benchmark.fingerprint
             for split in self.splits
-            if split.benchmark.split == theirs.split and _same_repository(split.benchmark.repo, theirs.repo)
+            if split.benchmark.split == theirs.split and _is_of(split.benchmark, theirs)
         ]
         return bool(current) and theirs.fingerprint not in current
 
@@ -99,6 +99,13 @@ def _splits(name: str) -> tuple[TrustedSplit, ...]:
         has_answers = bool(selection.questions["answer"].map(len).gt(0).all())
         found.append(TrustedSplit(repository, selection.benchmark(), has_answers))
     return tuple(found)
+
+
+def _is_of(current: Benchmark, theirs: Benchmark) -> bool:
+    """Whether a result is about an earlier state of a dataset: the same repository, or asked from a folder that holds one of this name."""
+    if theirs.repo is None:
+        return theirs.name == current.name and theirs.origin == current.origin
+    return _same_repository(current.repo, theirs.repo)
 
 
 def _same_repository(left: str | None, right: str | None) -> bool:

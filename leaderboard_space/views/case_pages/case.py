@@ -42,7 +42,7 @@ def given_to(outcomes: Outcomes, cases: np.ndarray, entries: Sequence[Entry]) ->
     for entry in entries:
         try:
             if entry.answers is not None:
-                found[entry.key] = answers_to(entry.answers, asked)
+                found[entry.key] = answers_to(entry, asked)
         except BadInput:
             continue
     return found

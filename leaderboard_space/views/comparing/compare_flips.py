@@ -72,8 +72,7 @@ def rows(found: Comparison) -> Table:
 
 
 def _said(entry: Entry) -> pd.DataFrame:
-    assert entry.answers is not None
-    return responses(entry.answers)
+    return responses(entry)
 
 
 def _answer(frame: pd.DataFrame, question: pd.Series) -> str:

@@ -78,8 +78,8 @@ def _metrics(section: Section, entry: Entry) -> list[str]:
 
 
 def _date(entry: Entry) -> str:
-    landing = entry.provenance.landing
-    return landing.landed_at if landing else entry.result.created_at
+    landing = entry.provenance.acceptance
+    return landing.accepted_at if landing else entry.result.created_at
 
 
 def part_name(section: Section) -> str:

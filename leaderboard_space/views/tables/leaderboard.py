@@ -270,7 +270,7 @@ def _remarks(row: Row, found: Standings) -> list[str]:
     parts += _unread(row.entry.result)
     if provenance.withdrawal is not None:
         parts.append(f"withdrawn: {provenance.withdrawal.reason}")
-    if provenance.landing is not None and provenance.landing.flags:
+    if provenance.acceptance is not None and provenance.acceptance.flags:
         parts.append("flagged" if row.group != "withdrawn" else "was flagged")
     if provenance.notes:
         parts.append(plural(len(provenance.notes), "note"))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result
-from eval_harness.results.landing import Provenance
+from eval_harness.store.acceptance import Provenance
 from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
@@ -95,12 +95,12 @@ LONG = ("Withdrawn", "Note")
 
 def _said_by_store(provenance: Provenance) -> list[tuple[str, object]]:
     """Who submitted a result, when it landed, what its checks found, what was remarked, and whether it was taken back."""
-    landing, withdrawal = provenance.landing, provenance.withdrawal
+    landing, withdrawal = provenance.acceptance, provenance.withdrawal
     pairs: list[tuple[str, object]] = []
     if landing is not None:
         pairs += [
             ("Submitted by", landing.account),
-            ("Landed", landing.landed_at),
+            ("Added", landing.accepted_at),
             ("Verified by", landing.verified_by),
         ]
         pairs += [("Flagged", flag) for flag in landing.flags]

@@ -15,11 +15,11 @@ import yaml
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
+from eval_harness.integrations.reading.converted import prepare_any, submit_any
 from eval_harness.integrations.reading.inspect_log import answers, open_log
 from eval_harness.models.interface import Settings
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from eval_harness.submissions.submit import prepare, submit
 from tests.chaos.server import ChaosServer
 from tests.environments import environment
 from tests.localhub.accounts import CURATOR
@@ -85,10 +85,10 @@ def test_the_same_answers_are_our_numbers(inspect_python, tmp_path, benchmark):
         if name in shown:
             assert shown[name] == pytest.approx(score.value, abs=5e-5), name
     assert len([name for name in shown if name in ours.scores]) >= 2
-    submitted = prepare(log)
+    submitted = prepare_any(log)
     assert submitted.problems == []
     assert submitted.result.scores == ours.scores and submitted.result.statuses == ours.statuses
-    assert submit(log, tmp_path / "store").new
+    assert submit_any(log, tmp_path / "store").new
 
 
 def test_epochs_keep_every_answer(inspect_python, tmp_path):
@@ -99,7 +99,7 @@ def test_epochs_keep_every_answer(inspect_python, tmp_path):
             *(inspect_python, tmp_path, "medprobe/mediconfusion", server.url),
             *("-T", f"data={data}", "--epochs", "2", "--log-format", "eval"),
         ).values()
-    found = prepare(log).result
+    found = prepare_any(log).result
     assert found.method.samples == 2
     assert metrics_of(log)["set_accuracy"] == pytest.approx(found.scores["set_accuracy"].value, abs=5e-5)
     with zipfile.ZipFile(log) as archive:

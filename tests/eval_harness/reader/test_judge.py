@@ -10,16 +10,12 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.answers import read_answers
-from eval_harness.judge import (
-    Judge,
-    Query,
-    closeness_prompt,
-    extraction_prompt,
-    read_closeness,
-    read_extraction,
-    read_with_judge,
-)
+from eval_harness.derive.answer_table import answer_frame
+from eval_harness.derive.reading import judge_queries, read_run
+from eval_harness.reader.judge import Query, closeness_prompt, extraction_prompt, read_closeness, read_extraction
+from eval_harness.records.result import Benchmark, Method, Model
+from eval_harness.records.run import Run, RunRequest
+from eval_harness.runs.judging import Judge
 
 OPTIONS = ["wide bronchi", "a cavity"]
 
@@ -95,32 +91,40 @@ def questions() -> pd.DataFrame:
 
 
 def answers(*responses: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "question_id": ["q1", "q2", "q3"],
-            "sample": 0,
-            "response": responses,
-            "status": ["answered", "answered", "failed"],
-        }
+    rows = zip(("q1", "q2", "q3"), responses, ("answered", "answered", "no response"), strict=True)
+    return answer_frame(
+        {"question_id": name, "sample": 0, "response": text, "delivery": delivery} for name, text, delivery in rows
     )
+
+
+def judged_run(samples: int = 1, permute: bool = False) -> Run:
+    request = RunRequest(
+        benchmark="x", data="", split="test", fingerprint="f", model="m", method="mc", prompt=None, samples=samples,
+        generation={}, permute=permute,
+    )  # fmt: skip
+    return Run(
+        run_id="x", request=request, benchmark=Benchmark(name="x", format="gmai-mmbench", split="test", questions=3),
+        model=Model(name="M"), method=Method(name="mc", judge={"model": "judge"}), created_at="2026-11-01T00:00:00+00:00",
+    )  # fmt: skip
+
+
+def read(judge: Judge, given: pd.DataFrame, run: Run) -> tuple[pd.DataFrame, dict[str, object]]:
+    """The answers read by rules and by what the judge replies now."""
+    asked = judge_queries(run, given, questions())
+    replies = judge.replies([each.query for each in asked])
+    rows = [(each.question_id, each.sample, reply) for each, reply in zip(asked, replies, strict=True)]
+    done, report = read_run(run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"]))
+    assert report is not None
+    return done, report
 
 
 def test_only_unread_responses_are_shown_to_the_judge(server: Server, judge: Judge) -> None:
     server.replies = ["B"]
-    read = read_answers(answers("A", "the bronchus is the problem here", ""), questions(), "gmai-mmbench")
-    done, report = read_with_judge(read, questions(), "mc", judge)
+    done, report = read(judge, answers("A", "the bronchus is the problem here", ""), judged_run())
     assert done["choice"].tolist() == [[0], [1], []] and done["status"].tolist() == ["answered", "answered", "failed"]
-    assert report.as_dict() == {
-        "model": "judge",
-        "prompt": "extract-option",
-        "asked": 1,
-        "share": 33.3333,
-        "decided": 1,
-        "failed": 0,
-    }
+    assert report == {"model": "judge", "asked": 1, "share": 33.3333, "decided": 1, "failed": 0}
     sent = server.asked[0]
     assert sent["temperature"] == 0 and "What is {shown}?" in sent["messages"][-1]["content"]
-    assert read["choice"].tolist() == [[0], [], []]
 
 
 def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path) -> None:
@@ -194,9 +198,21 @@ def test_the_prompt_is_the_papers(sources: Path) -> None:
 
 def test_a_server_that_fails_leaves_answers_unread(server: Server, judge: Judge) -> None:
     server.replies = [500]
-    read = read_answers(answers("A", "hm", ""), questions(), "gmai-mmbench")
-    done, report = read_with_judge(read, questions(), "mc", judge)
-    assert done["choice"].tolist() == read["choice"].tolist() and report.failed == 1 and report.decided == 0
+    done, report = read(judge, answers("A", "hm", ""), judged_run())
+    assert done["choice"].tolist() == [[0], [], []] and report["failed"] == 1 and report["decided"] == 0
+
+
+def test_a_permuted_answer_is_judged_in_the_order_it_was_shown(server: Server, judge: Judge) -> None:
+    """The judge sees the options as the model saw them; its letter is told in the question's own order."""
+    server.replies = ["A"]
+    given = answer_frame(
+        {"question_id": name, "sample": sample, "response": "hm", "delivery": "answered"}
+        for name in ("q1", "q2", "q3")
+        for sample in (0, 1)
+    )
+    done, _ = read(judge, given, judged_run(samples=2, permute=True))
+    assert done["choice"].tolist() == [[0], [1]] * 3
+    assert any("A. a cavity" in each["messages"][-1]["content"] for each in server.asked)
 
 
 def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path) -> None:

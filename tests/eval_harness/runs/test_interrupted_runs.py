@@ -194,7 +194,15 @@ def test_two_processes_give_the_result_of_one(workdir):
     assert without_time(workdir / "two") == without_time(workdir / "one")
     assert one_each(workdir / "two") == one_each(workdir / "one")
     assert {p.name for p in (workdir / "two").iterdir() if not p.name.startswith(".")} == {
-        *("answers.jsonl", "answers.parquet", "questions.parquet", "result.json", "run.json")
+        *(
+            "answers.jsonl",
+            "answers.parquet",
+            "questions.parquet",
+            "result.json",
+            "run.json",
+            "readings.parquet",
+            "units.parquet",
+        )
     }
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.request import Response
-from eval_harness.runs.folder import AnswerJournal, make_run_folder, read_answer_journal, read_run
+from eval_harness.records.run import read_run
+from eval_harness.runs.folder import AnswerJournal, make_run_folder, read_answer_journal
 
 TEXT = st.text(max_size=40)
 

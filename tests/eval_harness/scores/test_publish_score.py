@@ -10,10 +10,10 @@ from huggingface_hub import HfApi
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from eval_harness.records.result import read_result
-from eval_harness.submissions.submit import submit
-from eval_harness.submissions.verification import verify
+from eval_harness.store.submit import submit
+from eval_harness.store.verification import verify
 from tests import commands
-from tests.eval_harness.submissions.submitting import responses, run_folder
+from tests.eval_harness.store.submitting import responses, run_folder
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 

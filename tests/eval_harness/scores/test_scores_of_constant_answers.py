@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from eval_harness.answers import read_answers
+from eval_harness.derive.answers import read_answers
 from eval_harness.scores import score
 
 

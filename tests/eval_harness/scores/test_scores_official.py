@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eval_harness.answers import read_answers
+from eval_harness.derive.answers import read_answers
 from eval_harness.scores import score, summarise
 from eval_harness.scores.aggregates import best_over_methods
 from eval_harness.scores.grading import grade

@@ -12,7 +12,7 @@ from benchmarks.leaderboard_space import board_pages
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from tests.browser import choose, eventually, fits, here
-from tests.eval_harness.submissions.submitting import responses
+from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import add_run, answers

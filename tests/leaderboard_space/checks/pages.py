@@ -18,7 +18,7 @@ import pandas as pd
 
 from eval_harness.records.result import Result
 from eval_harness.scores import METRICS
-from eval_harness.submissions.submission import Submission
+from eval_harness.store.submission import Submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section

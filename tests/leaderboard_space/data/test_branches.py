@@ -1,8 +1,6 @@
 """Branches of what only papers know, departments outside GMAI-MMBench, and scored answers kept on disk."""
 
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +10,7 @@ from leaderboard_space.data.facets import cells_under
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.published_tables import departments
 from leaderboard_space.data.ranks.standings import own_score, standings
-from leaderboard_space.data.store import answer_cache, result_files
+from leaderboard_space.data.store import result_files
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import published_tree, tree_of
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -82,51 +80,8 @@ def test_what_is_kept_on_disk_gives_the_same_numbers_and_damage_is_no_harm(
         ]
 
     first = values()
-    kept = sorted((tmp_path / "kept").glob("*.*"))
-    kinds = [path.suffix for path in kept]
-    assert kinds.count(".npz") == 1  # both runs together
-    with monkeypatch.context() as patched:
-        patched.setattr(board, "read_run", lambda *given: pytest.fail("scored again"))
-        assert values() == first
-    for path in kept:
+    for path in (tmp_path / "kept").glob("*.*"):
         path.write_bytes(b"damaged")
     assert values() == first
     add_run(tmp_path / "store", "halt-medvqa", asked, answers(asked, 0.9, seed=3), "A third")
-    read, scored = board.read_run, []
-    monkeypatch.setattr(board, "read_run", lambda *given: scored.append(given) or read(*given))
     assert len(values()) == len(first) // 2 * 3 and values() == values()
-    assert len(scored) == 1  # only what has come
-    assert answer_cache.load_runs("nothing-of-that-name") is None
-
-
-@pytest.mark.parametrize("stopped_at", range(1, 7))
-def test_a_board_that_is_stopped_while_it_scores_goes_on_from_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: int
-) -> None:
-    """Of n runs scored at least half are not scored again; fewer results, or one that is replaced, are kept as well."""
-    monkeypatch.setenv("MEDPROBE_BOARD_CACHE", str(tmp_path / "kept"))
-    asked, read, scored = questions("halt-medvqa", 12), board.read_run, list[object]()
-
-    def scores(*given: Any) -> object:
-        if len(scored) == stopped_at:
-            raise KeyboardInterrupt
-        scored.append(given)
-        return read(*given)
-
-    def look() -> int:
-        opened = board.Board(tmp_path / "store")
-        outcomes, _ = opened._load(opened.snapshot.sections["halt-medvqa"][0])
-        return len(outcomes.runs) if outcomes is not None else 0
-
-    for number in range(7):
-        add_run(tmp_path / "store", "halt-medvqa", asked, answers(asked, 0.5, seed=number), f"Model {number}")
-    monkeypatch.setattr(board, "read_run", scores)
-    with pytest.raises(KeyboardInterrupt):
-        look()
-    before, stopped_at = len(scored), 10**9
-    assert look() == 7 and len(scored) - before <= 7 - (before + 1) // 2
-    before = len(scored)
-    shutil.rmtree(next((tmp_path / "store" / "results").glob("*/Model-3")))
-    assert [look(), look()] == [6, 6] and len(scored) == before
-    add_run(tmp_path / "store", "halt-medvqa", asked, answers(asked, 0.9, seed=99), "Model 3")
-    assert [look(), look()] == [7, 7] and len(scored) == before + 1

@@ -5,14 +5,18 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
+from eval_harness.derive.files import read_readings
+from eval_harness.records.result import read_result
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.evidence.answers_shown import answers_to
 from leaderboard_space.data.models.claims import Claims
+from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.memory import Memory
 from leaderboard_space.views.case_pages import case, case_results, cases
 from leaderboard_space.views.model_pages import model as model_page
@@ -62,12 +66,12 @@ def test_a_set_that_cannot_be_read_is_not_the_first_shown(store: Path, tmp_path:
 def test_a_page_reads_each_run_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight questions of eight results were 64 readings of whole files; with many results these were minutes."""
     board = Board(store)
-    read: list[Path] = []
+    read: list[str] = []
 
-    def counted(path: Path, ids: list[str]) -> dict:
-        read.append(path)
+    def counted(entry: Entry, ids: list[str]) -> dict:
+        read.append(entry.key)
         assert len(ids) == cases.PER_PAGE
-        return answers_to(path, ids)
+        return answers_to(entry, ids)
 
     monkeypatch.setattr(case, "answers_to", counted)
     cases.page(board, {})
@@ -75,29 +79,27 @@ def test_a_page_reads_each_run_once(store: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) -> None:
-    path = next(store.glob("results/*/Model-7/*/answers.parquet"))
-    table = pq.read_table(path)
-    whole = table.to_pandas().set_index("question_id")
+    source = next(store.glob("results/*/Model-7/*"))
+    folder = Path(shutil.copytree(source, tmp_path / "result"))
+    entry = Entry("Model-7", read_result(folder / "result.json"), folder, derived=folder)
+    whole = read_readings(folder).set_index("question_id")
     wanted = list(whole.index[3:6])
-    assert answers_to(path, [*wanted, "not there"]) == {
-        name: (
-            [int(option) for option in whole.loc[name, "choice"]],
-            whole.loc[name, "status"],
-            whole.loc[name, "response"],
-        )
+    expected = {
+        name: (list(whole.loc[name, "choice"]), whole.loc[name, "status"], whole.loc[name, "response"] or "")
         for name in wanted
     }
-    again = table.to_pandas()
-    again["sample"], again["status"] = 1, "refused"
-    both = pd.concat([again, table.to_pandas()])
-    both.to_parquet(tmp_path / "two.parquet")
-    assert {status for _, status, _ in answers_to(tmp_path / "two.parquet", wanted).values()} <= {
-        "answered",
-        "irrelevant",
-    }
-    (tmp_path / "two.parquet").write_bytes(b"PAR1")
+    assert answers_to(entry, [*wanted, "not there"]) == expected
+    for name in ("answers.parquet", "readings.parquet"):
+        table = pq.read_table(folder / name).to_pandas()
+        again = table.assign(sample=1, **({"status": "refused"} if "status" in table else {}))
+        both = pa.Table.from_pandas(
+            pd.concat([again, table]), schema=pq.read_schema(folder / name), preserve_index=False
+        )
+        pq.write_table(both, folder / name)
+    assert answers_to(entry, wanted) == expected
+    (folder / "readings.parquet").write_bytes(b"PAR1")
     with pytest.raises(BadInput, match="cannot be read"):
-        answers_to(tmp_path / "two.parquet", wanted)
+        answers_to(entry, wanted)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.results.landing import Provenance, Withdrawal
+from eval_harness.store.acceptance import Provenance, Withdrawal
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.claims import Claim, Claims
 from leaderboard_space.data.published_tables import read_table

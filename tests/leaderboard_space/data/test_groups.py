@@ -80,12 +80,6 @@ def test_what_the_owner_reproduced_comes_before_anything_else(tmp_path: Path) ->
     assert ["measured · by us" in row for row in sources] == [False, True]
 
 
-def test_a_store_without_landings_takes_the_earliest_by_its_own_date(tmp_path: Path) -> None:
-    run(tmp_path, "later", created_at="2026-05-01T00:00:00+00:00")
-    run(tmp_path, "earlier", created_at="2026-04-01T00:00:00+00:00")
-    assert names(shown(tmp_path)) == [("earlier", None, "ranked")]
-
-
 def test_default_settings_come_before_an_earlier_landing(tmp_path: Path) -> None:
     land(run(tmp_path, "many-samples", samples=16), "alice", "2026-11-01T00:00:00+00:00")
     land(run(tmp_path, "plain"), "alice", "2026-11-20T00:00:00+00:00")

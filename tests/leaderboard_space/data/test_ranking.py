@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from eval_harness.derive.files import read_readings
 from eval_harness.records.result import Score
 from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparing.comparisons import paired_test, pairwise
@@ -126,9 +127,7 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     outcomes, tree = board.outcomes(section) or (None, None)
     assert outcomes is not None and tree is not None
     rows = standings(section, outcomes, tree, metric).models
-    measured = {
-        row.entry.key: pd.read_parquet(row.entry.answers) for row in rows if row.recomputed and row.entry.answers
-    }
+    measured = {row.entry.key: read_readings(row.entry.folder) for row in rows if row.recomputed and row.entry.folder}
     by_key = {key: units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
     pairs, pooled = pairwise(pack(by_key, metric)), pooled_p_values(pack(by_key, metric))
     board_p, _ = p_values(
@@ -219,10 +218,15 @@ def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:
     assert {score_.value for score_ in found} == {None} and {score_.n for score_ in found} == {0}
 
 
-def test_answers_for_other_questions_are_refused(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"PAR1 no", None, {"metric": ["accuracy"]}])
+def test_units_that_cannot_be_read_are_one_line(tmp_path: Path, content: bytes | dict | None) -> None:
     from dataset_builders.errors import BadInput
 
-    given = answers(questions("halt-medvqa", 5), 0.5).assign(question_id=[f"other-{i}" for i in range(5)])
-    given.to_parquet(tmp_path / "answers.parquet")
-    with pytest.raises(BadInput, match="its answers cannot be read"):
-        read_run("halt-medvqa", questions("halt-medvqa", 5), tmp_path / "answers.parquet")
+    path = tmp_path / "units.parquet"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        pd.DataFrame(content).to_parquet(path)
+    with pytest.raises(BadInput, match=r"cannot be read|not in the store") as caught:
+        read_run(path)
+    assert "\n" not in str(caught.value) and str(tmp_path) not in str(caught.value)

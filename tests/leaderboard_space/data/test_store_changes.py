@@ -38,12 +38,12 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_answers_that_come_after_their_result_are_read(store: Path) -> None:
-    late = next((store / "results").glob("*/Model-1/*/answers.parquet"))
+    late = next((store / "results").glob("*/Model-1/*/units.parquet"))
     body = late.read_bytes()
     late.write_bytes(body[: len(body) // 2])
     board = Board(store)
     assert measured(board) == 2
-    assert any("Model 1: its answers cannot be read" in note for note in section_of(board).notes)
+    assert any("Model 1: its units cannot be read" in note for note in section_of(board).notes)
     late.write_bytes(body)
     board.refresh()
     assert measured(board) == 3
@@ -91,7 +91,7 @@ def test_a_store_that_is_away_for_a_moment_keeps_its_results_on_show(store: Path
 def change(store: Path, model: str, edit: Any) -> None:
     path = next((store / "results" / FORMAT / model).glob("*/result.json"))
     edit_json(path, edit)
-    (path.parent / "answers.parquet").unlink()
+    (path.parent / "units.parquet").unlink()
 
 
 def test_numbers_that_cannot_be_neither_lead_nor_hide(store: Path) -> None:

@@ -11,10 +11,10 @@ from playwright.sync_api import TimeoutError, expect
 
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
-from eval_harness.submissions.verification import verify
+from eval_harness.store.verification import verify
 from tests.browser import WAIT, eventually
-from tests.eval_harness.submissions.checks.hidden import build_test
-from tests.eval_harness.submissions.checks.hidden import upload as hidden_upload
+from tests.eval_harness.store.checks.hidden import build_test
+from tests.eval_harness.store.checks.hidden import upload as hidden_upload
 from tests.leaderboard_space.serving import board
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.openid import OpenIdProvider

@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from leaderboard_space.app import launch_options
 from leaderboard_space.serving.body_limit import BodyLimit
-from tests.eval_harness.submissions.submitting import phantom, responses
-from tests.eval_harness.submissions.untrusted.hostile import FILES
+from tests.eval_harness.store.submitting import phantom, responses
+from tests.eval_harness.store.untrusted.hostile import FILES
 from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board
 

@@ -13,7 +13,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from eval_harness.submissions.verification import verify
+from eval_harness.store.verification import verify
 from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board, hand_in
 from tests.localhub.accounts import CURATOR, READER

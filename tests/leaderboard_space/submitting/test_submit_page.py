@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.submissions.hidden_test import HiddenScore
+from eval_harness.store.hidden_test import HiddenScore
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.open_submissions import Waiting
 from leaderboard_space.data.store.trusted_data import TrustedData
@@ -21,7 +21,7 @@ from leaderboard_space.service import Service
 from leaderboard_space.submitting.tab import SubmitTab, draw
 from leaderboard_space.views import submit
 from leaderboard_space.views.submit import grouped
-from tests.eval_harness.submissions.submitting import phantom, questions_of, responses, said
+from tests.eval_harness.store.submitting import phantom, questions_of, responses, said
 from tests.helpers import write_lines
 
 

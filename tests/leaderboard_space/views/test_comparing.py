@@ -144,7 +144,7 @@ def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> 
     }
     for name, said in given_.items():
         add_run(tmp_path, "halt-medvqa", asked, said, name)
-    next((tmp_path / "results/halt-medvqa").glob("Three/*/answers.parquet")).unlink()
+    next((tmp_path / "results/halt-medvqa").glob("Three/*/units.parquet")).unlink()
     (warm,) = (tmp_path / "results/halt-medvqa").glob("One/*")
     change(warm, lambda result: result["method"].update(generation={"temperature": 0.5}))
     board = Board(tmp_path)

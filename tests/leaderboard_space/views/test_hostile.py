@@ -60,7 +60,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             environment={"permuted": {"same_option": float("nan"), "same_letter": TAGS, "questions": -1}}
         ),
     )
-    (folders[4] / "answers.parquet").write_bytes(b"PAR1 not really")
+    (folders[4] / "units.parquet").write_bytes(b"PAR1 not really")
     for number, body in enumerate(
         (b"", b"\xff\xfe\x00", b"[" * 100_000, b'{"schema_version": 1}', b"null", TAGS.encode())
     ):

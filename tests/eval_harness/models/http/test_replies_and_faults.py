@@ -128,11 +128,11 @@ def test_waiting_times_are_read_in_either_form():
 
 def test_a_price_gives_the_cost_of_what_was_counted():
     from eval_harness.models.interface import read_price
-    from eval_harness.runs.rescoring import _usage
+    from eval_harness.runs.scoring import usage_of
 
     records = [{"usage": [1000, 20]}, {"usage": [3000, 60]}, {"response": "no usage told"}]
-    assert _usage(records, None) == {"tokens_in": 4000, "tokens_out": 80}
-    assert _usage(records, [2.5, 10.0])["cost"] == 4000 * 2.5e-6 + 80 * 10e-6
+    assert usage_of(records, None) == {"tokens_in": 4000, "tokens_out": 80}
+    assert usage_of(records, [2.5, 10.0])["cost"] == 4000 * 2.5e-6 + 80 * 10e-6
     assert read_price("2.5,10") == (2.5, 10.0)
     for bad in ("2.5", "a,b", "1,2,3", "-1,2", "nan,1", "inf,1"):
         with pytest.raises(BadInput, match="--price"):

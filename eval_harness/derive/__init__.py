@@ -1,0 +1,7 @@
+"""From a run and its answers to readings, statuses, scores, breakdowns and units: the one way to a number.
+
+answer_table.py   what came back: `answers.parquet`, `judge.parquet`
+reading.py        which option each answer chooses, by rules and by the replies of a judge model
+derivation.py     `derive`, and the key under which its output is kept
+files.py          the files of a result: what is sent, and what is derived beside it
+"""

@@ -1,0 +1,100 @@
+"""The answers of a run as a table: one row per (question, sample) that was answered, nothing read and nothing scored.
+
+`answers.parquet` holds what came back from the model, `judge.parquet` what a judge model replied about it.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from eval_harness.records.names import storable
+from eval_harness.records.result import DELIVERIES
+
+ANSWERS_SCHEMA = pa.schema(
+    [
+        ("question_id", pa.string()),
+        ("sample", pa.int32()),
+        ("response", pa.string()),
+        ("scores", pa.list_(pa.float64())),
+        ("seconds", pa.float64()),
+        ("delivery", pa.string()),
+        ("reasoning", pa.string()),
+        ("finish_reason", pa.string()),
+        ("tokens_in", pa.int64()),
+        ("tokens_out", pa.int64()),
+    ]
+)
+"""Columns of `answers.parquet`. `scores`: one number per option for the methods that score options; `delivery`: what the server did
+(`DELIVERIES`); `seconds`: from the request to the last token."""
+JUDGE_SCHEMA = pa.schema([("question_id", pa.string()), ("sample", pa.int32()), ("reply", pa.string())])
+"""Columns of `judge.parquet`: what the judge model replied about an answer, word for word."""
+COLUMNS: list[str] = ANSWERS_SCHEMA.names
+
+
+def answer_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the table from a journal record (`status` of the request, `usage`)."""
+    tokens = record.get("usage") or (None, None)
+    return {
+        "question_id": str(record["question_id"]),
+        "sample": int(record.get("sample") or 0),
+        "response": record["response"] or "",
+        "scores": record.get("scores"),
+        "seconds": record.get("seconds"),
+        "delivery": DELIVERIES[record["status"]],
+        "reasoning": record.get("reasoning"),
+        "finish_reason": record.get("finish_reason"),
+        "tokens_in": tokens[0],
+        "tokens_out": tokens[1],
+    }
+
+
+def answer_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows as a frame, ordered by question id and sample, so that the same answers make the same table; the last one of each counts.
+
+    Values are Python objects: None where there is nothing.
+    """
+    latest = {(row["question_id"], row["sample"]): row for row in rows}
+    kept = [latest[key] for key in sorted(latest)]
+    return pd.DataFrame(
+        {name: pd.Series([_plain(row.get(name)) for row in kept], dtype=object) for name in COLUMNS}
+    ).astype({"sample": "int64"})
+
+
+def answers_bytes(answers: pd.DataFrame) -> bytes:
+    """The content of `answers.parquet`; the same bytes for the same rows."""
+    return _parquet(answers, ANSWERS_SCHEMA)
+
+
+def replies_bytes(replies: pd.DataFrame) -> bytes:
+    """The content of `judge.parquet`."""
+    return _parquet(replies, JUDGE_SCHEMA)
+
+
+def frame_of(table: pa.Table | bytes) -> pd.DataFrame:
+    """A table, or the bytes of a Parquet file, as Python objects."""
+    if isinstance(table, bytes):
+        table = pq.read_table(pa.BufferReader(table))
+    columns = zip(table.column_names, table.columns, strict=True)
+    return pd.DataFrame({name: pd.Series(column.to_pylist(), dtype=object) for name, column in columns})
+
+
+def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
+    columns = {name: [_plain(value) for value in frame[name].tolist()] for name in schema.names}
+    table = pa.table(columns, schema=schema)
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    """NaN, which pandas puts where there is nothing, back to None; text as a file can hold it (a server may send lone surrogates)."""
+    if isinstance(value, str):
+        return storable(value)
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,204 @@
+"""`derive`: every number of a run, from its answers. Nothing else in medprobe makes one.
+
+What a store keeps of the output lies under a key over everything it follows from (`key_of`), so that it is known when it has to be derived
+again: other bytes, another answer key or other labels of the dataset, another `DERIVE_VERSION`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dataset_builders.files import replace_file
+from dataset_builders.fingerprints import facets_digest, fingerprint_of
+from eval_harness.derive.files import READINGS, READINGS_SCHEMA, RESULT, UNITS, Sent
+from eval_harness.derive.reading import option_counts, read_run
+from eval_harness.records.permutations import rotation
+from eval_harness.records.result import DERIVE_VERSION, Result
+from eval_harness.records.run import Run
+from eval_harness.scores import Scored, score
+from eval_harness.scores.metrics import BALANCED
+
+UNIT_NAMES, UNIT_NUMBERS = ("metric", "unit", "case_id", "cluster"), ("numerator", "denominator", "chance", "count")
+"""The columns of units that say what they are, and those that say how the run did."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What follows from a run and its answers.
+
+    `readings`: `question_id, sample, response, delivery, choice, status, rule` and the other columns of the answers, one row for each
+    answer that was due, in the questions' order. `units`: UNIT_NAMES, the facets that weighted metrics need, UNIT_NUMBERS.
+    """
+
+    result: Result
+    readings: pd.DataFrame
+    units: pd.DataFrame
+
+
+def derive(
+    run: Run,
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    replies: pd.DataFrame | None = None,
+    key: str | None = None,
+) -> Derived:
+    """Read and score the answers of a run.
+
+    `answers`: as `answer_table.answer_frame`; `questions`: those that were asked, by whose key they are scored (rows without a known
+    key are read and not scored); `replies`: of the run's judge model. `key`: as `key_of` makes it.
+    The same input gives the same output. Raises BadInput for answers that do not fit the questions.
+    """
+    readings, judge = read_run(run, answers, questions, replies)
+    scored = _scores(run, questions, readings)
+    environment = run.environment | tokens_and_accuracy(readings, questions)
+    if run.request.permute:
+        environment |= _by_option_or_letter(readings, questions)
+    asked = {"fingerprint": fingerprint_of(questions), "facets": facets_digest(questions), "questions": len(questions)}
+    result = Result(
+        kind="measured",
+        provenance="submitted",
+        benchmark=run.benchmark.model_copy(update=asked),
+        model=run.model,
+        method=run.method.model_copy(update={"judge": judge, "samples": run.request.samples}),
+        scores=scored.scores,
+        breakdown=scored.breakdown,
+        statuses=scored.statuses,
+        deviations=run.deviations,
+        environment=environment,
+        command=run.command,
+        created_at=run.created_at,
+        key=key,
+    )
+    return Derived(result, readings, kept_units(scored.units))
+
+
+def derived_files(derived: Derived) -> dict[str, bytes]:
+    """Content of the derived files by their names; `result.json`, which names the key, is the last."""
+    rows = derived.readings[READINGS_SCHEMA.names].to_dict("list")
+    return {
+        READINGS: _parquet(pa.table(rows, schema=READINGS_SCHEMA)),
+        UNITS: _parquet(pa.Table.from_pandas(derived.units, preserve_index=False)),
+        RESULT: derived.result.to_json().encode(),
+    }
+
+
+def write_derived(folder: Path, derived: Derived) -> None:
+    """Write what was derived; each file appears whole or not at all, `result.json` last."""
+    for name, content in derived_files(derived).items():
+        replace_file(folder / name, content)
+
+
+def key_of(sent: Sent, fingerprint: str | None, facets: str | None) -> str:
+    """The key of what is derived from these files and the questions of these digests."""
+    parts = [DERIVE_VERSION, fingerprint, facets, *(hashlib.sha256(each or b"").hexdigest() for each in sent)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def kept_units(units: pd.DataFrame) -> pd.DataFrame:
+    """The units that a board counts, those of one metric together and sorted by cluster; shares of letters are left out."""
+    facets = [facet for facet in sorted(set(BALANCED.values())) if facet in units.columns]
+    kept = units.loc[~units["metric"].str.startswith("share_"), [*UNIT_NAMES, *facets, *UNIT_NUMBERS]]
+    order = np.lexsort((kept["cluster"].to_numpy(), pd.factorize(kept["metric"])[0]))
+    return kept.iloc[order].reset_index(drop=True)
+
+
+def _scores(run: Run, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored:
+    """The scores of the answers as they were read."""
+    scored = score(run.benchmark.family, questions, readings)
+    if run.request.permute:
+        _letters_as_shown(scored, run.benchmark.family, questions, readings)
+    return scored
+
+
+def _letters_as_shown(scored: Scored, family: str, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
+    """Put the shares of the letters as they were shown into `scored`: those of the question's own order would hide a model that always
+    says A, for each option is A once."""
+    counts = option_counts(questions)
+    letters = [
+        sorted((int(position) - rotation(int(sample), counts[question])) % counts[question] for position in choice)
+        for question, sample, choice in zip(
+            readings["question_id"], readings["sample"], readings["choice"], strict=True
+        )
+    ]
+    turned = score(family, questions, readings.assign(choice=pd.Series(letters, index=readings.index, dtype=object)))
+    pairs = [(scored.scores, turned.scores)]
+    for facet, values in scored.breakdown.items():
+        pairs += [(metrics, turned.breakdown[facet][value]) for value, metrics in values.items()]
+    for mine, theirs in pairs:
+        mine.update({name: shares for name, shares in theirs.items() if name.startswith("share_")})
+
+
+def _by_option_or_letter(readings: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
+    """Is the answer the option or the letter? Shares (percent) of the questions answered in every option order: `same_option` chose the
+    same option throughout, `same_letter` the same letter."""
+    counts = option_counts(questions)
+    option = letter = total = 0
+    for question, given in readings.groupby("question_id"):
+        k = counts[str(question)]
+        rows = given[given["sample"] < k]
+        if len(rows) < k or k < 2 or not all(len(choice) == 1 for choice in rows["choice"]):
+            continue
+        total += 1
+        picks = [int(choice[0]) for choice in rows["choice"]]
+        letters = [(pick - rotation(int(sample), k)) % k for pick, sample in zip(picks, rows["sample"], strict=True)]
+        option += len(set(picks)) == 1
+        letter += len(set(letters)) == 1
+    share = {"same_option": option, "same_letter": letter}
+    return {
+        "permuted": {name: 100 * count / total if total else None for name, count in share.items()}
+        | {"questions": total}
+    }
+
+
+def tokens_and_accuracy(readings: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
+    """Output tokens per answer, and accuracy against them; nothing where they were not counted.
+
+    `tokens_out_per_answer`: quantiles. `accuracy_by_tokens_out`: up to four groups, from the shortest answers to the longest, of about
+    as many answers each (answers of one length are never divided):
+    the most tokens in the group, its answers, and the percentage of them whose choice is the key (only questions with a known key).
+    """
+    counted = readings[readings["tokens_out"].notna()]
+    if counted.empty:
+        return {}
+    tokens = counted["tokens_out"].astype("int64")
+    quantiles = {name: float(tokens.quantile(q)) for name, q in (("median", 0.5), ("p90", 0.9), ("max", 1.0))}
+    found: dict[str, Any] = {"tokens_out_per_answer": quantiles}
+    key: Mapping[str, list[int]] = {
+        str(name): sorted(answer) for name, answer in zip(questions["question_id"], questions["answer"], strict=True)
+    }
+    rows = [
+        (count, sorted(choice) == key[name])
+        for name, choice, count in zip(counted["question_id"], counted["choice"], tokens, strict=True)
+        if key.get(name)
+    ]
+    rows.sort(key=lambda row: row[0])
+    size = -(-len(rows) // 4)
+    bounds = {rows[min(start + size, len(rows)) - 1][0] for start in range(0, len(rows), size)} if rows else set()
+    groups = [[row for row in rows if low < row[0] <= high] for low, high in pairwise([-1, *sorted(bounds)])]
+    found["accuracy_by_tokens_out"] = [
+        {
+            "up_to": int(group[-1][0]),
+            "answers": len(group),
+            "accuracy": round(100 * sum(right for _, right in group) / len(group), 2),
+        }
+        for group in groups
+    ]
+    return found
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

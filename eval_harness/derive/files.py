@@ -1,0 +1,76 @@
+"""The files of a result, in a run folder and in a store.
+
+Sent by who ran the model: `run.json`, `answers.parquet` and, where a judge model read answers, `judge.parquet`.
+Derived from them beside: `result.json` (scores), `readings.parquet` (what each answer chooses) and `units.parquet` (what each question or
+case counts), all under the key that `result.json` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from eval_harness.derive.answer_table import frame_of
+
+RUN, ANSWERS, JUDGE = "run.json", "answers.parquet", "judge.parquet"
+RESULT, READINGS, UNITS = "result.json", "readings.parquet", "units.parquet"
+SENT, DERIVED = (RUN, ANSWERS, JUDGE), (READINGS, UNITS, RESULT)
+READINGS_SCHEMA = pa.schema(
+    [
+        ("question_id", pa.string()),
+        ("sample", pa.int32()),
+        ("choice", pa.list_(pa.int32())),
+        ("status", pa.string()),
+        ("rule", pa.string()),
+    ]
+)
+"""Columns of `readings.parquet`, one row for each answer that was due, missing ones included."""
+
+
+class Sent(NamedTuple):
+    """The files of a submission, byte for byte."""
+
+    run: bytes
+    answers: bytes
+    judge: bytes | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> Sent:
+        """Those of a folder. Raises OSError."""
+        judge = folder / JUDGE
+        return cls(
+            (folder / RUN).read_bytes(),
+            (folder / ANSWERS).read_bytes(),
+            judge.read_bytes() if judge.is_file() else None,
+        )
+
+    def named(self) -> dict[str, bytes]:
+        """Content by file name; without `judge.parquet` where there is none."""
+        return {name: content for name, content in zip(SENT, self, strict=True) if content is not None}
+
+
+def read_readings(
+    folder: Path,
+    columns: Sequence[str] = ("response",),
+    derived: Path | None = None,
+    question_ids: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """`question_id, sample, choice, status, rule` of a result's folder, with these columns of its answers (None where one is missing).
+
+    `derived`: the folder of the readings, if it is another one. `question_ids`: only answers to these questions, without reading the rest.
+    Raises OSError or ValueError where the files are not there or cannot be read.
+    """
+    keys = ["question_id", "sample"]
+    wanted = None if question_ids is None else pc.field("question_id").isin(list(question_ids))
+    readings = frame_of(pq.read_table((derived or folder) / READINGS, filters=wanted))
+    answers = frame_of(pq.read_table(folder / ANSWERS, columns=[*keys, *columns], filters=wanted))
+    joined = readings.merge(answers, on=keys, how="left", sort=False)
+    for name in columns:
+        joined[name] = joined[name].astype(object).where(joined[name].notna(), None)
+    return joined

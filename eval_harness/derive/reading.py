@@ -1,0 +1,189 @@
+"""Which option each answer of a run chooses: by the rules of the reader, and by a judge model's replies where the rules read nothing.
+
+With `--permute` each sample is read with its options in the order shown, and its choice told in the question's own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from eval_harness.derive.answers import read_answers
+from eval_harness.reader.judge import (
+    Query,
+    Reading,
+    closeness_prompt,
+    extraction_prompt,
+    read_closeness,
+    read_extraction,
+)
+from eval_harness.records.permutations import original, rotation, shown
+from eval_harness.records.result import DELIVERIES
+from eval_harness.records.run import Run
+
+REQUEST_STATUS = {delivery: status for status, delivery in DELIVERIES.items()}
+"""Delivery -> status of the request, as `read_answers` takes it."""
+
+
+@dataclass(frozen=True)
+class JudgeQuery:
+    """What a judge model is asked about the answer in row `row` of the table, and how its reply is read."""
+
+    row: int
+    question_id: str
+    sample: int
+    query: Query
+    read: Callable[[str], Reading]
+
+
+def read_run(
+    run: Run, answers: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None = None
+) -> tuple[pd.DataFrame, dict[str, Any] | None]:
+    """Every answer that was due, with the columns `choice`, `status`, `rule`, in the questions' order; and what the judge did.
+
+    `answers`: as `answer_table.answer_frame`; what is missing is `failed`. `replies` (`question_id, sample, reply`) are used where the
+    run has a judge and it was due: every response of free form (`ff`), else those that no rule could read. An answer without its reply
+    stays unread. The report counts answers asked about, decided, and without a reply (`failed`), None without a judge.
+    Raises BadInput for an unknown question, extraction or benchmark format.
+    """
+    read = pd.concat(
+        [_in_own_order(part, turned, turn) for part, turned, turn in _read_by_rules(run, answers, questions)],
+        ignore_index=True,
+    )
+    report = None
+    if run.method.judge is not None:
+        read, report = _read_by_judge(run, read, questions, replies)
+    order = {question_id: position for position, question_id in enumerate(questions["question_id"].astype(str))}
+    rank = read["question_id"].map(order)
+    return read.iloc[rank.argsort(kind="stable")].reset_index(drop=True) if run.request.permute else read, report
+
+
+def judge_queries(run: Run, answers: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
+    """What the run's judge is to be asked, from answers as `answer_table.answer_frame` has them."""
+    return _queries(
+        run, read_run(run.model_copy(update={"method": _without_judge(run)}), answers, questions)[0], questions
+    )
+
+
+def complete(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd.DataFrame:
+    """One row for each (question, sample) that was due, in the questions' order, with the `status` of its request; what is missing has
+    no response."""
+    due = pd.MultiIndex.from_product(
+        [questions["question_id"].astype(str), range(samples)], names=["question_id", "sample"]
+    )
+    whole = answers.set_index(["question_id", "sample"]).reindex(due).reset_index()
+    whole["response"] = whole["response"].fillna("")
+    whole["delivery"] = whole["delivery"].fillna("no response")
+    whole["status"] = whole["delivery"].map(REQUEST_STATUS)
+    return whole
+
+
+def option_counts(questions: pd.DataFrame) -> dict[str, int]:
+    """Question id -> how many options it has."""
+    return dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
+
+
+def _without_judge(run: Run) -> Any:
+    return run.method.model_copy(update={"judge": None})
+
+
+def _read_by_rules(
+    run: Run, answers: pd.DataFrame, questions: pd.DataFrame
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int | None]]:
+    """(answers read, the questions as shown, the sample whose order that is)."""
+    whole = complete(answers, questions, run.request.samples)
+    family, extraction = run.benchmark.family, run.method.extraction or "ours"
+    if not run.request.permute:
+        yield read_answers(whole, questions, family, extraction), questions, None
+        return
+    for sample in range(run.request.samples):
+        turned = _as_shown(questions, sample)
+        yield read_answers(whole[whole["sample"] == sample], turned, family, extraction), turned, sample
+
+
+def _as_shown(questions: pd.DataFrame, sample: int) -> pd.DataFrame:
+    options = [shown(options, rotation(sample, len(options))) for options in questions["options"]]
+    return questions.assign(options=pd.Series(options, index=questions.index, dtype=object))
+
+
+def _in_own_order(read: pd.DataFrame, turned: pd.DataFrame, sample: int | None) -> pd.DataFrame:
+    """The choices of one sample told in the order of the question's options."""
+    if sample is None:
+        return read
+    counts = option_counts(turned)
+    choices = [
+        sorted(original(int(position), rotation(sample, counts[name]), counts[name]) for position in choice)
+        for name, choice in zip(read["question_id"], read["choice"], strict=True)
+    ]
+    return read.assign(choice=pd.Series(choices, index=read.index, dtype=object))
+
+
+def _queries(run: Run, read: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
+    """One query for each answer that is the judge's to read; the judge never sees the key."""
+    free_form = run.method.name == "ff"
+    due = {"answered", "irrelevant", "refused"} if free_form else {"irrelevant"}
+    about = {
+        str(row["question_id"]): (
+            str(row["question"]),
+            [str(each) for each in row["options"]],
+            str(row["question_type"]),
+        )
+        for row in questions.to_dict("records")
+    }
+    found = []
+    for row, (name, sample, status, response) in enumerate(
+        zip(read["question_id"], read["sample"], read["status"], read["response"], strict=True)
+    ):
+        if status not in due or not response.strip():
+            continue
+        text, options, kind = about[name]
+        if free_form:
+            query = closeness_prompt(text, options, response, int(sample))
+            reading: Callable[[str], Reading] = partial(read_closeness, extraction=run.method.extraction or "ours")
+        else:
+            turn = rotation(int(sample), len(options)) if run.request.permute else 0
+            query = extraction_prompt(text, shown(options, turn), response, kind)
+            reading = partial(_read_turned, options=len(options), kind=kind, turn=turn)
+        found.append(JudgeQuery(row, name, int(sample), query, reading))
+    return found
+
+
+def _read_turned(reply: str, options: int, kind: str, turn: int) -> Reading:
+    found = read_extraction(reply, options, kind)
+    return replace(found, choice=tuple(sorted(original(each, turn, options) for each in found.choice)))
+
+
+def _read_by_judge(
+    run: Run, read: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    said = {}
+    if replies is not None:
+        said = {
+            (str(name), int(sample)): reply
+            for name, sample, reply in zip(replies["question_id"], replies["sample"], replies["reply"], strict=True)
+            if isinstance(reply, str)
+        }
+    columns = {name: read[name].tolist() for name in ("choice", "status", "rule")}
+    asked = _queries(run, read, questions)
+    decided = failed = 0
+    for query in asked:
+        reply = said.get((query.question_id, query.sample))
+        if reply is None:
+            failed += 1
+            continue
+        reading = query.read(reply)
+        decided += bool(reading.choice)
+        for name, value in (("choice", list(reading.choice)), ("status", reading.status), ("rule", reading.rule)):
+            columns[name][query.row] = value
+    done = read.assign(**{name: pd.Series(values, index=read.index, dtype=object) for name, values in columns.items()})
+    report = (run.method.judge or {}) | {
+        "asked": len(asked),
+        "share": round(100 * len(asked) / len(read), 4) if len(read) else 0.0,
+        "decided": decided,
+        "failed": failed,
+    }
+    return done, report

@@ -1,0 +1,87 @@
+"""Submit whatever file a harness or a paper's script wrote: converted to a plain file of answers on this machine.
+
+A store, and whoever serves one, reads run folders and plain files only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
+from dataset_builders.sources.problems import SHOWN
+from eval_harness.integrations.described import Described
+from eval_harness.integrations.reading.readers import read, reader_for
+from eval_harness.runs.planning.selection import select_questions
+from eval_harness.store.submission import Submission
+from eval_harness.store.submit import Submitted, prepare, submit
+from eval_harness.store.untrusted import ProblemList
+
+
+def prepare_any(
+    what: Path,
+    benchmark: str | None = None,
+    model: str | None = None,
+    data: str | None = None,
+    split: str | None = None,
+    **more: Any,
+) -> Submission:
+    """`store.submit.prepare` of a folder, a plain file of answers, or any file that a reader knows."""
+    if what.is_dir():
+        return prepare(what, benchmark, model, data, split, **more)
+    with as_answer_file(what, benchmark, data, split) as (plain, said):
+        return prepare(plain, said.benchmark, model or said.model, said.data, said.split, **more)
+
+
+def submit_any(
+    what: Path, to: str | Path, benchmark: str | None = None, model: str | None = None, data: str | None = None,
+    split: str | None = None, **more: Any,
+) -> Submitted:  # fmt: skip
+    """`store.submit.submit` of the same."""
+    if what.is_dir():
+        return submit(what, to, benchmark, model, data, split, **more)
+    with as_answer_file(what, benchmark, data, split) as (plain, said):
+        return submit(plain, to, said.benchmark, model or said.model, said.data, said.split, **more)
+
+
+@contextmanager
+def as_answer_file(
+    path: Path, benchmark: str | None, data: str | None, split: str | None
+) -> Iterator[tuple[Path, Described]]:
+    """What another harness or a paper's script wrote, as a plain file of answers, with what it says about itself; any other file as it is.
+
+    Done on the machine of who submits it: a store reads plain files only. Raises BadInput with what is wrong with the file.
+    """
+    reader = reader_for(path)
+    if reader is None:
+        yield path, Described("plain", benchmark, None, data, split)
+        return
+    said = reader.describe(path)
+    said = replace(said, benchmark=benchmark or said.benchmark, data=data or said.data, split=split or said.split)
+    if said.benchmark is None:
+        raise BadInput(f"submit {path}: does not say which benchmark it answers. Name its --benchmark.")
+    selection = select_questions(said.benchmark, said.data, said.split)
+    problems = ProblemList()
+    entries = [
+        {"question_id": str(name), "sample": 0, "response": None} | record
+        for _, name, record in read(reader, path, selection.questions, problems)
+    ]
+    if problems.problems:
+        more = f"; and {len(problems.problems) - SHOWN} more" if len(problems.problems) > SHOWN else ""
+        raise BadInput(f"{'; '.join(problems.problems[:SHOWN])}{more}. Nothing was submitted.")
+    with temporary_folder(Path(tempfile.gettempdir()), "medprobe-answers-") as folder:
+        plain = folder / f"{path.stem}.jsonl"
+        plain.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+        written = path.stat().st_mtime  # of a file of answers, when it was made is known by when it was written
+        os.utime(plain, (written, written))
+        try:
+            yield plain, said
+        except BadInput as error:
+            raise type(error)(str(error).replace(str(plain), str(path))) from None

@@ -1,0 +1,118 @@
+"""What the papers' own scripts write, and JSON documents of plain answers.
+
+ProbMed: records `{id, qa_type, response, gt_ans}` (eval/inference scripts; a list or JSON Lines). MediConfusion: an object of pairs,
+`{pair: {answer: {im1: {full_answer}, im2: ...}}}` or `{pair: {image_1, image_2}}`. A JSON list of `{question_id, response}` as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.sources.problems import clip
+from eval_harness.integrations.described import Described
+from eval_harness.store.untrusted import ProblemList, Record
+
+Entry = tuple[str, Any, Record]
+"""Where it stands, the question id, the record of the answer."""
+IS_WHOLE = False
+"""A file may answer a part of the questions: what is missing counts as wrong."""
+
+
+def recognises(path: Path) -> bool:
+    """Whether it is a JSON document, or JSON Lines of ProbMed's script."""
+    with path.open("rb") as file:
+        head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if head.startswith(b"["):
+        return True
+    if not head.startswith(b"{"):
+        return False
+    try:
+        first = json.loads(head.split(b"\n")[0])
+    except ValueError:
+        return head.split(b"\n")[0].strip() == b"{" or len(head) == 1 << 16
+    return ("qa_type" in first and "question_id" not in first) or _is_pairs(first)
+
+
+def describe(path: Path) -> Described:
+    """The files name neither model nor benchmark."""
+    return Described("a paper's script")
+
+
+def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[Entry]:
+    """(where, question id, record) of every answer. Raises BadInput for a file that is no JSON."""
+    keys = {str(row.question_id): (row.options, row.answer) for row in questions.itertuples()}
+    for where, name, record in _records(path):
+        if not isinstance(record, dict):
+            found.add(where, "is not a JSON object. Each entry must be one answer.")
+        elif name is not None and _is_pair(record):
+            yield from _pair(where, name, record, found)
+        elif "qa_type" in record and "id" in record and "question_id" not in record:
+            yield from _probing(where, record, keys, found)
+        elif "response" in record and (record.get("question_id") is not None or record.get("index") is not None):
+            identity = record.get("question_id")
+            yield where, record.get("index") if identity is None else identity, record
+        else:
+            found.add(where, "is no answer: it needs question_id and response, or what a paper's script writes")
+
+
+def _records(path: Path) -> Iterator[tuple[str, str | None, Any]]:
+    """(where, name of the entry, entry) of a document, or of the lines of a file."""
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        try:
+            value = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except ValueError as error:
+            raise BadInput(f"{path}: is not valid JSON ({str(error)[:200]}). Write it again.") from None
+    if isinstance(value, dict) and not _is_pairs(value):
+        value = [value]
+    entries = enumerate(value, 1) if isinstance(value, list) else value.items()
+    for name, record in entries:
+        is_named = isinstance(value, dict)
+        yield f"{path}, entry {clip(name) if is_named else name}", str(name) if is_named else None, record
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, dict) and bool({"answer", "image_1", "image_2"} & value.keys())
+
+
+def _is_pairs(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(part, dict) for part in value.values())
+
+
+def _probing(where: str, record: Record, keys: dict[str, Any], found: ProblemList) -> Iterator[Entry]:
+    parts = [record.get("image_type"), record["id"], record["qa_type"]]
+    if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in parts[1:]):
+        found.add(where, "its id or qa_type is no text")
+        return
+    # With its image type in front, as ProbMed's dataset has them, or without.
+    names = ["-".join(map(str, parts)), "-".join(map(str, parts[1:]))]
+    name = next((name for name in names if name in keys), names[1])
+    options, answer = keys.get(name, ((), ()))
+    truth = record.get("gt_ans")
+    if isinstance(truth, str) and len(answer) == 1:
+        ours = str(options[int(answer[0])])
+        if truth.strip().lower().rstrip(".") != ours.lower():
+            found.add(where, f"its gt_ans is {clip(truth)}, the dataset says {ours!r}: another version of the dataset")
+    yield where, name, {"response": record.get("response"), "sample": record.get("sample")}
+
+
+def _pair(where: str, pair: str, record: Record, found: ProblemList) -> Iterator[Entry]:
+    """MediConfusion's two images of a pair; question ids are `<pair>-1` and `<pair>-2`."""
+    answer = record.get("answer")
+    for side in (1, 2):
+        said: Any = record
+        name = f"image_{side}"
+        if isinstance(answer, dict):
+            said, name = answer.get(f"im{side}"), "full_answer"
+        if not isinstance(said, dict) or name not in said:
+            found.add(where, f"has no answer to image {side} (answer.im{side}.full_answer, or image_{side})")
+        else:
+            yield where, f"{pair}-{side}", {"response": said[name]}

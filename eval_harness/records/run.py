@@ -1,0 +1,70 @@
+"""A run: what was asked of which model (`run.json`), and everything a result says about it that the answers do not."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dataset_builders.errors import BadInput, first_misfit
+from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Method, Model, SchemaVersion
+
+
+class RunRequest(BaseModel):
+    """What decides the answers of a run. Two runs with the same request may share a folder; anything else may not.
+
+    `data` is where the questions came from, as told; `fingerprint` is what they were.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    benchmark: str
+    data: str
+    split: str
+    fingerprint: str
+    model: str
+    method: str
+    prompt: str | None
+    samples: int
+    generation: dict[str, Any]
+    branches: tuple[str, ...] = ()
+    facets: tuple[str, ...] = ()
+    limit: int | None = None
+    shots: int = 0
+    permute: bool = False
+
+
+class Run(BaseModel):
+    """`run.json`: the request, and everything a result says about it that the answers do not."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: SchemaVersion = SCHEMA_VERSION
+    run_id: str
+    request: RunRequest
+    benchmark: Benchmark
+    model: Model
+    method: Method
+    deviations: list[str] = Field(default_factory=list)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    command: str | None = None
+    created_at: str
+
+    def to_json(self) -> str:
+        """The text of `run.json`: indented, newline at the end."""
+        return self.model_dump_json(indent=1) + "\n"
+
+
+def read_run(folder: Path) -> Run:
+    """Read `run.json`. Raises BadInput when the folder is no run folder or the file does not fit."""
+    path = folder / "run.json"
+    try:
+        return Run.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there
+    except FileNotFoundError:
+        raise BadInput(f"{folder}: not a run folder (it has no run.json). `medprobe eval --out` makes one.") from None
+    except NotADirectoryError:
+        raise BadInput(f"{folder}: not a run folder but a file.") from None
+    except ValidationError as error:
+        raise BadInput(f"{path}: not a run file: {first_misfit(error)}.") from None

@@ -1,0 +1,83 @@
+"""What no store takes in a `run.json`: asked by `eval` before the first question, and by whoever examines a submission."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from dataset_builders.sources.problems import clip
+from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, wrong_sizes
+from eval_harness.records.names import FOLDER_NAME, wrong_model_name
+from eval_harness.records.result import Model
+from eval_harness.records.run import Run
+
+METHODS = ("mc", "gd", "ps", "ps_official", "ff")
+EXTRACTIONS = ("ours", "official")
+
+
+def wrong_run(run: Run, most_bytes: int = FREE_BYTES) -> Iterator[str]:
+    """Every reason why a store refuses what a run says of itself, whatever its answers are."""
+    if wrong := wrong_model_name(run.model.name):
+        yield wrong
+    if not FOLDER_NAME.fullmatch(run.benchmark.name):
+        yield (
+            f"benchmark name {clip(run.benchmark.name)}: must be letters, digits, dots and dashes, and start with a letter or digit"
+        )
+    yield from _wrong_fields(run)
+    yield from _wrong_model(run)
+    yield from wrong_sizes(run.model_dump(mode="json"), most_bytes)
+
+
+def _wrong_fields(run: Run) -> Iterator[str]:
+    method = run.method
+    try:
+        made = datetime.fromisoformat(run.created_at)
+        if made.replace(tzinfo=made.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
+            yield (
+                f"created_at {clip(run.created_at)} is in the future: the clock of the machine that ran it was wrong. "
+                "Write the day of the run there"
+            )
+    except ValueError:
+        yield f"created_at {clip(run.created_at)} is no time (such as 2026-11-22T09:30:00+00:00)"
+    if method.name not in METHODS:
+        yield f"the method {clip(method.name)} is none of {', '.join(METHODS)}"
+    if method.extraction not in (None, *EXTRACTIONS):
+        yield f"method.extraction {clip(method.extraction)}: must be {' or '.join(EXTRACTIONS)}"
+    if not 0 <= (method.shots or 0) <= MOST_ANSWERS:
+        yield f"method.shots must be from 0 to {MOST_ANSWERS:,}"
+    if run.benchmark.selection is not None and not run.benchmark.selection.strip():
+        yield "benchmark.selection must say in words what was asked, or be null for everything"
+    request = run.request
+    for what, one, other in (
+        ("benchmark", request.benchmark, run.benchmark.name),
+        ("split", request.split, run.benchmark.split),
+        ("fingerprint", request.fingerprint, run.benchmark.fingerprint),
+        ("method", request.method, method.name),
+        ("samples", request.samples, method.samples or 1),
+    ):
+        if one != other:
+            yield f"its request and its description differ: {what} {clip(one)} and {clip(other)}"
+
+
+def _wrong_model(run: Run) -> Iterator[str]:
+    model: Model = run.model
+    if model.parameters is not None and not 0 <= model.parameters < 1 << 53:
+        yield "model.parameters must be a number of parameters, or null"
+    ran_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)
+    if ran_baseline and model.kind != "baseline":
+        yield f"model kind {model.kind!r}: {run.request.model} can only land marked as 'baseline'"
+    withheld = any(line.lower().startswith("the image was withheld") for line in run.deviations)
+    if withheld and model.kind != "baseline":
+        yield f"model kind {model.kind!r}: a run without images can only land marked as 'baseline'"
+
+
+def _command_ran_a_baseline(command: str | None) -> bool:
+    """Whether a command line asked a baseline: the value of --model, not a word in a name or a path."""
+    try:
+        words = shlex.split(command or "")
+    except ValueError:
+        words = (command or "").split()
+    pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
+    return any(option == "--model" and value.startswith("baseline:") for option, value in pairs)

@@ -1,0 +1,133 @@
+"""What a store says of a result that lies in it: small files beside `result.json`, written by the store's side and never by a submission.
+
+`acceptance.json`: who submitted it, when it was added and who verified it. `withdrawn.json`: it was taken back, by whom and why.
+`note-*.json`: notes under it. A result without an acceptance was not verified: a board derives its numbers itself and marks them so. See
+also: who may write these files (`folder.py`, `pull_requests.py`, `notes.py`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dataset_builders.errors import BadInput, first_misfit
+from eval_harness.records.result import SCHEMA_VERSION, SchemaVersion
+
+ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"
+MAX_TEXT = 2_000
+"""Characters of a reason or a note."""
+MAX_BYTES = 64 << 10
+"""Bytes of one of these files."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: SchemaVersion = SCHEMA_VERSION
+
+    def to_bytes(self) -> bytes:
+        """The file: indented JSON with a newline at the end."""
+        return (self.model_dump_json(indent=1) + "\n").encode()
+
+
+R = TypeVar("R", bound=_Record)
+
+
+class Acceptance(_Record):
+    """How a result came into a store. Times are ISO 8601 in UTC, by the verifier's clock, never the submitter's.
+
+    `account`: who submitted it, an account of the Hub, or of the operating system for a folder. `flags`: what the store's owner looked
+    at before it was added.
+    """
+
+    account: str
+    accepted_at: str
+    verified_by: str
+    pull_request: int | None = None
+    flags: list[str] = Field(default_factory=list)
+
+
+class Withdrawal(_Record):
+    """A result taken back by who submitted it or by the store's owner. It stays in the store, out of every ranking."""
+
+    account: str
+    withdrawn_at: str
+    reason: str = Field(min_length=1, max_length=MAX_TEXT)
+
+
+class Note(_Record):
+    """A remark under a result, by who submitted it or by the store's owner."""
+
+    account: str
+    written_at: str
+    text: str = Field(min_length=1, max_length=MAX_TEXT)
+
+    @property
+    def file_name(self) -> str:
+        """`note-` and a digest of the note, so that notes never collide and the same one twice is one."""
+        content = json.dumps([self.account, self.written_at, self.text])
+        return f"note-{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Everything that a store says of one result. `acceptance` None: it was not verified."""
+
+    acceptance: Acceptance | None = None
+    withdrawal: Withdrawal | None = None
+    notes: tuple[Note, ...] = ()
+
+
+def read_acceptance(folder: Path) -> Acceptance | None:
+    """How the result in `folder` was accepted; None where the store does not say. Raises BadInput for a damaged file."""
+    return _read(folder / ACCEPTANCE, Acceptance)
+
+
+def read_provenance(folder: Path) -> Provenance:
+    """What the store says of the result in `folder`; notes in the order they were written. Raises BadInput for a damaged file."""
+    notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read(path, Note))]
+    return Provenance(
+        acceptance=read_acceptance(folder),
+        withdrawal=_read(folder / WITHDRAWN, Withdrawal),
+        notes=tuple(sorted(notes, key=lambda note: note.written_at)),
+    )
+
+
+def parse_record(content: bytes, kind: type[R], where: str) -> R:
+    """One of these files from its bytes. Raises BadInput where it is none."""
+    try:
+        if len(content) > MAX_BYTES:
+            raise BadInput(f"{where}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise BadInput(f"{where}: {first_misfit(error)}. Restore the file, or ask the store's owner.") from None
+
+
+def now() -> str:
+    """The time as these files write it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def local_account() -> str:
+    """The name of this machine's user, who submits to a folder store unless `--account` says otherwise."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return "unknown"
+
+
+def _read(path: Path, kind: type[R]) -> R | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}).") from None
+    return parse_record(content, kind, str(path))

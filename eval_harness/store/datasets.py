@@ -1,0 +1,181 @@
+"""Which questions a submission is scored by, and whether the store's owner vouches for them.
+
+See also: scoring by them (`examine.py`), opening a dataset (`dataset_builders/hub/repository.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
+from dataset_builders.hub.commits import is_released
+from dataset_builders.hub.repository import Repository, open_repository, text_files
+from dataset_builders.sources.problems import clip
+from eval_harness.records.result import Benchmark
+from eval_harness.results.store_source import REPOSITORY
+from eval_harness.store.untrusted import parquet_rows
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+MAX_ABOUT = 8 << 20
+"""Bytes of its README.md and manifest.json."""
+MAX_DATASET = 512 << 20
+"""Bytes of the texts of a dataset that a submission names; ProbMed's are about 3 MB."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The questions of one split. `ours` when the store's owner vouches for them, by --data or by having released them (main, or a tag).
+
+    `partial`: what it lacks of the official set, None if nothing. `repo`, `revision`: where it is, as a result names it. `remark`: what
+    is to be said of taking it.
+    """
+
+    name: str
+    split: str
+    family: str
+    questions: pd.DataFrame
+    origin: str | None
+    partial: str | None
+    ours: bool
+    repo: str | None = None
+    revision: str | None = None
+    remark: str | None = None
+
+    def part(self, ids: Collection[str]) -> pd.DataFrame:
+        """The questions of these ids, in the dataset's order."""
+        return self.questions[self.questions["question_id"].isin(set(ids))].reset_index(drop=True)
+
+    def benchmark(self, questions: pd.DataFrame, selection: str | None) -> Benchmark:
+        """What a result says of itself that scores `questions` of this dataset."""
+        return Benchmark(
+            name=self.name,
+            format=self.family,
+            repo=self.repo,
+            revision=self.revision,
+            split=self.split,
+            questions=len(questions),
+            fingerprint=fingerprint_of(questions),
+            facets=facets_digest(questions),
+            asked=asked_digest(questions),
+            origin=self.origin,  # type: ignore[arg-type]  # pydantic checks it
+            selection=selection,
+        )
+
+
+Find = Callable[[Benchmark], Dataset]
+"""The dataset for what a submission says of its benchmark. Raises BadInput where there is none."""
+
+
+def dataset_for(
+    benchmark: Benchmark, data: Sequence[str] = (), owner: str | None = None, of_this_machine: bool = False
+) -> Dataset:
+    """The dataset that a result names: one of `data` (folders or Hub repositories) of that name, else the named revision on the Hub.
+
+    `owner`: of the store. `of_this_machine`: a folder that the result names counts, too (who submits is at this machine).
+    Raises BadInput when there is none, or it cannot be read within limits.
+    """
+    dataset = vouched_dataset(benchmark, data)
+    if dataset is None and of_this_machine and benchmark.repo and Path(benchmark.repo).is_dir():
+        dataset = vouched_dataset(benchmark, [benchmark.repo])
+    if dataset is not None:
+        return dataset
+    repo, revision = benchmark.repo or "", benchmark.revision or ""
+    if not REPOSITORY.fullmatch(repo) or not COMMIT.fullmatch(revision):
+        raise BadInput(
+            f"names no dataset revision on the Hub (repo {clip(repo)}, revision {clip(revision)}); evaluate on a published dataset, or the "
+            "store's owner names the dataset with --data"
+        )
+    ours = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
+    if not ours:
+        _check_sizes(repo, revision)
+    repository = open_repository(repo, revision)
+    if repository.name != benchmark.name or benchmark.split not in repository.splits:
+        raise BadInput(
+            f"{repo} holds {repository.name} ({', '.join(repository.splits)}), not {benchmark.name} {benchmark.split}"
+        )
+    return dataset_of(repository, benchmark.split, ours)
+
+
+def vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None:
+    """The first of `data` (folders or Hub repositories, all of them trusted) that has the benchmark's split; None where none has."""
+    for where in data:
+        repository = open_repository(where)
+        if repository.name == benchmark.name and benchmark.split in repository.splits:
+            return dataset_of(repository, benchmark.split, ours=True)
+    return None
+
+
+def named_dataset(benchmark: Benchmark, data: str) -> Dataset:
+    """The dataset of --data. Raises BadInput where it is not the one that the submission is about."""
+    dataset = vouched_dataset(benchmark, [data])
+    if dataset is None:
+        raise BadInput(f"--data {data}: has no {benchmark.name}, split {benchmark.split}, which the result is about")
+    return dataset
+
+
+def chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
+    """The dataset that somebody chose for their answers. Raises BadInput where a result or run is about another one."""
+    if (benchmark.name, benchmark.split) != (dataset.name, dataset.split):
+        raise BadInput(
+            f"these are answers to {benchmark.name}, {benchmark.split}; chosen is {dataset.name}, {dataset.split}. "
+            "Choose the other one above."
+        )
+    return dataset
+
+
+def dataset_of(repository: Repository, split: str, ours: bool) -> Dataset:
+    return Dataset(
+        name=repository.name,
+        split=split,
+        family=repository.family,
+        questions=repository.questions(split),
+        origin=repository.origin,
+        partial=repository.partial,
+        ours=ours,
+        repo=str(repository.data),
+        revision=repository.revision,
+    )
+
+
+def _check_sizes(repo: str, revision: str) -> None:
+    """A stranger's dataset is looked at before it is read: its sizes, where its card says the texts are, its Parquet files."""
+    from huggingface_hub.hf_api import RepoFile
+
+    from dataset_builders.hub.client import connect, hub_errors, with_retries
+
+    api = connect()
+
+    def tree() -> dict[str, int]:
+        entries = api.list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset")
+        return {entry.path: entry.size for entry in entries if isinstance(entry, RepoFile)}
+
+    def fetched(path: str) -> Path:
+        return Path(with_retries(lambda: api.hf_hub_download(repo, path, revision=revision, repo_type="dataset")))
+
+    with hub_errors(repo, "read the dataset"):
+        sizes = with_retries(tree)
+        about = [path for path in sizes if path in ("README.md", "manifest.json")]
+        texts = [path for path in sizes if path.startswith(("questions_text/", "lexical_tree/"))]
+        size = sum(sizes[path] for path in (*about, *texts))
+        if size > MAX_DATASET or len(texts) > 100 or any(sizes[path] > MAX_ABOUT for path in about):
+            raise BadInput(f"the dataset {repo} is too large to be read ({size:,} bytes of text in {len(texts)} files)")
+        for path in about:
+            fetched(path)
+        elsewhere = [
+            path for path in text_files(fetched(about[0]).parent if about else None, list(sizes)) if path not in texts
+        ]
+        if elsewhere or not any(path.startswith("questions_text/") for path in texts):
+            raise BadInput(
+                f"the dataset {repo} has no config questions_text in a folder of that name"
+                + (f" (its card names {clip(elsewhere[0], 200)})" if elsewhere else "")
+            )
+        for path in texts:
+            if path.endswith(".parquet"):
+                for _ in parquet_rows(fetched(path)):
+                    pass

@@ -1,0 +1,233 @@
+"""Examine the exact bytes of a submission against questions that we trust: the one function from bytes to verdict.
+
+`submit`, the Submit page and `verify` all call it before anything is proposed or added, and `verify` on what a store holds already. A
+submission holds no number that could be wrong: every one is derived here. See also: where the bytes come from (`packaging.py`), which
+questions (`datasets.py`), what follows (`verification.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from dataset_builders.errors import BadInput, Unavailable, first_misfit
+from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of, is_released_set
+from dataset_builders.hub.commits import is_released
+from dataset_builders.sources.problems import clip
+from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame
+from eval_harness.derive.derivation import derive, derived_files, key_of
+from eval_harness.derive.files import Sent
+from eval_harness.records.limits import FIRST_LOOK, MAX_RUN, Limits, limits_for
+from eval_harness.records.result import Benchmark
+from eval_harness.records.run import Run
+from eval_harness.records.run_checks import wrong_run
+from eval_harness.store import sandbox
+from eval_harness.store.answer_rows import Expected, checked_rows
+from eval_harness.store.datasets import Dataset, Find
+from eval_harness.store.flags import doubts, odd_selection
+from eval_harness.store.likeness import digests_of
+from eval_harness.store.submission import Submission, row_digest, submission_id
+from eval_harness.store.untrusted import Placed, ProblemList, Record, parquet_rows, parse_object, printable
+
+JUDGE_ROW = ("question_id", "sample", "reply")
+
+
+def examined(sent: Sent, find: Find) -> Submission:
+    """`examine` in a process of its own, within what the answers to these questions may take. Raises BadInput as `examine` does."""
+    limits = sandbox.call(FIRST_LOOK, first_look, sent, find)
+    return sandbox.call(limits, examine, sent, find)
+
+
+def first_look(sent: Sent, find: Find) -> Limits:
+    """What examining these files may take: by the questions of the dataset that run.json names, and nothing that a file claims of its
+    size. Raises BadInput where the files are larger, or their footers tell of more rows, before anything is unpacked."""
+    run = parsed_run(sent.run)
+    limits = limits_for(len(find(run.benchmark).questions), run.request.samples)
+    for name, content, schema in (
+        ("answers.parquet", sent.answers, ANSWERS_SCHEMA),
+        ("judge.parquet", sent.judge, JUDGE_SCHEMA),
+    ):
+        if content is None:
+            continue
+        if len(content) > limits.file:
+            raise BadInput(f"{name} has {len(content):,} bytes, and these answers take at most {limits.file:,}")
+        # What is no Parquet file, or one of other sizes, is refused at its footer.
+        list(islice(_rows(content, name, limits), 1))
+        there, wanted = _columns(pq.read_schema(pa.BufferReader(content))), _columns(schema)
+        if there != wanted:
+            raise BadInput(f"{name} has the columns {clip(there, 300)}, not {wanted}")
+    return limits
+
+
+def examine(sent: Sent, find: Find) -> Submission:
+    """Examine a submission: read its files, derive every number, look for what a person should see. What is wrong is in `problems`, all at
+    once. `find`: the dataset for what a run says of its benchmark.
+
+    Reads what strangers wrote: only to be called in the sandbox (`examined`). Raises BadInput where nothing can be derived.
+    """
+    run = parsed_run(sent.run)
+    wrong = list(wrong_run(run))
+    if padded := max(0, len(sent.run) - 2 * len(run.model_dump_json(indent=1)) - 4096):
+        wrong.append(f"run.json has {padded:,} bytes more than what it says takes")
+    try:
+        dataset = find(run.benchmark)
+        limits, problems = limits_for(len(dataset.questions), run.request.samples), ProblemList()
+        rows, answers_digest = _read(sent.answers, "answers.parquet", limits)
+        questions = _questions(run.benchmark, rows, dataset)
+        expected = Expected.of(questions, run.request.samples, run.method.name)
+        answers = answer_frame(checked_rows(rows, expected, problems))
+        _check_samples(answers, run.request.samples)
+        replies, replies_digest = _replies(run, sent.judge, limits, answers, problems)
+        key = key_of(sent, fingerprint_of(questions), facets_digest(questions))
+        derived = derive(run, answers, questions, replies, key)
+    except Unavailable:
+        raise
+    except BadInput as error:
+        raise BadInput("; ".join([*wrong, str(error)])) from None
+    flags = [*_dataset_flags(run.benchmark, dataset, questions), *doubts(derived.result, questions, derived.readings)]
+    return Submission(
+        run_id=submission_id(run, hashlib.sha256((answers_digest + replies_digest).encode()).hexdigest()),
+        sent=sent,
+        result=derived.result,
+        derived=derived_files(derived),
+        digests=digests_of(derived.readings),
+        questions=questions.to_parquet(index=False) if dataset.ours else None,
+        problems=[printable(line) for line in (*wrong, *problems.problems)],
+        flags=[printable(line) for line in flags],
+        notes=list(_notes(run, dataset, questions, answers)),
+    )
+
+
+def parsed_run(content: bytes) -> Run:
+    """A run.json, strictly: no key twice, within its size. Raises BadInput where it is none."""
+    if len(content) > MAX_RUN:
+        raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN:,} are read")
+    try:
+        parse_object(content)
+        return Run.model_validate_json(content)
+    except ValidationError as error:
+        raise BadInput(printable(f"run.json: {first_misfit(error)}")) from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(printable(f"run.json: {error}")) from None
+
+
+def _rows(content: bytes, name: str, limits: Limits) -> Iterator[Record]:
+    return parquet_rows(content, most_bytes=limits.unpacked, most_rows=limits.rows, name=name)
+
+
+def _read(content: bytes, name: str, limits: Limits) -> tuple[list[Placed], str]:
+    """The rows of answers.parquet without their reasoning, which nothing is derived from, and a digest of all that they say."""
+    rows: list[Placed] = []
+    digests: list[bytes] = []
+    for number, row in enumerate(_rows(content, name, limits), 1):
+        if not isinstance(row["question_id"], str):
+            raise BadInput(f"{name}, row {number}: has no question_id")
+        digests.append(row_digest(row))
+        rows.append((f"{name}, row {number}", {**row, "reasoning": None}))
+    return rows, hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+
+
+def _replies(
+    run: Run, content: bytes | None, limits: Limits, answers: pd.DataFrame, problems: ProblemList
+) -> tuple[pd.DataFrame | None, str]:
+    """The judge's replies; those to answers that are not there are a problem."""
+    if content is None:
+        return None, ""
+    if run.method.judge is None:
+        raise BadInput("judge.parquet: the run names no judge (method.judge)")
+    asked = set(zip(answers["question_id"], answers["sample"], strict=True))
+    rows = list(_rows(content, "judge.parquet", limits))
+    for number, row in enumerate(rows, 1):
+        if (row["question_id"], row["sample"]) not in asked:
+            problems.add(f"judge.parquet, row {number}", "is about no answer of the run")
+    if len({(row["question_id"], row["sample"]) for row in rows}) < len(rows):
+        problems.add("judge.parquet", "holds two replies about one answer")
+    digest = hashlib.sha256(b"".join(sorted(row_digest(row, JUDGE_ROW) for row in rows))).hexdigest()
+    return pd.DataFrame(rows, columns=list(JUDGE_ROW)), digest
+
+
+def _columns(schema: Any) -> dict[str, str]:
+    """Column -> type; what a list calls its values (item, element) is no difference."""
+    return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
+
+
+def _check_samples(answers: pd.DataFrame, samples: int) -> None:
+    """Raise BadInput where a run has more samples of each question than there is any answer to: each would count as missing."""
+    most = 1 + int(answers["sample"].max()) if len(answers) else samples
+    if most < samples:
+        raise BadInput(
+            f"says {samples:,} samples of each question, and its answers hold at most {most:,}: finish the run first"
+        )
+
+
+def _questions(said: Benchmark, rows: Sequence[Placed], dataset: Dataset) -> pd.DataFrame:
+    """The questions that a run is about. Raises BadInput where what it says of them is not so."""
+    questions = dataset.questions
+    if said.selection is not None:
+        questions = dataset.part({row["question_id"] for _, row in rows})
+    problems = list(_wrong_benchmark(said, dataset, questions))
+    if problems:
+        raise BadInput("; ".join(problems))
+    return questions
+
+
+def _wrong_benchmark(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+    if questions.empty:
+        yield "answers no question of the dataset"
+        return
+    if said.asked != (found := asked_digest(questions)):
+        yield f"its questions are not those of the dataset (what was asked: {clip(said.asked)}, the dataset's {found[:16]}...)"
+    for what, theirs, ours in (
+        ("format", said.family, dataset.family),
+        ("origin", said.origin, dataset.origin),
+        ("questions", said.questions, len(questions)),
+    ):
+        if theirs != ours:
+            yield f"says benchmark.{what} = {theirs}, the dataset says {ours}"
+    if dataset.partial and said.selection is None:
+        yield f"a run on a partial dataset ({dataset.partial}) can only be added marked as such (benchmark.selection is empty)"
+
+
+def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+    """Flags for another dataset than a vouched one, for another repository or an unreleased commit named for its questions (only the
+    texts are compared, and the images may be others), and for a part picked by hand."""
+    if not dataset.ours and not is_released_set(dataset.family, said.split, fingerprint_of(dataset.questions)):
+        official = "calls itself official, and " if dataset.origin == "official" else ""
+        yield f"the dataset {clip(said.repo)} {official}is not one that the store's owner vouches for"
+    if dataset.ours and said.repo is not None and said.repo != dataset.repo:
+        whose = clip(dataset.repo) if dataset.revision else "the vouched dataset"
+        yield f"says that it was asked from {clip(said.repo)}; its questions are those of {whose}, its images were not compared"
+    elif said.repo is not None and said.revision is None and dataset.revision is not None:
+        yield f"names no commit of {clip(said.repo)}: which images it was asked with is not known"
+    elif (
+        dataset.ours
+        and dataset.revision
+        and said.revision not in (None, dataset.revision)
+        and not is_released(str(dataset.repo), str(said.revision))
+    ):
+        yield f"the commit {clip(said.revision)} that it names is not on main of {clip(dataset.repo)}, nor behind a tag"
+    yield from odd_selection(said.selection, questions, dataset.questions, dataset.partial)
+
+
+def _notes(run: Run, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
+    due = len(questions) * run.request.samples
+    if len(answers) < due:
+        yield f"{due - len(answers):,} of {due:,} answers are missing and count as wrong"
+    if dataset.remark:
+        yield dataset.remark
+    if run.benchmark.fingerprint != fingerprint_of(questions):
+        yield "the dataset's answer key, cases or pairs were corrected since it was asked; it is scored by the corrected ones"
+    if run.benchmark.repo is None and dataset.revision:
+        yield "it was asked from a folder, not from a dataset on the Hub: its images were not compared"
+    if answers["scores"].notna().any():
+        yield "its choices rest on option scores, which are the submitter's word"
+    if run.method.judge is not None:
+        yield f"a judge model ({clip(run.method.judge.get('model'))}) read some of its answers; its replies are the submitter's word"

@@ -1,0 +1,140 @@
+"""A results store that is a folder: a submission appears in it whole or not at all, and nothing that is there is changed.
+
+`STORE/results/<benchmark>/<model>/<run_id>/` holds the files that were sent, what was derived from them, and what the store says of them
+(`acceptance.py`); `STORE/questions/<fingerprint>.parquet` the questions scored, from which they are derived again. See also: what may be
+added (`submit.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
+from dataset_builders.hub.client import is_unavailable
+from eval_harness.derive.files import ANSWERS
+from eval_harness.records.result import Result, read_result
+from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
+from eval_harness.store.likeness import Digests, likeness, stored_digests
+from eval_harness.store.names import Published, look_alike
+from eval_harness.store.submission import Submission
+
+
+def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[Path, bool]:
+    """Add a submission with what was derived from it; returns where it lies, and whether it is new (the same one twice is no error).
+
+    Its questions are stored as well where the store's owner vouches for them.
+    Raises BadInput when the store cannot be written, is the inside of one, or holds something else in its place.
+    """
+    target = store / submission.folder
+    if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
+        raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
+    try:
+        incoming = store / ".incoming"
+        incoming.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(incoming, "") as staging:
+            for path, content in submission.questions_file().items():
+                _add_once(store / path, content, staging)
+            for path, content in (submission.files() | submission.derived_files()).items():
+                _write(staging / Path(path).name, content)
+            _write(staging / ACCEPTANCE, acceptance.to_bytes())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return target, _move(staging, target)
+    except OSError as error:
+        raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
+
+
+def duplicate_submissions(
+    store: Path,
+    submission: Submission,
+    account: str | None = None,
+    fetch: Callable[[Path], Path] = lambda folder: folder,
+    others: Mapping[str, tuple[str, Digests]] | None = None,
+    published: Published | None = None,
+) -> list[str]:
+    """Flags for results whose answers are (nearly) those of the submission, or whose model's name its own looks like.
+
+    `account`: whose submission it is; two runs of a model by one account may be as alike as they like. `fetch` brings the files of a
+    result's folder here; it is called only for results whose scores come near. `others`: name -> (account, digests) of submissions that
+    were sent before and wait. `published`: names in papers.
+    """
+    result, flags = submission.result, []
+    names: set[str] = set()
+    for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
+        name = path.parent.relative_to(store).as_posix()
+        if name == submission.folder:
+            continue
+        try:
+            other = read_result(path)
+            names.add(other.model.name)
+            again = other.model.name == result.model.name
+            if again and "reproduced" in (other.provenance, result.provenance):
+                continue  # the same model run again: the same answers are what was hoped for
+            if other.kind != "measured" or not _near(result, other):
+                continue
+            found = likeness(submission.digests, stored_digests(fetch(path.parent)))
+            if found and not (again and account and account == _account(path.parent) and "identical" not in found):
+                flags.append(f"{found} {name}")
+        except (BadInput, KeyError, OSError, ValueError, TypeError) as error:
+            if is_unavailable(error):
+                raise
+            continue  # a result that cannot be read is set aside by the board as well
+    for name, (author, digests) in (others or {}).items():
+        found = likeness(submission.digests, digests)
+        if found and author != account:
+            flags.append(f"{found} {name} of {author}, which was opened before")
+    alike = look_alike(result.model.name, sorted(names), published, result.model.kind)
+    return [*flags, *(line for line in alike if line not in submission.flags)]
+
+
+NEAR = 10.0
+"""Percentage points that the scores of answers which are nearly the same may lie apart."""
+
+
+def _near(one: Result, other: Result) -> bool:
+    """Whether two results may have nearly the same answers: their score over the most questions lies near, or cannot be compared."""
+    if (one.benchmark.fingerprint, one.method.extraction, one.method.samples) != (
+        other.benchmark.fingerprint,
+        other.method.extraction,
+        other.method.samples,
+    ):
+        return True
+    both = [name for name in one.scores if name in other.scores]
+    name = max(both, key=lambda name: one.scores[name].n, default=None)
+    values = [] if name is None else [one.scores[name].value, other.scores[name].value]
+    return None in values or not values or abs(values[0] - values[1]) <= NEAR  # type: ignore[operator]
+
+
+def _account(folder: Path) -> str | None:
+    acceptance = read_acceptance(folder)
+    return acceptance.account if acceptance else None
+
+
+def _add_once(path: Path, content: bytes, staging: Path) -> None:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(staging / path.name, content)
+        (staging / path.name).replace(path)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _move(staging: Path, target: Path) -> bool:
+    """Rename the staged folder into place; False when the same submission is there already."""
+    try:
+        staging.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+    else:
+        return True
+    if not (target / ANSWERS).is_file():  # its name is a digest of what was asked and answered
+        raise BadInput(f"{target}: holds something else. A store only grows; remove that folder by hand to replace it.")
+    return False

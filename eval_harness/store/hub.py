@@ -1,0 +1,201 @@
+"""A results store that is a dataset repository on the Hub: a submission is one pull request that only adds files, and what the
+store's owner has run again one commit.
+
+See also: what may be submitted (`submit.py`), judging the pull requests of others (`pull_requests.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
+from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
+from dataset_builders.hub.commits import commit_files
+from eval_harness.derive.files import ANSWERS, RUN
+from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, now, parse_record
+
+if TYPE_CHECKING:
+    from huggingface_hub import Discussion, HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    from eval_harness.store.submission import Submission
+
+COMMIT_TRIES = 12
+"""Others commit to the same branch: a commit to main is tried again on top of theirs."""
+
+
+class Conflict(BadInput):
+    """A store holds something else in the place of what is to be added."""
+
+
+def propose(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
+    """Open a pull request that adds the files of a submission; returns its address, and whether it is new. `token`: None is this machine's.
+
+    What is in the store already, or in an open pull request of this account, is not proposed again. Each try looks again first, so that
+    a commit whose answer got lost is found instead of being made twice.
+    Raises BadInput: no token, no such store, other answers of this run there, a Hub that refuses or cannot be reached.
+    """
+    api, who = sign_in(repo_id, token)
+    files = submission.files()
+    title = title_of(submission.folder)
+
+    def look() -> tuple[str, bool] | None:
+        url = _proposed(api, repo_id, who, submission.folder, files)
+        return (url, False) if url else None
+
+    def propose_it() -> tuple[str, bool]:
+        done = commit_files(api, repo_id, files, title, description=_description(submission), pull_request=True)
+        url = done.pr_url or _proposed(api, repo_id, who, submission.folder, files)
+        if url is None:
+            raise BadInput(f"{repo_id}: the Hub does not say where the pull request is. Run this again to find it.")
+        return url, True
+
+    with quiet(), hub_errors(repo_id, "open a pull request", who):
+        return with_retries(propose_it, look=look)
+
+
+def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:
+    """Where these files are on the Hub already: on main, or in an open pull request of this account."""
+    head = api.repo_info(repo_id, repo_type="dataset").sha
+    if head and is_there(api, repo_id, head, files):
+        return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"
+    for pull in open_pulls(api, repo_id, who):
+        revision = f"refs/pr/{pull.num}"
+        if pull.title != title_of(folder) or not (there := files_at(api, repo_id, revision, sorted(files))):
+            continue
+        for path, content in files.items():
+            if not path.endswith(f"/{RUN}") and not holds_content(api, repo_id, revision, there.get(path), content):
+                raise Conflict(
+                    f"your pull request {pull.url}: holds something else in the place of {path}. Close it first."
+                )
+        return pull.url
+    return None
+
+
+def add(repo_id: str, submission: Submission, with_questions: bool = False) -> tuple[str, bool]:
+    """Commit a submission to main, which only those who may write to the store can; returns its address, and whether it is new.
+
+    Raises BadInput: no token, no such store, no right to write, another result of this run there, a Hub that refuses.
+    """
+    api, who = sign_in(repo_id)
+    acceptance = Acceptance(account=who, accepted_at=now(), verified_by=who)
+    more = submission.derived_files() | {f"{submission.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
+    if with_questions:
+        more |= submission.questions_file()
+    with quiet(), hub_errors(repo_id, "add a reproduced result", who):
+        try:
+            about = _description(submission)
+            new = commit_to_main(api, repo_id, submission.files(), more, title_of(submission.folder), about)
+        except Exception as error:
+            if status_of(error) != 403:
+                raise
+            raise BadInput(
+                f"{repo_id}: the account {who} may not write to it, and only who owns a store says what is reproduced. Use a token that "
+                "may write there, or leave --reproduced out: that opens a pull request."
+            ) from None
+    return f"{api.endpoint}/datasets/{repo_id}/tree/main/{submission.folder}", new
+
+
+def commit_to_main(
+    api: HfApi, repo_id: str, files: dict[str, bytes], more: dict[str, bytes], message: str, description: str = ""
+) -> bool:
+    """Commit `files`, and of `more` what is not there yet, to main as it is now; False where it holds the files already.
+
+    Tried again on top of what others commit in between; each try looks again first, so that it is never made twice.
+    Raises whatever the Hub's client raises.
+    """
+    head: str | None = None
+    content: dict[str, bytes] = {}
+
+    def look() -> bool | None:
+        nonlocal head, content
+        head = api.repo_info(repo_id, repo_type="dataset").sha  # None where nothing was ever committed
+        if head and is_there(api, repo_id, head, files):
+            return False
+        known = files_at(api, repo_id, head, sorted(more)) if more and head else {}
+        content = files | {path: data for path, data in more.items() if path not in known}
+        return None
+
+    def commit() -> bool:
+        commit_files(api, repo_id, content, message, description=description, parent=head)
+        return True
+
+    return with_retries(commit, COMMIT_TRIES, look)
+
+
+def open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = "dataset") -> Iterator[Discussion]:
+    """The open pull requests of a repository (of one author), the newest first. What the Hub was asked to leave out is left out here too:
+    a closed pull request that is taken for an open one would lose a submission."""
+    listed = api.get_repo_discussions(
+        repo_id, repo_type=kind, author=author, discussion_type="pull_request", discussion_status="open"
+    )
+    for each in listed:
+        if each.is_pull_request and each.status in ("open", "draft") and author in (None, each.author):
+            yield each
+
+
+def title_of(folder: str) -> str:
+    """The title of the pull request that adds a folder; at most the Hub's 200 characters, and one title per folder."""
+    title = f"Add {folder}"
+    return title if len(title) <= 200 else f"{title[:180]} {hashlib.sha256(folder.encode()).hexdigest()[:12]}"
+
+
+def _description(submission: Submission) -> str:
+    result = submission.result
+    lines = [
+        f"{result.model.name} on {result.benchmark.name}, split {result.benchmark.split}, method {result.method.name}: "
+        f"{result.benchmark.questions:,} questions.",
+        *(f"- {note}" for note in submission.notes),
+        *(f"- for a person to look at: {flag}" for flag in submission.flags),
+        "`medprobe verify` derives the scores from the answers.",
+    ]
+    return "\n".join(lines)
+
+
+def is_there(api: HfApi, repo_id: str, revision: str, files: Iterable[str]) -> bool:
+    """Whether a revision holds a submission, whose folder's name is a digest of what was asked and answered. `files`: its paths."""
+    wanted = [path for path in files if path.endswith((f"/{RUN}", f"/{ANSWERS}"))]
+    return len(files_at(api, repo_id, revision, wanted)) == len(wanted) > 0
+
+
+def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:
+    """Those of the paths that are files of a revision."""
+    from huggingface_hub.hf_api import RepoFile
+
+    found = api.get_paths_info(repo_id, paths, revision=revision, repo_type="dataset")
+    return {entry.path: entry for entry in found if isinstance(entry, RepoFile)}
+
+
+def holds_content(api: HfApi, repo_id: str, revision: str, entry: RepoFile | None, content: bytes) -> bool:
+    """Whether a file of a revision (None: there is none) has exactly this content.
+
+    The Hub's digest spares the download where it agrees; where it does not, which may be for another way of taking it, the bytes decide.
+    """
+    if entry is None or entry.size != len(content):
+        return False
+    if entry.lfs is not None:
+        agrees = entry.lfs.sha256 == hashlib.sha256(content).hexdigest()
+    else:
+        agrees = entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    return bool(agrees) or fetched(api, repo_id, revision, entry.path) == content
+
+
+def fetched(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "dataset") -> bytes:
+    """A file of a revision, not by way of the cache."""
+    with temporary_folder(Path(tempfile.gettempdir()), "medprobe-fetched-") as folder:
+        file = api.hf_hub_download(repo_id, path, revision=revision, repo_type=kind, local_dir=folder)
+        return Path(file).read_bytes()
+
+
+def acceptance_at(api: HfApi, repo_id: str, revision: str, folder: str) -> Acceptance | None:
+    """How the result in a folder of a store on the Hub was accepted; None where the store does not say. Raises BadInput for a
+    damaged file."""
+    path = f"{folder}/{ACCEPTANCE}"
+    if path not in files_at(api, repo_id, revision, [path]):
+        return None
+    return parse_record(fetched(api, repo_id, revision, path), Acceptance, path)

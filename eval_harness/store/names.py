@@ -1,0 +1,87 @@
+"""What a person should look at in a model's name: letters that pass for others, another result's name, a published row that is no model.
+
+Nothing here refuses a name (`names.wrong_model_name` of the records does). See also: everything else in a result (`flags.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+
+from dataset_builders.sources.problems import clip
+
+Published = Mapping[str, str | None]
+"""Names in the papers' tables -> the kind of what they name (`baseline`: no model)."""
+
+
+def look_alike(
+    name: str, others: Iterable[str] = (), published: Published | None = None, kind: str | None = None
+) -> list[str]:
+    """Flags for a name whose letters pass for Latin ones ("GPT-4\\u043e"), that looks like one of `others` and is another, or like a
+    published one; of what is no baseline (`kind`), also for the name of a published baseline."""
+    seen = skeleton(name)
+    found = []
+    visible = name.translate(_INVISIBLE)
+    if visible != name and (visible.isascii() or any(letter in name for letter in _BLANK)):
+        found.append(f"the model's name {clip(ascii(name))} holds characters that cannot be seen")
+    if not name.isascii() and seen.isascii() and any(_passes_for_latin(letter) for letter in name):
+        found.append(
+            f"the model's name {clip(ascii(name))} is written with letters that look like others: it reads {clip(seen)}"
+        )
+    for other in dict.fromkeys(others):
+        if other != name and skeleton(other) == seen:
+            found.append(f"the model's name looks like {clip(ascii(other))}, which is another result's")
+    for other, its_kind in (published or {}).items():
+        if skeleton(other) != seen:
+            continue
+        if _plain(other) != _plain(name):
+            found.append(f"the model's name looks like {clip(ascii(other))}, which a paper reports")
+        elif its_kind == "baseline" and kind != "baseline":
+            found.append(f"{clip(other)} is what a paper calls a baseline, and this says that it is a model")
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+def skeleton(name: str) -> str:
+    """A name as it looks: letters of other scripts as the Latin ones that they pass for (Unicode TR 39, table of confusables), without
+    case, blanks and signs. A skeleton is its own skeleton: what one pass leaves (a letter without its accent) may pass for another."""
+    while (seen := _one_pass(name)) != name:
+        name = seen
+    return name
+
+
+def _one_pass(name: str) -> str:
+    looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", name.translate(_INVISIBLE)))
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", looks) if not unicodedata.combining(letter))
+    same = re.sub(r"[\W_]+", "", plain.casefold()).translate(_SAME)
+    return same.replace("rn", "m").replace("vv", "w")
+
+
+_BLANK = "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800"
+"""Letters and signs that are drawn as nothing (Hangul and Khmer fillers, the empty Braille pattern)."""
+_INVISIBLE = dict.fromkeys(map(ord, _BLANK + "\u034f\u200c\u200d"), None) | dict.fromkeys(
+    [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0x180B, 0x1810)], None
+)
+"""And what only joins letters or varies how one is drawn: part of how some scripts and emoji are written."""
+_SAME = str.maketrans({"0": "o", "1": "l", "i": "l"})
+
+
+def _latin(letter: str) -> str:
+    if letter.isascii():
+        return letter
+    from confusable_homoglyphs.confusables import confusables_data
+
+    return next(
+        (each["c"] for each in confusables_data.get(letter, ()) if each["c"].isascii() and each["c"].isalnum()), letter
+    )
+
+
+def _passes_for_latin(letter: str) -> bool:
+    plain = unicodedata.normalize("NFKC", letter)
+    if letter.isascii() or unicodedata.name(letter, "").startswith("LATIN"):
+        return False
+    return _latin(letter).isascii() or (plain.isascii() and plain.isalpha())

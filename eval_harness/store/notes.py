@@ -1,0 +1,168 @@
+"""`medprobe withdraw` and `medprobe annotate`: what is said of a result that landed, by who submitted it or by the store's owner.
+
+A withdrawn result stays where it is, marked so by a file of its own; a note is a file as well. To a folder whoever may write to it adds
+them; on the Hub the owner commits them, and who submitted the result opens a pull request that `medprobe verify` adds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataset_builders.errors import BadInput
+from dataset_builders.files import temporary_folder
+from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
+from dataset_builders.hub.commits import commit_files
+from dataset_builders.sources.problems import clip
+from eval_harness.results.store_source import is_hub_store
+from eval_harness.store.acceptance import (
+    MAX_TEXT,
+    WITHDRAWN,
+    Acceptance,
+    Note,
+    Withdrawal,
+    local_account,
+    now,
+    parse_record,
+)
+from eval_harness.store.hub import COMMIT_TRIES, acceptance_at
+
+if TYPE_CHECKING:
+    pass
+
+NOTE = re.compile(
+    r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(withdrawn|note-[0-9a-f]{16})\.json", re.ASCII
+)
+"""The path of a note: the result's folder, and which one."""
+TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", re.ASCII)
+"""As `acceptance.now` writes it."""
+MOST_NOTES = 50
+"""Notes under one result."""
+Make = Callable[[str], tuple[str, Withdrawal | Note]]
+"""The name and content of a note's file, by the account that makes it."""
+
+
+def withdraw(store: str | Path, result: str, reason: str, account: str | None = None) -> tuple[str, bool]:
+    """Mark a result as withdrawn; returns where that is said, and whether it is new. `result`: its id, or its folder in the store.
+
+    `account`: who says so in a folder store, this machine's user if not said.
+    Raises BadInput: no such result, no reason, no right to, a store that cannot be written or reached.
+    """
+    said = _text(reason, "--reason")
+    return _add(
+        store, result, account, lambda who: (WITHDRAWN, Withdrawal(account=who, withdrawn_at=now(), reason=said))
+    )
+
+
+def annotate(store: str | Path, result: str, text: str, account: str | None = None) -> tuple[str, bool]:
+    """Put a note under a result; returns where it is, and whether it is new. Raises BadInput as `withdraw`."""
+    said = _text(text, "--note")
+
+    def note(who: str) -> tuple[str, Note]:
+        made = Note(account=who, written_at=now(), text=said)
+        return made.file_name, made
+
+    return _add(store, result, account, note)
+
+
+def wrong_note(path: str, content: bytes, author: str, owner: str, acceptance: Acceptance | None) -> str | None:
+    """Why a note that a pull request adds may not land; None where it may. `acceptance`: of the result that it is about."""
+    match = NOTE.fullmatch(path)
+    assert match is not None
+    try:
+        if match[2] == "withdrawn":
+            withdrawal = parse_record(content, Withdrawal, path)
+            account, said, when = withdrawal.account, withdrawal.reason, withdrawal.withdrawn_at
+        else:
+            note = parse_record(content, Note, path)
+            account, said, when = note.account, note.text, note.written_at
+            if path != f"{match[1]}/{note.file_name}":
+                return f"{clip(path, 200)}: is not the name of that note"
+        if _text(said, "its text") != said:
+            return f"{clip(path, 200)}: its text holds line breaks or several blanks in a row"
+        if not TIME.fullmatch(when):
+            return f"{clip(path, 200)}: {clip(when)} is no time"
+    except BadInput as error:
+        return str(error)
+    if account.lower() != author.lower():
+        return f"says that it is by {clip(account)}, and is by {author}"
+    submitter = acceptance.account if acceptance is not None else None
+    if author.lower() not in {owner.lower(), (submitter or owner).lower()}:
+        return f"only {submitter or owner}, who submitted the result, or the store's owner can say this; {author} can open a discussion"
+    return None
+
+
+def _text(text: str, option: str) -> str:
+    said = " ".join(text.split())
+    if not 1 <= len(said) <= MAX_TEXT or not said.isprintable():
+        raise BadInput(f"{option}: give from 1 to {MAX_TEXT:,} characters of plain text.")
+    return said
+
+
+def _add(store: str | Path, result: str, account: str | None, make: Make) -> tuple[str, bool]:
+    if is_hub_store(store):
+        return _add_on_hub(str(store), result, make)
+    root = Path(store)
+    paths = [path.parent.relative_to(root).as_posix() for path in root.glob("results/*/*/*/result.json")]
+    folder = root / _found(result, paths, str(store))
+    name, record = make(account or local_account())
+    if len(list(folder.glob("note-*.json"))) >= MOST_NOTES:
+        raise BadInput(f"{folder}: has {MOST_NOTES} notes already.")
+    incoming = root / ".incoming"
+    try:
+        incoming.mkdir(exist_ok=True)
+        with temporary_folder(incoming, "") as staging:
+            (staging / name).write_bytes(record.to_bytes())
+            os.link(staging / name, folder / name)  # fails where there is one: the first word stands
+    except FileExistsError:
+        return str(folder / name), False
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be written ({error.strerror}).") from None
+    return str(folder / name), True
+
+
+def _found(result: str, folders: list[str], store: str) -> str:
+    """The one result of an id, or of a folder in the store."""
+    wanted = result.strip("/")
+    found = sorted({folder for folder in folders if folder == wanted or folder.rsplit("/", 1)[-1] == wanted})
+    if len(found) != 1:
+        what, ask = (
+            ("no such result", "its id, or its folder") if not found else (f"{len(found)} of this id", "the folder")
+        )
+        raise BadInput(f"{store}: holds {what}: {clip(result, 200)}. Give {ask} as the store has it, results/...")
+    return found[0]
+
+
+def _add_on_hub(repo_id: str, result: str, make: Make) -> tuple[str, bool]:
+    api, who = sign_in(repo_id)
+    with quiet(), hub_errors(repo_id, "add a note"):
+        head = str(with_retries(lambda: api.repo_info(repo_id, repo_type="dataset").sha))
+        names = with_retries(lambda: api.list_repo_files(repo_id, revision=head, repo_type="dataset"))
+        folder = _found(result, [n.rsplit("/", 1)[0] for n in names if n.endswith("/result.json")], repo_id)
+        name, record = make(who)
+        path = f"{folder}/{name}"
+        if path in names:
+            return f"{api.endpoint}/datasets/{repo_id}/blob/main/{path}", False
+        if sum(each.startswith(f"{folder}/note-") for each in names) >= MOST_NOTES:
+            raise BadInput(f"{repo_id}: {folder} has {MOST_NOTES} notes already.")
+
+        def commit(as_pull_request: bool) -> str:
+            message = f"{'Withdraw' if name == WITHDRAWN else 'Note under'} {folder}"[:190]
+            done = commit_files(api, repo_id, {path: record.to_bytes()}, message, pull_request=as_pull_request)
+            return str(done.pr_url) if as_pull_request else f"{api.endpoint}/datasets/{repo_id}/blob/main/{path}"
+
+        try:
+            return with_retries(lambda: commit(False), COMMIT_TRIES), True
+        except Exception as error:
+            if status_of(error) != 403:
+                raise
+        acceptance = acceptance_at(api, repo_id, head, folder)
+        if acceptance is None or acceptance.account.lower() != who.lower():
+            by = acceptance.account if acceptance else "an account that the store does not know"
+            raise BadInput(
+                f"{repo_id}: {folder} was submitted by {by}; only they and the store's owner can do this, not {who}."
+            )
+        return with_retries(lambda: commit(True)), True

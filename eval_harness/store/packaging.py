@@ -1,0 +1,278 @@
+"""From what people hand in (a run folder, the files of a submission, a file of answers) to the files that would be added to a store.
+
+Nothing is judged here but what never reaches those files: lines of a journal, records of a file. Reads what strangers wrote: only to be
+called in the sandbox (`packed_and_examined` in it). See also: the verdict (`examine.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import pandas as pd
+from pydantic import ValidationError
+
+from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.fingerprints import asked_digest
+from dataset_builders.sources.problems import clip
+from eval_harness.derive.answer_table import answer_frame, answers_bytes
+from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
+from eval_harness.records.limits import MAX_FILE, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
+from eval_harness.records.names import normal_name
+from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
+from eval_harness.records.run import Run, RunRequest, read_run
+from eval_harness.runs.scoring import usage_of, without_judge
+from eval_harness.store.answer_files import read_predictions
+from eval_harness.store.answer_rows import Expected, checked_rows
+from eval_harness.store.datasets import Dataset, Find
+from eval_harness.store.examine import examine, first_look, parsed_run
+from eval_harness.store.submission import Submission
+from eval_harness.store.untrusted import (
+    Placed,
+    ProblemList,
+    check_file,
+    json_lines,
+    parquet_rows,
+    parse_object,
+    printable,
+)
+
+T = TypeVar("T")
+JOURNAL, QUESTIONS = "answers.jsonl", "questions.parquet"
+FOLDER_FILES = (RUN, JOURNAL, QUESTIONS, RESULT, ANSWERS, JUDGE)
+"""Of a run folder or a submission, what is read."""
+ELSEWHERE = "another harness"
+"""What the request of a run says of its model where only a file of its answers is known."""
+UNKNOWN = "answers were given by another harness; its prompt and generation settings are not known"
+NEEDED = {"question_id", "case_id", "question", "options", "question_type", "answer"}
+LEAST_ROW = 16
+"""Bytes of an answer in any file."""
+MAX_RESULT = 8 << 20
+"""Bytes of a result.json; with all its facets GMAI-MMBench's has under one million."""
+
+
+@dataclass
+class Packed:
+    """The files of a submission, the dataset that they are about, and what is wrong with what they were made from."""
+
+    sent: Sent
+    dataset: Dataset
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def examined(self) -> Submission:
+        """The verdict on exactly these bytes. Raises BadInput where nothing can be derived."""
+        try:
+            first_look(self.sent, lambda said: self.dataset)
+            found = examine(self.sent, lambda said: self.dataset)
+        except Unavailable:
+            raise
+        except BadInput as error:
+            raise BadInput("; ".join(dict.fromkeys([*self.problems, str(error)]))) from None
+        found.problems[:0] = [line for line in map(printable, self.problems) if line not in found.problems]
+        found.notes[:0] = [line for line in map(printable, self.notes) if line not in found.notes]
+        return found
+
+
+def folder_limits(folder: Path, find: Find) -> Limits:
+    """What reading a folder may take: by the questions of the dataset that its run.json names."""
+    if not (folder / RUN).is_file():
+        raise BadInput(_not_a_run(folder))
+    run = _own_run(folder)
+    return limits_for(len(find(run.benchmark).questions), run.request.samples)
+
+
+def file_limits(path: Path, dataset: Dataset) -> Limits:
+    """What reading a file of answers may take: its samples are not known, and each of its answers has some bytes."""
+    check_file(path)
+    asked = max(1, len(dataset.questions))
+    samples = path.stat().st_size // LEAST_ROW // asked + 1
+    return limits_for(asked, max(1, min(samples, MOST_SAMPLES, MOST_ANSWERS // asked)))
+
+
+def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
+    """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
+    `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
+    packed = _pack_run(folder, find) if (folder / JOURNAL).exists() else _pack_submission(folder, find)
+    found = packed.examined()
+    if reproduced:
+        model = parsed_run(packed.sent.run).request.model
+        if model.startswith("recorded:") or model == ELSEWHERE or not (folder / JOURNAL).exists():
+            found.problems.append(
+                f"--reproduced: its answers come from a file ({printable(model, 200)}). Run the model here (`medprobe eval "
+                "BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out"
+            )
+        return found.reproduced()
+    return found
+
+
+def examined_answers(
+    path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours"
+) -> Submission:
+    """The verdict on a file of another harness's answers. `kind`: open, proprietary, medical, baseline.
+
+    Raises BadInput for a file that cannot be read, and a kind that is none of these.
+    """
+    kinds = get_args(get_args(Model.model_fields["kind"].annotation)[0])
+    if kind is not None and kind not in kinds:
+        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(kinds)}, or leave it out.")
+    read = read_predictions(path, dataset.questions)
+    limits_for(len(dataset.questions), read.samples)
+    said = dataset.benchmark(dataset.questions, dataset.partial)
+    run = Run(
+        run_id="another-harness",
+        request=RunRequest(
+            benchmark=said.name, data="", split=said.split, fingerprint=said.fingerprint or "", model=ELSEWHERE, method="mc",
+            prompt=None, samples=read.samples, generation={},
+        ),
+        benchmark=said,
+        model=Model(name=normal_name(model), kind=kind),  # type: ignore[arg-type]  # checked above
+        method=Method(name="mc", samples=read.samples, extraction=extraction),
+        deviations=[UNKNOWN],
+        environment={"python": platform.python_version()},
+        # When the file was written: the same file is the same submission whenever it is submitted.
+        created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
+    )  # fmt: skip
+    sent = Sent(_content(run), answers_bytes(answer_frame(read.rows)))
+    return Packed(sent, dataset, read.problems).examined()
+
+
+def own_dataset(folder: Path, said: Benchmark) -> Dataset:
+    """The questions that a run folder keeps, for a dataset that is not at hand; the store's owner does not vouch for them."""
+    return Dataset(
+        said.name, said.split, said.family, own_questions(folder), said.origin, None, False, said.repo, said.revision,
+        f"the dataset {said.repo or '(none named)'} is not at hand: its questions are those of the run folder",
+    )  # fmt: skip
+
+
+def own_questions(folder: Path) -> pd.DataFrame:
+    """The questions of a run folder. Raises BadInput where it keeps none."""
+    path = folder / QUESTIONS
+    if not path.is_file():
+        raise BadInput(
+            f"{folder}: has no questions.parquet. Run `medprobe eval` again, or name the dataset with --data."
+        )
+    frame = pd.DataFrame(list(parquet_rows(path)))
+    if not set(frame.columns) >= NEEDED:
+        raise BadInput(f"{path}: lacks the column {min(NEEDED - set(frame.columns))}. Run `medprobe eval` again.")
+    return frame
+
+
+def _pack_submission(folder: Path, find: Find) -> Packed:
+    """The very bytes of a folder as a store holds it."""
+    for name, most in ((RUN, MAX_RUN), (ANSWERS, MAX_FILE), (JUDGE, MAX_FILE)):
+        if name != JUDGE or (folder / name).exists():
+            check_file(folder / name, most)
+    sent = Sent.read(folder)
+    return Packed(sent, find(parsed_run(sent.run).benchmark))
+
+
+def _pack_run(folder: Path, find: Find) -> Packed:
+    """What a run folder (run.json, answers.jsonl; result.json, judge.parquet and questions.parquet where they are there) makes.
+
+    Read as its result.json was (`medprobe score --extraction`, `--no-judge`). Raises BadInput where the questions asked are not those of
+    the dataset.
+    """
+    run = _own_run(folder)
+    dataset = find(run.benchmark)
+    limits_for(len(dataset.questions), run.request.samples)
+    questions = dataset.questions
+    if run.benchmark.selection is not None:
+        if not (folder / QUESTIONS).is_file():
+            raise BadInput(
+                f"the run asked a part ({run.benchmark.selection}): give its questions.parquet as well, which says which."
+            )
+        questions = dataset.part(set(own_questions(folder)["question_id"]))
+    if questions.empty or asked_digest(questions) != run.benchmark.asked:
+        raise BadInput(
+            f"{folder}: the questions of {dataset.repo or folder} are not those that were asked (the run says "
+            f"{(run.benchmark.asked or '')[:16]}); choose the dataset that was asked. Nothing was submitted."
+        )
+    problems = ProblemList()
+    journal = list(_journal(folder, problems))
+    rows = checked_rows(journal, Expected.of(questions, run.request.samples, run.method.name), problems)
+    judge: bytes | None = None
+    if run.method.judge is not None:
+        if (folder / JUDGE).is_file():
+            check_file(folder / JUDGE)
+            judge = (folder / JUDGE).read_bytes()
+        else:
+            problems.add(JUDGE, "is not there: `medprobe score RUN_DIR` asks the judge; --no-judge reads by rules only")
+    price = run.environment.get("price_per_million_tokens")
+    usage = {} if problems.problems else usage_of([row for _, row in journal], price)
+    sent = Sent(_content(_as_sent(run, usage)), answers_bytes(answer_frame(rows)), judge)
+    return Packed(sent, dataset, problems.problems)
+
+
+def _as_sent(run: Run, usage: dict[str, Any]) -> Run:
+    """The run as others get to see it: its name in its one form, no path of a dataset and no address of a judge of this machine."""
+    judge = run.method.judge and {name: value for name, value in run.method.judge.items() if name != "base_url"}
+    benchmark = run.benchmark
+    if not benchmark.revision:  # a folder
+        benchmark = benchmark.model_copy(update={"repo": None})
+    return run.model_copy(
+        update={
+            "benchmark": benchmark,
+            "request": run.request.model_copy(update={"data": benchmark.repo or ""}),
+            "model": run.model.model_copy(update={"name": normal_name(run.model.name)}),
+            "method": run.method.model_copy(update={"judge": judge}),
+            "environment": run.environment | usage,
+        }
+    )
+
+
+def _own_run(folder: Path) -> Run:
+    """The run of a folder, read as its result was: with its extraction, and without its judge where that was left out."""
+    run = _own_file(folder / RUN, MAX_RUN, lambda path: read_run(path.parent))
+    if (folder / JOURNAL).exists() and (folder / RESULT).exists():
+        scored: Result = _own_file(folder / RESULT, MAX_RESULT, read_result)
+        run = run.model_copy(update={"method": run.method.model_copy(update={"extraction": scored.method.extraction})})
+        run = run if scored.method.judge is not None else without_judge(run)
+    return run
+
+
+def _content(run: Run) -> bytes:
+    return (run.model_dump_json(indent=1) + "\n").encode()
+
+
+def _own_file(path: Path, most: int, read: Callable[[Path], T]) -> T:
+    """A JSON file of bearable size; what is wrong with it in one harmless line."""
+    try:
+        check_file(path, most)
+        parse_object(path.read_bytes().decode("utf-8-sig"))
+        return read(path)
+    except BadInput as error:
+        raise BadInput(printable(str(error))) from None
+    except (ValueError, RecursionError, ValidationError, json.JSONDecodeError) as error:
+        raise BadInput(printable(f"{path}: {error}")) from None
+
+
+def _not_a_run(folder: Path) -> str:
+    inside = sorted(path.parent for path in folder.glob("results/*/*/*/run.json"))
+    if inside:
+        return f"is a results store. Give the folder of one result, e.g. {inside[0]}"
+    return "is no run folder and no submission: it has no run.json. `medprobe eval --out` makes one"
+
+
+def _journal(folder: Path, problems: ProblemList) -> Iterator[Placed]:
+    """The answers of a run: of a question that was asked again after it failed, the last; a torn last line is left out."""
+    path = folder / JOURNAL
+    if path.stat().st_size == 0:
+        problems.add(JOURNAL, "holds no answers")
+        return
+    kept: dict[Any, Placed] = {}
+    extra: list[Placed] = []
+    check_file(path)
+    for where, record in json_lines(path, problems, torn=True):
+        key = (str(record.get("question_id")), str(record.get("sample", 0)))
+        if key in kept and kept[key][1].get("status") != "failed":
+            extra.append((where, record))
+        else:
+            kept[key] = (where, record)
+    yield from kept.values()
+    yield from extra

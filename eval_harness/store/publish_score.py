@@ -1,0 +1,154 @@
+"""`medprobe publish-score`: the score of a run as one pull request to the model's repository on the Hub.
+
+The scores are computed from the answers again, against the dataset as the Hub has it now. The same score twice is one pull request;
+another one of the same run updates it. See also: the file's content (`eval_results.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.client import check_repo_id, connect, hub_errors, quiet, sign_in, with_retries
+from dataset_builders.hub.commits import commit_files
+from eval_harness.records.result import Result
+from eval_harness.records.run import read_run
+from eval_harness.results.eval_results import eval_result_entries, to_yaml
+from eval_harness.store.hub import fetched, files_at, open_pulls
+from eval_harness.store.submit import prepare
+
+if TYPE_CHECKING:
+    from huggingface_hub import Discussion, HfApi
+
+LARGEST = 1 << 20
+"""Bytes of an eval.yaml."""
+
+
+@dataclass(frozen=True)
+class ScoreFile:
+    """A file of a model's repository: `path`, its content, and the entries that it holds."""
+
+    path: str
+    content: bytes
+    entries: list[dict[str, Any]]
+
+
+def score_file(run: Path, dataset: str, store: str | None = None) -> ScoreFile:
+    """The file for a run folder (or a result as a store holds it), by the tasks of the dataset `dataset` on the Hub.
+
+    `store`: the results store on the Hub that has the answers; the entry's source points there. Raises BadInput for answers that are not to
+    this dataset's questions, a run that is partial, custom or of phantoms, a dataset without tasks, and a store that lacks the result.
+    """
+    check_repo_id(dataset)
+    if Path(dataset).is_dir():
+        raise BadInput(
+            f"--dataset {dataset}: there is a folder of that name; run this elsewhere: scores name a dataset on the Hub."
+        )
+    submission = prepare(run, data=dataset)
+    submission.check(run, "Nothing was published.")
+    said = read_run(run).benchmark if (run / "run.json").is_file() else submission.result.benchmark
+    result = submission.result
+    if said.origin == "phantom":  # whatever the dataset of the same questions calls itself
+        result = result.model_copy(update={"benchmark": result.benchmark.model_copy(update={"origin": "phantom"})})
+    tasks = _tasks(dataset, result.benchmark.revision)
+    source = _source(store, submission.folder) if store else None
+    entries = eval_result_entries(result, dataset, tasks=tasks, source=source)
+    return ScoreFile(f".eval_results/{_name(result)}.yaml", to_yaml(entries), entries)
+
+
+def _name(result: Result) -> str:
+    """The file's name: a variant (another method, worked examples) has a file of its own, as the Hub asks."""
+    method = result.method
+    variant = "" if method.name == "mc" else f"-{method.name}"
+    return f"{result.benchmark.name}{variant}{f'-{method.shots}-shot' if method.shots else ''}"
+
+
+def _tasks(dataset: str, revision: str | None) -> list[str]:
+    """The ids of the tasks of a dataset's eval.yaml. Raises BadInput where it has none that can be read."""
+    from huggingface_hub.errors import EntryNotFoundError
+
+    api = connect()
+    with quiet(), hub_errors(dataset, "read its eval.yaml"):
+        try:
+            path = Path(
+                with_retries(lambda: api.hf_hub_download(dataset, "eval.yaml", revision=revision, repo_type="dataset"))
+            )
+        except EntryNotFoundError:
+            raise BadInput(
+                f"{dataset}: has no eval.yaml, so that no score can be published to it. Its owner has to rebuild it with this version and "
+                "publish it."
+            ) from None
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError
+        return [str(task["id"]) for task in yaml.safe_load(path.read_text(encoding="utf-8"))["tasks"]]
+    except (ValueError, TypeError, KeyError, yaml.YAMLError):
+        raise BadInput(f"{dataset}: its eval.yaml lists no tasks with ids. Its owner has to fix it.") from None
+
+
+def _source(store: str, folder: str) -> str:
+    """The address of a result in a store. Raises BadInput where the store does not have it."""
+    check_repo_id(store)
+    api = connect()
+    with hub_errors(store, "look for the result"):
+        head = with_retries(lambda: api.repo_info(store, repo_type="dataset").sha)
+        there = with_retries(lambda: files_at(api, store, head or "main", [f"{folder}/result.json"]))
+    if not there:
+        raise BadInput(
+            f"--store {store}: does not hold {folder} on main. Submit the run there first, and wait until it is verified."
+        )
+    return f"{api.endpoint}/datasets/{store}/tree/main/{folder}"
+
+
+def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
+    """Propose the file to the model's repository; returns its address, and what was done: opened, updated, there.
+
+    What main or an open pull request of this account holds already is not proposed again. Raises BadInput: no token, no such repository,
+    a Hub that refuses or cannot be reached.
+    """
+    api, who = sign_in(model)
+    title = f"Add {file.path} (medprobe)"
+    files = {file.path: file.content}
+
+    def own_pulls() -> Iterator[Discussion]:
+        return (pull for pull in open_pulls(api, model, who, "model") if pull.title == title)
+
+    def look() -> tuple[str, str] | None:
+        if _content(api, model, "main", file.path) == file.content:
+            return f"{api.endpoint}/{model}/blob/main/{file.path}", "there"
+        for pull in own_pulls():
+            if _content(api, model, f"refs/pr/{pull.num}", file.path) == file.content:
+                return pull.url, "there"
+        return None
+
+    def propose() -> tuple[str, str]:
+        for pull in own_pulls():
+            commit_files(api, model, files, title, "model", revision=f"refs/pr/{pull.num}")
+            return pull.url, "updated"
+        done = commit_files(api, model, files, title, "model", description=_description(file), pull_request=True)
+        if done.pr_url is None:
+            raise BadInput(f"{model}: the Hub does not say where the pull request is. Run this again to find it.")
+        return done.pr_url, "opened"
+
+    with quiet(), hub_errors(model, "open a pull request", who):
+        return with_retries(propose, look=look)
+
+
+def _content(api: HfApi, model: str, revision: str, path: str) -> bytes | None:
+    """The file at a revision; None where there is none."""
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        return fetched(api, model, revision, path, "model")
+    except EntryNotFoundError:
+        return None
+
+
+def _description(file: ScoreFile) -> str:
+    lines = [f"- {entry['dataset']['task_id']}: {entry['value']} ({entry['notes']})" for entry in file.entries]
+    return "\n".join(["Computed by medprobe from the answers:", *lines])

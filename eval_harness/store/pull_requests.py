@@ -1,0 +1,393 @@
+"""Pull requests to a results store on the Hub: the files that one adds are examined and answered, and clean ones are added to main.
+
+A pull request may add `run.json`, `answers.parquet` and `judge.parquet` of one result, nothing else. They are downloaded as they are in one
+commit of it; when they are clean, exactly these bytes and what was derived from them are committed to main in one commit, and the pull
+request is commented on and closed. It is never merged, which could take a later push. Safe to run twice and in parallel: whichever finds
+the files on main already only closes. See also: what is examined (`examine.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.hub.client import hub_errors, quiet, status_of, with_retries
+from dataset_builders.sources.problems import clip
+from eval_harness.derive.files import ANSWERS, JUDGE, READINGS, RESULT, RUN, SENT, Sent
+from eval_harness.records.limits import MAX_FILE, MAX_RUN
+from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, Acceptance, now
+from eval_harness.store.datasets import dataset_for
+from eval_harness.store.examine import examined
+from eval_harness.store.folder import duplicate_submissions
+from eval_harness.store.hub import acceptance_at, commit_to_main, fetched, files_at, is_there, open_pulls
+from eval_harness.store.likeness import Digests
+from eval_harness.store.names import Published
+from eval_harness.store.notes import MOST_NOTES, NOTE, wrong_note
+from eval_harness.store.outcome import VerifyResult, shown
+from eval_harness.store.submission import Submission
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.community import DiscussionWithDetails
+    from huggingface_hub.hf_api import RepoFile
+
+ADDED = re.compile(
+    r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/"
+    rf"({'|'.join(re.escape(name) for name in SENT)})",
+    re.ASCII,
+)
+MOST_ADDED = 1_000
+"""Files that a pull request may add before they are not even listed."""
+MOST_AT_ONCE = 2 << 20
+"""Bytes of a pull request that is examined in the order they came; with --all larger ones come after all the others."""
+MOST_OLDER = 30
+"""Older open pull requests about the same benchmark that one is compared with."""
+CLOSED = ("closed", "merged")
+
+
+@dataclass(frozen=True)
+class Added:
+    """The files that a pull request adds, as they are in its commit `head`."""
+
+    head: str
+    folder: str
+    note: str | None = None
+    """The path of a withdrawal or a note, where it adds that and no result."""
+    entries: dict[str, RepoFile] = field(default_factory=dict)
+
+
+class Refused(Exception):
+    """A pull request that is refused, with every problem found."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class PullRequests:
+    """The pull requests of a store, as `who` verifies them. `data`: datasets that the store's owner vouches for; `published`: names in
+    papers."""
+
+    api: HfApi
+    repo: str
+    who: str
+    data: tuple[str, ...]
+    with_questions: bool = False
+    published: Published | None = None
+    _seen: dict[tuple[int, str], Digests | None] = field(default_factory=dict)
+
+    def pull(self, number: int, most: int | None = None, accept_flagged: bool = False) -> VerifyResult | None:
+        """Examine one pull request and do what follows; None where its files have over `most` bytes, to be looked at later.
+
+        `accept_flagged`: a person has looked at its flags. Raises BadInput when the Hub does not let us.
+        """
+        what = f"{self.repo}@{number}"
+        with quiet(), hub_errors(self.repo, f"verify pull request {number}", self.who):
+            details = self._details(number)
+            if details.status in CLOSED:
+                return VerifyResult(what, "closed already", (f"it is {details.status}",))
+            head = str(self._head(f"refs/pr/{number}"))
+            try:
+                added = with_retries(lambda: self._added(head))
+                if most is not None and sum(entry.size for entry in added.entries.values()) > most:
+                    return None
+                if added.note:
+                    return self._note(what, details, added)
+                return self._result(what, details, added, accept_flagged)
+            except Refused as refused:
+                return self._comment(details, head, VerifyResult(what, "refused", refused.problems))
+
+    def refuse(self, number: int, reason: str) -> VerifyResult:
+        """Comment the reason and close a pull request. Raises BadInput when the Hub does not let us."""
+        what = f"{self.repo}@{number}"
+        with quiet(), hub_errors(self.repo, f"refuse pull request {number}", self.who):
+            details = self._details(number)
+            if details.status in CLOSED:
+                return VerifyResult(what, "closed already", (f"it is {details.status}",))
+            head = str(self._head(f"refs/pr/{number}"))
+            return self._close(details, head, VerifyResult(what, "refused", (reason,)), f"Refused by {self.who}")
+
+    def _details(self, number: int) -> DiscussionWithDetails:
+        details = with_retries(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
+        if not details.is_pull_request:
+            raise BadInput(f"{self.repo}@{number}: is a discussion, not a pull request.")
+        return details
+
+    def _head(self, revision: str | None = None) -> str | None:
+        """The newest commit of main, or of another revision; None where nothing was ever committed."""
+        return with_retries(lambda: self.api.repo_info(self.repo, revision=revision, repo_type="dataset")).sha
+
+    def _added(self, head: str) -> Added:
+        """What the pull request adds to the newest commit of main that it knows. Refused when it changes or deletes anything."""
+        from huggingface_hub.hf_api import RepoFile
+
+        def tree(revision: str, most: int | None = None) -> dict[str, RepoFile]:
+            with _absent_is_empty():
+                entries = self.api.list_repo_tree(self.repo, recursive=True, revision=revision, repo_type="dataset")
+                files = (entry for entry in entries if isinstance(entry, RepoFile))
+                return {entry.path: entry for entry in islice(files, most)}
+            return {}
+
+        on_main = {commit.commit_id for commit in self.api.list_repo_commits(self.repo, repo_type="dataset")}
+        commits = self.api.list_repo_commits(self.repo, revision=head, repo_type="dataset")
+        base = next((commit.commit_id for commit in commits if commit.commit_id in on_main), None)
+        before = tree(base) if base else {}
+        after = tree(head, len(before) + MOST_ADDED + 1)
+        if len(after) > len(before) + MOST_ADDED:
+            raise Refused(f"adds over {MOST_ADDED:,} files: a pull request may only add those of one result")
+        problems = [f"deletes {clip(path, 200)}" for path in before if path not in after]
+        problems += [
+            f"changes {clip(path, 200)}"
+            for path, entry in before.items()
+            if path in after and after[path].blob_id != entry.blob_id
+        ]
+        new = {path: entry for path, entry in after.items() if path not in before}
+        if len(new) == 1 and not problems and (note := NOTE.fullmatch(next(iter(new)))):
+            if (size := next(iter(new.values())).size) > MAX_BYTES:
+                raise Refused(f"{note[0]} has {size:,} bytes, at most {MAX_BYTES:,} are read")
+            return Added(head, note[1], note[0], new)
+        return Added(head, self._folder_of(new, problems), None, new)
+
+    @staticmethod
+    def _folder_of(new: dict[str, RepoFile], problems: list[str]) -> str:
+        """The folder of the one result that these files make; refused when they make none, or more. `problems`: what is wrong already."""
+        matches = {path: ADDED.fullmatch(path) for path in new}
+        problems = [
+            *problems,
+            *(
+                f"adds {clip(path, 200)}, which is no part of a submission"
+                for path, match in matches.items()
+                if not match
+            ),
+        ]
+        folders = sorted({match[1] for match in matches.values() if match})
+        if problems:
+            raise Refused(*problems, f"a pull request may only add results/BENCHMARK/MODEL/RUN_ID/{{{','.join(SENT)}}}")
+        if not new:
+            raise Refused("adds nothing")
+        if len(folders) > 1:
+            raise Refused(f"adds {len(folders)} results: give each its own pull request ({', '.join(folders[:3])} ...)")
+        folder = folders[0]
+        for name, most in ((RUN, MAX_RUN), (ANSWERS, MAX_FILE), (JUDGE, MAX_FILE)):
+            entry = new.get(f"{folder}/{name}")
+            if entry is None and name != JUDGE:
+                raise Refused(f"lacks {folder}/{name}")
+            if entry is not None and entry.size > most:
+                raise Refused(f"{folder}/{name} has {entry.size:,} bytes, at most {most:,} are read")
+        return folder
+
+    def _files(self, added: Added) -> dict[str, bytes]:
+        """The bytes that a pull request adds, as the Hub lists them."""
+        files = {}
+        for path, entry in added.entries.items():
+            files[path] = with_retries(partial(fetched, self.api, self.repo, added.head, path))
+            if entry.size != len(files[path]):
+                raise BadInput(f"{self.repo}: the Hub sent another {path} than it lists. Run this again.")
+        return files
+
+    def _examined(self, added: Added) -> Submission:
+        files = self._files(added)
+        sent = Sent(*(files.get(f"{added.folder}/{name}", b"" if name != JUDGE else None) for name in SENT))  # type: ignore[arg-type]
+        try:
+            return examined(sent, partial(dataset_for, data=self.data, owner=self.repo.split("/")[0]))
+        except Unavailable:
+            raise  # nothing was found out about the submission
+        except BadInput as error:
+            raise Refused(str(error)) from None
+
+    def _result(self, what: str, details: DiscussionWithDetails, added: Added, accept_flagged: bool) -> VerifyResult:
+        submission, author = self._examined(added), str(details.author)
+        self._seen[details.num, added.head] = submission.digests
+        if submission.folder != added.folder:
+            submission.problems.append(
+                f"lies in {clip(added.folder, 200)}, but what its run.json and answers say belongs in {clip(submission.folder, 200)}"
+            )
+        if submission.problems:
+            raise Refused(*submission.problems)
+        main = self._head()
+        if main and with_retries(lambda: is_there(self.api, self.repo, main, submission.files())):
+            return self._on_main(what, details, added, main, accept_flagged)
+        flags = [*submission.flags, *self._duplicates(submission, details)]
+        notes = (f"{submission.result.model.name} on {submission.result.benchmark.name}", *submission.notes)
+        if flags and not accept_flagged:
+            accept = f"`medprobe accept {what}` adds it, `medprobe refuse {what} --reason ...` closes it"
+            return self._comment(
+                details, added.head, VerifyResult(what, "for a person", tuple(flags), (accept.replace("`", ""),))
+            )
+        acceptance = Acceptance(
+            account=author, accepted_at=now(), verified_by=self.who, pull_request=details.num, flags=shown(flags)
+        )
+        more = submission.derived_files() | {f"{added.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
+        if self.with_questions:
+            more |= submission.questions_file()
+        new = self._add(details, added.folder, submission.files(), more)
+        notes = notes if new else (*notes, "it was on main already")
+        return self._close(details, added.head, VerifyResult(what, "added", notes=(*notes, *flags)))
+
+    def _on_main(
+        self, what: str, details: DiscussionWithDetails, added: Added, main: str, accept_flagged: bool
+    ) -> VerifyResult:
+        """Close what is on main already; where a later pull request of another account brought it there, a person is asked first."""
+        first = with_retries(lambda: acceptance_at(self.api, self.repo, main, added.folder))
+        later = first is not None and (first.pull_request or 0) > details.num and first.account != details.author
+        if first is None or not later or accept_flagged:
+            return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
+        told = f"the same answers were added by pull request {first.pull_request} of {first.account}, which is younger than this one"
+        result = VerifyResult(what, "for a person", (told,), (f"medprobe accept {what} closes this one",))
+        return self._comment(details, added.head, result)
+
+    def _note(self, what: str, details: DiscussionWithDetails, added: Added) -> VerifyResult:
+        """Add a withdrawal or a note of who submitted the result, or of the owner."""
+        path, main = str(added.note), str(self._head())
+        content = self._files(added)
+        if with_retries(lambda: files_at(self.api, self.repo, main, [path])):
+            return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
+        run = f"{added.folder}/{RUN}"
+        if run not in with_retries(lambda: files_at(self.api, self.repo, main, [run])):
+            raise Refused(f"{clip(added.folder, 200)}: the store holds no such result")
+        first = with_retries(lambda: acceptance_at(self.api, self.repo, main, added.folder))
+        names = with_retries(lambda: self.api.list_repo_files(self.repo, revision=main, repo_type="dataset"))
+        if sum(name.startswith(f"{added.folder}/note-") for name in names) >= MOST_NOTES and "/note-" in path:
+            raise Refused(f"{clip(added.folder, 200)} has {MOST_NOTES} notes already")
+        wrong = wrong_note(path, content[path], str(details.author), self.repo.split("/")[0], first)
+        if wrong:
+            raise Refused(wrong)
+        self._add(details, added.folder, content, {})
+        return self._close(details, added.head, VerifyResult(what, "added", notes=(f"added {path}",)))
+
+    def _duplicates(self, submission: Submission, details: DiscussionWithDetails) -> list[str]:
+        """Flags for results on main and older open pull requests that give nearly the same answers, and for names that look the same."""
+        inside, main = f"results/{submission.result.benchmark.name}", self._head()
+        others = self._older(inside, details.num)
+        folder = Path()
+        if main is not None and with_retries(lambda: self._holds_folder(inside, main)):
+            patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE)]
+            folder = Path(
+                with_retries(
+                    lambda: self.api.snapshot_download(
+                        self.repo, repo_type="dataset", revision=main, allow_patterns=patterns
+                    )
+                )
+            )
+
+        def fetch(at: Path) -> Path:
+            for name in (READINGS, ANSWERS):
+                path = (at / name).relative_to(folder).as_posix()
+                with_retries(partial(self.api.hf_hub_download, self.repo, path, revision=main, repo_type="dataset"))
+            return at
+
+        at = folder if folder != Path() else Path("no such store")
+        return duplicate_submissions(at, submission, str(details.author), fetch, others, self.published)
+
+    def _older(self, inside: str, number: int) -> dict[str, tuple[str, Digests]]:
+        """Pull request -> (account, digests) of those about the same benchmark that were opened before and are open."""
+        found: dict[str, tuple[str, Digests]] = {}
+        pulls = sorted(with_retries(lambda: list(open_pulls(self.api, self.repo))), key=lambda each: each.num)
+        for each in pulls:
+            if each.num >= number or each.status == "draft" or len(found) >= MOST_OLDER:
+                continue
+            digests = self._digests_of(each.num, inside)
+            if digests is not None:
+                found[f"pull request {each.num}"] = (str(each.author), digests)
+        return found
+
+    def _digests_of(self, number: int, inside: str) -> Digests | None:
+        """The digests of another open pull request; None where it is refused, or about another benchmark."""
+        head = str(self._head(f"refs/pr/{number}"))
+        if (number, head) not in self._seen:
+            try:
+                added = with_retries(lambda: self._added(head))
+                if added.note or not added.folder.startswith(f"{inside}/"):
+                    return None
+                found = self._examined(added)
+                self._seen[number, head] = None if found.problems else found.digests
+            except Refused:
+                self._seen[number, head] = None
+        return self._seen[number, head]
+
+    def _holds_folder(self, folder: str, revision: str) -> bool:
+        with _absent_is_empty():
+            return any(True for _ in self.api.list_repo_tree(self.repo, folder, revision=revision, repo_type="dataset"))
+        return False
+
+    def _add(
+        self, details: DiscussionWithDetails, folder: str, files: dict[str, bytes], more: dict[str, bytes]
+    ) -> bool:
+        """Commit the files to main; False when another verifier has."""
+        message = f"Add {folder}"[:190] + f" (#{details.num})"
+        about = f"Verified by `medprobe verify`; answers by {details.author}."
+        return commit_to_main(self.api, self.repo, files, more, message, about)
+
+    def _close(
+        self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None
+    ) -> VerifyResult:
+        """Comment what became of it, then close it. Each is looked for first, so that a second verifier, or a second try, does what is
+        left."""
+        self._comment(details, head, result, headline)
+        with_retries(lambda: self._shut(details.num), look=lambda: self._is_closed(details.num) or None)
+        return result
+
+    def _is_closed(self, number: int) -> bool:
+        return self.api.get_discussion_details(self.repo, number, repo_type="dataset").status in CLOSED
+
+    def _shut(self, number: int) -> bool:
+        from huggingface_hub.errors import HfHubHTTPError
+
+        try:
+            self.api.change_discussion_status(self.repo, number, "closed", repo_type="dataset")
+        except HfHubHTTPError:
+            if not self._is_closed(number):  # another verifier may have been faster
+                raise
+        return True
+
+    def _comment(
+        self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None
+    ) -> VerifyResult:
+        """Say it once: the same words about the same commit are not repeated."""
+        text = _text(head, result, headline)
+        # The verifier that added it and one that finds it on main use other words; once is enough.
+        known = text.split("\n")[0] if result.word == "added" else text
+
+        def look() -> bool | None:
+            now = self.api.get_discussion_details(self.repo, details.num, repo_type="dataset")
+            said = [str(getattr(event, "content", "")).strip() for event in now.events if event.author == self.who]
+            return any(each == known or each.startswith(f"{known}\n") for each in said) or None
+
+        def say() -> bool:
+            self.api.comment_discussion(self.repo, details.num, text, repo_type="dataset")
+            return True
+
+        with_retries(say, look=look)
+        return result
+
+
+@contextmanager
+def _absent_is_empty() -> Iterator[None]:
+    """A listing of a folder that is not there is an empty one; not every Hub says which 404 it is."""
+    try:
+        yield
+    except Exception as error:
+        if status_of(error) != 404:
+            raise
+
+
+HEADLINES = {
+    "added": "Verified: exactly these files were added to main, with the scores derived from them, so this pull request is closed.",
+    "refused": "Refused: nothing was added. Fix it and push to this pull request, or open another.",
+    "for a person": "Its scores were derived, but the store's owner should look at this before it is added:",
+}
+
+
+def _text(head: str, result: VerifyResult, headline: str | None) -> str:
+    """The comment: what strangers wrote stands in a block in which nothing is markup and no account is mentioned."""
+    lines = shown([line.replace("`", "'") for line in (*result.reasons, *result.notes)], 500)
+    block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""
+    return f"{headline or HEADLINES[result.word]} (medprobe verify, commit {head[:12]}){block}"

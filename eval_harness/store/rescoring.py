@@ -1,0 +1,197 @@
+"""`medprobe rescore STORE`: what is derived in a store is derived again where it is out of date, and what moved is listed.
+
+A result is out of date where the key that it names (`derivation.key_of`) is not that of its files, its questions and this version: another
+`DERIVE_VERSION`, or a dataset whose answer key or labels were corrected. Where the questions cannot be had, the numbers stay as they are.
+What was sent, run ids, accounts and dates stay. What is interrupted goes on with the next call: `result.json`, which names the key, is
+written last.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.files import replace_file
+from eval_harness.benchmarks import spec
+from eval_harness.derive.answer_table import frame_of
+from eval_harness.derive.derivation import key_of
+from eval_harness.derive.files import DERIVED, READINGS, RESULT, Sent
+from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_result
+from eval_harness.results.store_source import is_hub_store
+from eval_harness.results.summary import shown
+from eval_harness.store.datasets import Dataset, dataset_for
+from eval_harness.store.examine import examined
+from eval_harness.store.untrusted import parquet_rows
+
+HISTORY = "history"
+"""Folder beside a result that keeps the `result.json` files of before, by their keys; boards do not look there."""
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """What became of one result. `changed` of `answers` readings are others now; `moved`: metric -> (before, after), for each that moved.
+    `skipped`: why it was left as it is, None where it was derived again or is up to date."""
+
+    folder: str
+    headline: str
+    changed: int = 0
+    answers: int = 0
+    moved: dict[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    skipped: str | None = None
+    written: bool = False
+
+    def __str__(self) -> str:
+        if self.skipped:
+            return f"{self.folder}: left as it is: {self.skipped}"
+        if not self.written:
+            return f"{self.folder}: up to date"
+        told = f"{self.folder}: {self.changed:,} of {self.answers:,} answers are read differently"
+        order = sorted(self.moved, key=lambda name: name != self.headline)
+        most = [f"{name} {_number(self.moved[name][0])} -> {_number(self.moved[name][1])}" for name in order[:4]]
+        more = f" and {len(order) - 4} more" if len(order) > 4 else ""
+        return f"{told}; {', '.join(most) + more if most else 'no score moved'}"
+
+
+def rescore_store(
+    store: str | Path, data: Sequence[str] = (), tell: Callable[[Rescored], None] = lambda result: None
+) -> list[Rescored]:
+    """Derive every result of a store again that is out of date, in the order of their folders.
+
+    `store`: a folder, or ORG/NAME on the Hub, which only its owner can: everything is one commit to main. `data`: datasets (folders or
+    repositories) to take questions from: newer ones, or those that the store does not hold.
+    Raises BadInput when the store cannot be read or written.
+    """
+    if is_hub_store(store):
+        return _rescore_on_hub(str(store), data, tell)
+    root = Path(store)
+    if not (root / "results").is_dir():
+        raise BadInput(f"{root}: not a results store (a folder that contains `results/`). Give the store's folder.")
+    found = []
+    for path in sorted(root.glob("results/*/*/*/result.json")):
+        try:
+            found.append(_rescore(root, path, data))
+        except OSError as error:
+            raise BadInput(f"{root}: cannot be written ({error.strerror}). Give a store you may write to.") from None
+        tell(found[-1])
+    return found
+
+
+def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
+    folder, headline = path.parent, ""
+    name = folder.relative_to(root).as_posix()
+    try:
+        before = read_result(path)
+        headline = spec(before.benchmark.family).headline
+        if before.kind != "measured":
+            return Rescored(name, headline, skipped=f"it is {before.kind}, no measured result")
+        sent = Sent.read(folder)
+        if not data and before.key == key_of(sent, before.benchmark.fingerprint, before.benchmark.facets):
+            return Rescored(name, headline)
+        submission = examined(sent, partial(questions_of, root, tuple(data), before.benchmark.fingerprint))
+        if submission.problems:
+            raise BadInput(submission.problems[0])
+        if submission.result.key == before.key:
+            return Rescored(name, headline)
+    except Unavailable:
+        raise
+    except (BadInput, OSError, ValueError, KeyError) as error:
+        return Rescored(name, headline, skipped=str(error))
+    after = submission.result.model_copy(update={"provenance": before.provenance})
+    changed, answers = _changed(folder, submission.derived[READINGS])
+    kept = folder / HISTORY / f"{(before.key or 'unkeyed')[:16]}.json"
+    kept.parent.mkdir(exist_ok=True)
+    replace_file(kept, path.read_bytes())
+    for file in DERIVED:  # result.json last
+        replace_file(folder / file, after.to_json().encode() if file == RESULT else submission.derived[file])
+    for path_, content in submission.questions_file().items():
+        if not (root / path_).exists():
+            (root / path_).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(root / path_, content)
+    return Rescored(name, headline, changed, answers, _moved(before, after), written=True)
+
+
+def questions_of(root: Path, data: Sequence[str], fingerprint: str | None, benchmark: Benchmark) -> Dataset:
+    """The dataset of a stored result: one of `data`, else the questions of this fingerprint that the store keeps, else the revision that
+    its run names."""
+    path = root / "questions" / f"{fingerprint}.parquet"
+    if data or not path.is_file():
+        return dataset_for(benchmark, data)
+    questions = pd.DataFrame(list(parquet_rows(path)))
+    return Dataset(benchmark.name, benchmark.split, benchmark.family, questions, benchmark.origin, None, ours=True)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else shown(value)
+
+
+def _changed(folder: Path, readings: bytes) -> tuple[int, int]:
+    """How many answers are read differently (another choice or another status), of how many."""
+    after = _choices(frame_of(readings))
+    try:
+        before = _choices(frame_of((folder / READINGS).read_bytes()))
+    except (OSError, ValueError):
+        return len(after), len(after)
+    return sum(before.get(key) != reading for key, reading in after.items()), len(after)
+
+
+def _choices(readings: pd.DataFrame) -> dict[tuple[str, int], tuple[tuple[int, ...], str]]:
+    columns = (readings[name] for name in ("question_id", "sample", "choice", "status"))
+    return {
+        (str(question), int(sample)): (tuple(choice), str(status))
+        for question, sample, choice, status in zip(*columns, strict=True)
+    }
+
+
+def _moved(before: Result, after: Result) -> dict[str, tuple[float | None, float | None]]:
+    """The metrics of the result before whose values are others now, or none."""
+    now = {name: score.value for name, score in after.scores.items()}
+    values = {name: (score.value, now.get(name)) for name, score in before.scores.items()}
+    return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
+
+
+def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored], None]) -> list[Rescored]:
+    """The same for a store on the Hub: a copy is derived again, and what changed is one commit on top of exactly what was read."""
+    from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, with_retries
+    from dataset_builders.hub.commits import commit_files
+    from eval_harness.store.hub import files_at, holds_content
+
+    check_repo_id(repo_id)
+    api = connect_with_token()
+    with tempfile.TemporaryDirectory() as made, quiet():
+        with hub_errors(repo_id, "read the store"):
+            revision = api.repo_info(repo_id, repo_type="dataset").sha
+            copy = api.snapshot_download(
+                repo_id, repo_type="dataset", revision=revision, allow_patterns=["results/**", "questions/**"]
+            )
+        root = Path(made) / "store"
+        shutil.copytree(copy, root)  # the cache holds links to files that must not change
+        if not (root / "results").is_dir():
+            raise BadInput(f"{repo_id}: holds no results.")
+        results = rescore_store(root, data, tell)
+        written = [root / each.folder for each in results if each.written]
+        changed = [folder / name for folder in written for name in DERIVED]
+        changed += [path for folder in written for path in (folder / HISTORY).glob("*.json")]
+        changed += [path for path in root.glob("questions/*") if not (Path(copy) / path.relative_to(root)).exists()]
+        if changed:
+            with hub_errors(repo_id, "write the results that were derived again"):
+                files: dict[str, bytes | Path | None] = {path.relative_to(root).as_posix(): path for path in changed}
+                message = f"Derived again by version {DERIVE_VERSION}"
+
+                def committed() -> bool | None:
+                    head = str(api.repo_info(repo_id, repo_type="dataset").sha)
+                    if head == revision:
+                        return None
+                    there = files_at(api, repo_id, head, list(files))
+                    if all(holds_content(api, repo_id, head, there.get(p), (root / p).read_bytes()) for p in files):
+                        return True
+                    raise BadInput(f"{repo_id}: it was changed meanwhile. Run this again.")
+
+                with_retries(lambda: bool(commit_files(api, repo_id, files, message, parent=revision)), look=committed)
+    return results

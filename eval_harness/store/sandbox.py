@@ -1,0 +1,255 @@
+"""Calls a function on what strangers wrote in a process that may use only so much memory and time, and can be killed.
+
+A process started only for this (spawned, with one thread and no data) has the libraries loaded and forks a child for each call; the child
+takes on the limits, calls, and sends back what came of it. Memory and processor time are limited by Linux (rlimits). Elsewhere only the
+time on the clock is: macOS takes no limit of address space, and where there is no `fork` the call is made in this process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from dataset_builders.errors import BadInput, Unavailable
+from eval_harness.records.limits import MEMORY, Limits
+
+P = ParamSpec("P")
+T = TypeVar("T")
+QUEUES = ((1 << 20, 2, 100), (16 << 20, 1, 8), (1 << 62, 1, 4))
+"""(bytes up to which a submission goes in this queue, how many of it are read at the same time, how many may wait): large ones wait only
+for each other."""
+CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
+
+
+class OverLimit(BadInput):
+    """What was read needs more than its limits."""
+
+
+class SandboxError(RuntimeError):
+    """A defect of ours in the child; the message is its traceback."""
+
+
+def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What `function` (of a module, so that the child can find it) returns for these arguments, computed within `limits`.
+
+    Arguments and result travel as pickles between our own processes; strangers' bytes are only ever read in the child. Raises what the
+    function raises where that is BadInput, OverLimit where it took too much memory or processor time, Unavailable where the clock stopped
+    it, SandboxError for any other error.
+    """
+    if not CAN_FORK:
+        return function(*arguments, **named)
+    ours, theirs = Pipe()
+    with ours:
+        with theirs:
+            _FORKER.fork(theirs, function.__module__)
+        try:
+            child = ours.recv()
+        except EOFError:
+            raise SandboxError("the process that forks ended before it did") from None
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            _kill(child)
+
+        timer = threading.Timer(limits.wall_seconds, stop)
+        timer.start()
+        try:
+            ours.send((limits, dict(os.environ), str(Path.cwd()), function, arguments, named))
+            word, value = ours.recv()
+        except (EOFError, OSError):
+            if late.is_set():  # most of the time went by in waiting, for the Hub or for this machine
+                raise Unavailable(f"it was not read within {limits.wall_seconds:,} s. Try again later.") from None
+            raise OverLimit(_over(limits)) from None
+        finally:
+            timer.cancel()
+            _kill(child)  # with whatever it started; it has said all it had to say
+    if word == "returned":
+        return value
+    if word == "refused":
+        raise value
+    if word == "over":
+        raise OverLimit(_over(limits))
+    raise SandboxError(value)
+
+
+def in_turn(size: int, client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What `function` returns, called when it is the turn of a submission of `size` bytes; of one client one is read at a time. Raises
+    Unavailable where too many wait already. (`function` calls `call`; the queues bound how often that happens at once.)"""
+    number = next(number for number, (most, _, _) in enumerate(QUEUES) if size <= most)
+    with _COUNTING:
+        if _WAITING[number] >= sum(QUEUES[number][1:]):
+            raise Unavailable("too many submissions of this size are being read. Come back in a few minutes.")
+        _WAITING[number] += 1
+        own, users = _CLIENTS.get(client, (threading.Lock(), 0))
+        _CLIENTS[client] = own, users + 1
+    try:
+        with own, _TURNS[number]:
+            return function(*arguments, **named)
+    finally:
+        with _COUNTING:
+            _WAITING[number] -= 1
+            users = _CLIENTS[client][1] - 1
+            if users:
+                _CLIENTS[client] = own, users
+            else:
+                del _CLIENTS[client]
+
+
+_TURNS = [threading.Semaphore(count) for _, count, _ in QUEUES]
+_WAITING = [0] * len(QUEUES)
+_CLIENTS: dict[str, tuple[threading.Lock, int]] = {}
+_COUNTING = threading.Lock()
+
+
+def start(*modules: str) -> None:
+    """Start the process that forks and load these modules in it, so that the first call need not wait for them."""
+    if CAN_FORK:
+        _FORKER.start(*modules)
+
+
+def _over(limits: Limits) -> str:
+    return f"needs more to be read than a submission of its size may take ({limits}). Leave out what is no answer to these questions."
+
+
+def _kill(child: int) -> None:
+    """End a child and all it started: it leads a group of its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+
+
+class _Forker:
+    """The process that forks. It ends when this one does, however that ends: it reads the end of its connection."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+
+    def start(self, *modules: str) -> None:
+        with self._lock:
+            self._started(*modules)
+
+    def fork(self, child_end: Connection, module: str) -> None:
+        """A new child, which gets this end of a connection. `module`: loaded before the first fork."""
+        with self._lock:
+            try:
+                socket.send_fds(self._started(module), [b"+"], [child_end.fileno()])
+            except OSError:  # it was ended from outside
+                self._connection = None
+                socket.send_fds(self._started(module), [b"+"], [child_end.fileno()])
+
+    def _started(self, *modules: str) -> socket.socket:
+        if self._connection is None or self._owner != os.getpid():
+            ours, theirs = socket.socketpair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", f"from {__name__} import forker; forker({theirs.fileno()}, *{modules!r})"],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env=os.environ
+                    | {
+                        "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
+                        "OMP_NUM_THREADS": "1",
+                        "OPENBLAS_NUM_THREADS": "1",
+                        "ARROW_DEFAULT_MEMORY_POOL": "system",
+                    },
+                    start_new_session=True,  # Ctrl-C in a terminal is for this process to handle
+                )
+            self._connection, self._owner = ours, os.getpid()
+            atexit.register(ours.close)
+        return self._connection
+
+
+_FORKER = _Forker()
+
+
+def forker(descriptor: int, *preload: str) -> None:
+    """What the process that forks does: load the libraries, then fork a child for each connection that comes."""
+    for name in preload:
+        importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
+    connection = socket.socket(fileno=descriptor)
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+        if not data:
+            return
+        if os.fork() == 0:
+            connection.close()
+            status = 1
+            try:
+                _child(Connection(descriptors[0]))
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(descriptors[0])
+
+
+def _child(connection: Connection) -> None:
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _die_with_parent()
+    connection.send(os.getpid())
+    limits, environment, folder, function, arguments, named = connection.recv()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    try:
+        _limit(limits)
+        reply = pickle.dumps(("returned", function(*arguments, **named)))
+    except BadInput as error:
+        reply = pickle.dumps(("refused", error))
+    except (MemoryError, _OutOfTime):
+        reply = pickle.dumps(("over", None))
+    except BaseException:
+        text = traceback.format_exc()
+        short = "out of memory" in text.lower() or "cannot allocate memory" in text.lower()
+        reply = pickle.dumps(("over", None) if short else ("failed", text))
+    connection.send_bytes(reply)
+
+
+class _OutOfTime(BaseException):
+    """The processor time is used up; no handler of ordinary errors may take it for one."""
+
+
+def _limit(limits: Limits) -> None:
+    import resource
+
+    def out_of_time(number: int, frame: Any) -> None:
+        raise _OutOfTime
+
+    signal.signal(signal.SIGXCPU, out_of_time)
+    started_with = 0
+    with contextlib.suppress(OSError), open("/proc/self/statm") as file:  # noqa: PTH123
+        started_with = int(file.read().split()[0]) * resource.getpagesize()
+    for what, soft, hard in (
+        (resource.RLIMIT_AS, started_with + MEMORY, started_with + MEMORY),
+        (resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 5),
+        (resource.RLIMIT_CORE, 0, 0),
+        (resource.RLIMIT_FSIZE, MEMORY, MEMORY),
+    ):
+        with contextlib.suppress(ValueError, OSError):  # a lower limit holds already, or the system knows none
+            resource.setrlimit(what, (soft, hard))
+
+
+def _die_with_parent() -> None:
+    """Have Linux end this process when the one that forks ends."""
+    with contextlib.suppress(Exception):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)

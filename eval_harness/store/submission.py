@@ -1,0 +1,121 @@
+"""A submission: the files that were sent as exact bytes, what was derived from them, and what was found out about them.
+
+What is examined is what a store adds: nothing writes these files again on the way. See also: making them (`packaging.py`), examining them
+(`examine.py`), stores (`folder.py`, `hub.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.sources.problems import SHOWN
+from eval_harness.derive.answer_table import frame_of
+from eval_harness.derive.files import DERIVED, READINGS, RESULT, Sent
+from eval_harness.records.names import model_slug
+from eval_harness.records.result import Result
+from eval_harness.records.run import Run
+from eval_harness.store.likeness import Digests
+
+REPRODUCED = "-reproduced"
+"""How the id of a result that the store's owner ran ends, and no other's."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Files that were examined. `problems` refuse them; `flags` are for a person to look at; `notes` only inform.
+
+    `derived`: content of the derived files by name; `result`: the one in `result.json`; `digests`: of its answers, to compare with others';
+    `questions`: content of the questions file, None where the store's owner does not vouch for the dataset.
+    """
+
+    run_id: str
+    sent: Sent
+    result: Result
+    derived: Mapping[str, bytes]
+    digests: Digests
+    questions: bytes | None = None
+    problems: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def folder(self) -> str:
+        """Where it lies in a store."""
+        return folder_of(self.result, self.run_id)
+
+    def readings(self) -> pd.DataFrame:
+        """What was read of each answer (`readings.parquet`)."""
+        return frame_of(self.derived[READINGS])
+
+    def files(self) -> dict[str, bytes]:
+        """The files that are sent, by their paths in a store."""
+        return {f"{self.folder}/{name}": content for name, content in self.sent.named().items()}
+
+    def derived_files(self) -> dict[str, bytes]:
+        """What a store keeps beside them, by path; `result.json` last."""
+        return {f"{self.folder}/{name}": self.derived[name] for name in DERIVED}
+
+    def questions_file(self) -> dict[str, bytes]:
+        """The questions by their path in a store; nothing where the store's owner does not vouch for them."""
+        path = f"questions/{self.result.benchmark.fingerprint}.parquet"
+        return {} if self.questions is None else {path: self.questions}
+
+    def reproduced(self) -> Submission:
+        """The same as the result of the store's owner, who ran the model: under an id of its own."""
+        result = self.result.model_copy(update={"provenance": "reproduced"})
+        derived = {**self.derived, RESULT: result.to_json().encode()}
+        return Submission(
+            self.run_id.removesuffix(REPRODUCED) + REPRODUCED,
+            self.sent, result, derived, self.digests, self.questions, self.problems, self.flags, self.notes,
+        )  # fmt: skip
+
+    def check(self, what: Path, remedy: str = "Nothing was submitted.") -> None:
+        """Raise BadInput with all problems in one line, or return if there are none."""
+        if self.problems:
+            inside = [
+                line.removeprefix(f"{what}, ").removeprefix(f"{what}: ").rstrip(".") for line in self.problems[:SHOWN]
+            ]
+            more = len(self.problems) - SHOWN
+            count = "" if len(self.problems) == 1 else f"{len(self.problems)} problems: "
+            rest = f"; and {more} more (--dry-run lists them)" if more > 0 else ""
+            raise BadInput(f"{what}: {count}{'; '.join(inside)}{rest}. {remedy}")
+
+
+def folder_of(result: Result, run_id: str) -> str:
+    """Where a result lies in a store: `results/<benchmark>/<model>/<id>`."""
+    return f"results/{result.benchmark.name}/{model_slug(result.model.name)}/{run_id}"
+
+
+def submission_id(run: Run, digest: str) -> str:
+    """The id of a submission: readable, and a digest over what was asked and what was answered.
+
+    Others' answers to the same request have another id, and so have two models whose names share a slug. The fields that go in are a
+    fixed list, so that a field added to a run later changes no id. `digest`: of the answers and the judge's replies (sorted `row_digest`s).
+    """
+    benchmark, method = run.benchmark, run.method
+    judge = {name: (method.judge or {}).get(name) for name in ("model", "prompt")} if method.judge else None
+    request = [
+        *(benchmark.name, benchmark.split, benchmark.fingerprint, run.model.name),
+        *(method.name, method.prompt, method.shots, run.request.samples, method.extraction, method.generation, judge),
+    ]
+    short = hashlib.sha256(f"{json.dumps(request, sort_keys=True)}\n{digest}".encode()).hexdigest()[:16]
+    parts = (benchmark.name[:40], model_slug(run.model.name)[:60].rstrip("-."), method.name[:12], short)
+    return "-".join(parts)
+
+
+SAID = ("question_id", "sample", "response", "delivery", "reasoning", "scores")
+"""The columns of answers that say what was answered; times and token counts may differ."""
+
+
+def row_digest(row: Mapping[str, Any], columns: Sequence[str] = SAID) -> bytes:
+    """A digest of what one row of answers says."""
+    said = [row.get(name) for name in columns]
+    return hashlib.sha256(json.dumps(said).encode()).digest()

@@ -1,0 +1,353 @@
+"""Reads untrusted files (JSON Lines, CSV, Parquet) record by record, within fixed limits of size, depth and time.
+
+A file is what its content says, not its name. No pickle is ever loaded, no archive opened. What a record means is not decided here
+(`answer_files.py`). Every record comes with where it was read from; what is wrong is noted and the reading goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from dataset_builders.errors import BadInput
+from dataset_builders.sources.problems import clip
+from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
+
+MAX_LINE = 64 << 20
+"""Bytes of one line or value. Answers have no individual limit; the file size is limited."""
+MAX_RECORDS = MOST_ANSWERS
+MAX_UNPACKED = 512 << 20
+"""Bytes that a Parquet file may unpack to, where nobody says how many are due."""
+MAX_PROBLEMS = 1_000
+"""After so many problems the rest of a file is not read: it is another kind of file."""
+MOST_COLUMNS = 60
+MOST_LISTED = 8
+"""Columns or fields that a message lists."""
+BATCH = 256
+"""Rows of a Parquet file in memory at a time."""
+MOST_UNUSED = 512 << 10
+"""Bytes of a Parquet file that hold no rows: its schema, statistics, and gaps; those of an honest one are some thousand."""
+
+Record = dict[str, Any]
+Placed = tuple[str, Record]
+"""(where it stands, the record)."""
+COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", "finish_reason")
+"""What is read of a Parquet file of answers (see `predictions.py`). Others often hold images, or numbers that are none."""
+IDENTITIES = frozenset({"question_id", "index"})
+FORMS = "Give JSON Lines, CSV or Parquet."
+
+_SIGNATURES = (
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"PK\x05\x06", "a ZIP archive"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (b"\xfd7zXZ", "an xz archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"\x93NUMPY", "a NumPy file"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"SQLite format 3", "an SQLite file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"%PDF", "a PDF"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+    (b"<", "HTML or XML"),
+)
+
+
+def printable(text: str, most: int = 600) -> str:
+    """A line that may hold what a stranger wrote, safe for a terminal: one line, no control or invisible characters, not long."""
+    line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
+    return line if len(line) <= most else line[: most - 4] + " ..."
+
+
+class ProblemList:
+    """What is wrong with a file, each with where it is; `full` when it makes no sense to look for more."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def add(self, where: str, what: str) -> None:
+        if not self.full:
+            self.problems.append(printable(f"{where}: {what}"))
+
+    @property
+    def full(self) -> bool:
+        return len(self.problems) >= MAX_PROBLEMS
+
+
+def read_records(path: Path, problems: ProblemList) -> Iterator[Placed]:
+    """(where, record) of a file, in order. The nameless first column that pandas writes is left out.
+
+    Lines and entries that are no records are noted in `problems`. Raises BadInput for a file that cannot be one at all.
+    """
+    records = _reader_of(path, check_file(path))(path, problems)
+    try:
+        for count, (where, record) in enumerate(records):
+            if count >= MAX_RECORDS:
+                raise BadInput(f"{path}: holds more than {MAX_RECORDS:,} answers. No benchmark has so many questions.")
+            yield where, record
+            if problems.full:
+                return
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: is not UTF-8 text (byte {error.start:,} of a piece). Save it as UTF-8.") from None
+
+
+def check_file(path: Path, largest: int = MAX_FILE) -> bytes:
+    """The first bytes of a plain file of bearable size. Raises BadInput for anything else, archives and pickles among them."""
+    try:
+        about, head = path.stat(), b""
+        if stat.S_ISREG(about.st_mode):
+            with path.open("rb") as file:
+                head = file.read(4096)
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file or run folder.") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+    if not stat.S_ISREG(about.st_mode):
+        raise BadInput(f"{path}: is not a regular file. {FORMS}")
+    if about.st_size == 0:
+        raise BadInput(f"{path}: is empty. {FORMS}")
+    if about.st_size > largest:
+        raise BadInput(
+            f"{path}: has {about.st_size:,} bytes; at most {largest:,} are read. Leave out what is no answer."
+        )
+    if head[:1] == b"\x80" and len(head) > 1 and head[1] <= 5:
+        raise BadInput(f"{path}: is a pickle. Pickles can run code and are never loaded. {FORMS}")
+    for signature, name in _SIGNATURES:
+        if head.startswith(signature):
+            raise BadInput(f"{path}: is {name}. {FORMS}")
+    if b"\0" in head and not head.startswith(b"PAR1"):
+        raise BadInput(f"{path}: is neither text nor a Parquet file. {FORMS}")
+    return head
+
+
+def _reader_of(path: Path, head: bytes) -> Callable[[Path, ProblemList], Iterator[Placed]]:
+    """What reads a file: Parquet, lines (one JSON object each), or CSV. Raises BadInput for a JSON document."""
+    if head.startswith(b"PAR1"):
+        return _parquet
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"["):
+        raise BadInput(f"{path}: is a JSON document. {FORMS} `medprobe submit` converts it on your machine.")
+    return json_lines if text.startswith(b"{") else _csv
+
+
+def parse_object(text: str | bytes, constants: bool = False) -> Record:
+    """A JSON object, strictly: no key twice, not deep, NaN and infinity only with `constants`. ValueError says what is wrong."""
+    value = _parsed(text, constants)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def _parsed(text: str | bytes, constants: bool = False) -> Any:
+    def no_constant(name: str) -> NoReturn:
+        raise ValueError(f"holds {name}, which is not JSON")
+
+    def finite(digits: str) -> float:
+        if math.isinf(number := float(digits)):
+            raise ValueError(f"holds {clip(digits)}, which is no number that can be stored")
+        return number
+
+    hooks: dict[str, Any] = {} if constants else {"parse_constant": no_constant, "parse_float": finite}
+    try:
+        return json.loads(text, object_pairs_hook=_object, **hooks)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON ({error.msg} at character {error.pos + 1})") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Record:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"holds {clip(twice)} twice")
+    return made
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise BadInput(f"{path}, line {number}: is longer than {MAX_LINE:,} bytes. Shorten it.")
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise BadInput(
+                f"{path}, line {number}: is not UTF-8 text (byte {error.start + 1}). Save it as UTF-8."
+            ) from None
+        yield number, text
+
+
+def json_lines(path: Path, problems: ProblemList, torn: bool = False) -> Iterator[Placed]:
+    """(where, record) of each line of a JSON Lines file; lines that are none are noted in `problems`. NaN and infinity are read, as Python
+    writes them; where a field is used, they are refused. `torn`: a last line that does not end is left out where it is none."""
+    with path.open("rb") as file:
+        for number, line in _lines(file, path):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                record = parse_object(line, constants=True)
+            except ValueError as error:
+                if not torn or line.endswith("\n"):
+                    problems.add(where, f"{str(error)[:200]}. Each line must be one JSON object.")
+            else:
+                record.pop("", None)
+                yield where, record
+            if problems.full:
+                return
+
+
+def _csv(path: Path, problems: ProblemList) -> Iterator[Placed]:
+    with path.open("rb") as file:
+        start, (_, header) = 0, next(_lines(file, path))
+        if header.lower().startswith("sep="):  # Excel's own way to name the divider
+            start, (_, header) = file.tell(), next(_lines(file, path), (0, ""))
+        file.seek(start)
+        delimiter = _delimiter(header)
+        if header.count(delimiter) > 200:
+            raise BadInput(f"{path}: has over 200 columns. Keep question_id, response and sample.")
+        csv.field_size_limit(MAX_LINE)
+        reader = csv.reader((text for _, text in _lines(file, path)), delimiter=delimiter, strict=True)
+        try:
+            names = [name.strip() for name in next(reader)]
+            if not IDENTITIES & set(names):
+                raise BadInput(
+                    f"{path}: is a table without a column question_id; its columns are {listed(names)}. Name the columns "
+                    f"question_id and response. {FORMS}"
+                )
+            known = [name for name in names if name]
+            if len(set(known)) < len(known):
+                raise BadInput(f"{path}: has two columns of one name. Rename one of them.")
+            for row in reader:
+                where = f"{path}, line {reader.line_num}"
+                if len(row) != len(names):
+                    if row:
+                        problems.add(
+                            where, f"has {len(row)} fields where the first line names {len(names)}. Quote the texts."
+                        )
+                    continue
+                values = zip(names, row, strict=True)
+                record = {name: value if value != "" or name == "response" else None for name, value in values}
+                record.pop("", None)
+                yield where, record
+        except csv.Error as error:
+            raise BadInput(
+                f"{path}, line {reader.line_num}: not CSV ({error}). Quote texts that hold quotes."
+            ) from None
+
+
+def listed(names: Sequence[object]) -> str:
+    """The first fields of a record, or columns of a table, as a sentence lists them."""
+    more = len(names) - MOST_LISTED
+    return ", ".join(clip(name, 40) for name in names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _delimiter(header: str) -> str:
+    """What divides the columns: what makes a name that we know of one of them; otherwise what is there most often."""
+
+    def names(delimiter: str) -> set[str]:
+        try:
+            return {name.strip() for name in next(csv.reader([header], delimiter=delimiter))}
+        except (csv.Error, StopIteration):
+            return set()
+
+    return max(",\t;", key=lambda each: (len(names(each) & {*IDENTITIES, "response"}), header.count(each)))
+
+
+def _parquet(path: Path, problems: ProblemList) -> Iterator[Placed]:
+    for number, record in enumerate(parquet_rows(path, COLUMNS), 1):
+        record.pop("", None)
+        yield f"{path}, row {number}", record
+
+
+def parquet_rows(
+    source: Path | bytes,
+    columns: Sequence[str] = (),
+    most_bytes: int = MAX_UNPACKED,
+    most_rows: int = MAX_RECORDS,
+    name: str = "answers.parquet",
+) -> Iterator[Record]:
+    """The rows of a Parquet file, or of the bytes of an answers.parquet. Of `columns` those that are there; all, where none is named or
+    there. `most_bytes`: when unpacked. `most_rows`: as many as are due. `name`: of the file whose bytes are given. The footer is looked at
+    before anything is unpacked.
+
+    A Parquet file can claim any size and unpack to any other, and its reader is no Python: only to be called in the sandbox.
+    Raises BadInput when the file is damaged, has impossible sizes, or does not fit the limits.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def wrong(what: str) -> BadInput:
+        return BadInput(f"{name}: cannot be read as Parquet ({printable(what, 200)}). Write it again.")
+
+    if isinstance(source, bytes):
+        size = len(source)
+    else:
+        name, size = str(source), source.stat().st_size if check_file(source) else 0
+    try:
+        content = pa.BufferReader(source) if isinstance(source, bytes) else source
+        with pq.ParquetFile(content, thrift_string_size_limit=64 << 20, thrift_container_size_limit=1_000_000) as file:
+            about, names = file.metadata, file.schema_arrow.names
+            if about.num_rows > most_rows:
+                raise wrong(f"has {about.num_rows:,} rows, and at most {most_rows:,} are due")
+            if about.num_columns > MOST_COLUMNS:
+                raise wrong(f"has {about.num_columns} columns, at most {MOST_COLUMNS} are read")
+            if len(set(names)) < len(names):
+                raise wrong("has two columns of one name")
+            chunks = [
+                about.row_group(group).column(number)
+                for group in range(about.num_row_groups)
+                for number in range(about.num_columns)
+            ]
+            unused = size - sum(chunk.total_compressed_size for chunk in chunks)
+            if not columns and unused > MOST_UNUSED:  # of files that medprobe wrote: other tools write what they like
+                raise wrong(f"has {unused:,} bytes beside its rows (metadata, gaps), at most {MOST_UNUSED:,} are read")
+            wanted = [name for name in names if name in columns] or names
+            if columns and not (IDENTITIES & set(names) and "response" in names):
+                raise BadInput(
+                    printable(
+                        f"{name}: is a table without the columns question_id and response; its columns are {listed(names)}."
+                        " Rename them."
+                    )
+                )
+            unpacked = sum(
+                chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in wanted
+            )
+            if unpacked > most_bytes:
+                raise wrong(f"unpacks to {unpacked:,} bytes, at most {most_bytes:,} are read")
+            characters = 0
+            for batch in file.iter_batches(batch_size=BATCH, columns=wanted, use_threads=False):
+                for row in batch.to_pylist():
+                    characters += sum(len(value) for value in row.values() if isinstance(value, (str, list)))
+                    if characters > most_bytes:
+                        raise wrong(f"holds over {most_bytes:,} characters")
+                    yield {name: _plain(value) for name, value in row.items()}
+    except (BadInput, MemoryError):
+        raise
+    except RecursionError:
+        raise wrong("nested too deeply") from None
+    except (OSError, ValueError, TypeError, pa.ArrowException) as error:
+        raise wrong(str(error) or type(error).__name__) from None
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON does not know: those that are no answers are no reason to stop, they are refused where they are used."""
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, bytes):
+        raise TypeError("holds bytes where text was due")
+    return f"({type(value).__name__})"

@@ -1,0 +1,233 @@
+"""`medprobe verify`: the results of a folder store are examined where they lie, and the pull requests to one on the Hub answered.
+
+See also: what is examined (`examination.py`), what becomes of a pull request (`pull_requests.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.hub.client import check_repo_id, endpoint, hub_errors, sign_in, with_retries
+from dataset_builders.hub.repository import open_repository
+from eval_harness.derive.files import RESULT, RUN, Sent
+from eval_harness.records.result import Result, read_result
+from eval_harness.store.acceptance import local_account, read_acceptance
+from eval_harness.store.examine import examined
+from eval_harness.store.folder import duplicate_submissions
+from eval_harness.store.hub import open_pulls
+from eval_harness.store.names import Published
+from eval_harness.store.outcome import VerifyResult, Word
+from eval_harness.store.pull_requests import MOST_AT_ONCE, PullRequests
+from eval_harness.store.rescoring import questions_of
+from eval_harness.store.submission import REPRODUCED, Submission
+
+if TYPE_CHECKING:
+    from huggingface_hub import Discussion
+
+
+def verify(
+    store: str,
+    everything: bool = False,
+    data: Sequence[str] = (),
+    with_questions: bool = False,
+    tell: Callable[[VerifyResult], None] = lambda result: None,
+    published: Published | None = None,
+) -> list[VerifyResult]:
+    """Verify `ORG/NAME@PR`, or with `everything` all open pull requests of `ORG/NAME`, or every result of a folder.
+
+    `data`: datasets (folders or Hub repositories) that the store's owner vouches for. `with_questions`: also store the questions of what
+    is added, so that the board can compute any part of it. `tell` hears each result. `published`: names in papers.
+    Raises BadInput: no such store or pull request, no token, a Hub that refuses.
+    """
+    for where in data:
+        open_repository(where)  # a dataset of ours that cannot be read is no fault of those who submit
+    if Path(store).is_dir():
+        return _folder(Path(store), data, tell, published)
+    name, number = store_and_number(store)
+    if (number is not None) == everything:
+        raise BadInput(f"{store}: name one pull request ({name}@3), or give --all for all open ones.")
+    check = _pull_requests(name, data, with_questions, published)
+    with _one_at_a_time(name):
+        if number is not None:
+            result = check.pull(number)
+            assert result is not None
+            tell(result)
+            return [result]
+        return _all(check, tell)
+
+
+def accept(
+    pull: str, data: Sequence[str] = (), with_questions: bool = False, published: Published | None = None
+) -> VerifyResult:
+    """Add what a pull request (ORG/NAME@3) adds although it is flagged: a person has looked at the flags. What is refused stays so."""
+    name, number = store_and_number(pull)
+    if number is None:
+        raise BadInput(f"{pull}: name the pull request, e.g. {name}@3.")
+    check = _pull_requests(name, data, with_questions, published)
+    with _one_at_a_time(name):
+        result = check.pull(number, accept_flagged=True)
+    assert result is not None
+    return result
+
+
+def refuse(pull: str, reason: str) -> VerifyResult:
+    """Close a pull request (ORG/NAME@3) with the reason as a comment."""
+    name, number = store_and_number(pull)
+    if number is None:
+        raise BadInput(f"{pull}: name the pull request, e.g. {name}@3.")
+    if not reason.strip():
+        raise BadInput("--reason: say why, in plain text; it is shown on the pull request.")
+    check = _pull_requests(name, (), False, None)
+    with _one_at_a_time(name):
+        return check.refuse(number, " ".join(reason.split()))
+
+
+def _pull_requests(name: str, data: Sequence[str], with_questions: bool, published: Published | None) -> PullRequests:
+    api, who = sign_in(name)
+    return PullRequests(api, name, who, tuple(data), with_questions, published)
+
+
+def store_and_number(store: str) -> tuple[str, int | None]:
+    """The repository, and the number of the pull request where one is named (`ORG/NAME@3`)."""
+    name, at, pull = store.rpartition("@")
+    name = name if at else store
+    check_repo_id(name)
+    return name, _number(pull) if at else None
+
+
+ACCOUNT_SECONDS = 300.0
+"""What the pull requests of one account may take of a run with --all; the rest of them come in the next."""
+
+
+def in_rounds(pulls: Iterable[Discussion]) -> list[Discussion]:
+    """The oldest pull request of each account, then the second of each, and so on: nobody waits for all that somebody else handed in."""
+    turns: Counter[str] = Counter()
+    found = []
+    for pull in sorted(pulls, key=lambda each: each.num):
+        found.append((turns[pull.author], pull.num, pull))
+        turns[pull.author] += 1
+    return [pull for *_, pull in sorted(found, key=lambda each: each[:2])]
+
+
+def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
+    """Verify all open pull requests, in rounds over the accounts, large ones last."""
+    name, owner = check.repo, check.repo.split("/")[0]
+    with hub_errors(name, "list its pull requests", check.who):
+        listed = with_retries(lambda: list(open_pulls(check.api, name)))
+    results = []
+    waiting: list[tuple[Discussion, int | None]]
+    waiting = [(each, MOST_AT_ONCE) for each in in_rounds(listed) if each.status != "draft"]
+    spent: defaultdict[str, float] = defaultdict(float)
+    while waiting:
+        pull, most = waiting.pop(0)
+        begun, what = time.monotonic(), f"{name}@{pull.num}"
+        result: VerifyResult | None
+        if spent[pull.author] > ACCOUNT_SECONDS and pull.author not in (owner, check.who):
+            result = VerifyResult(
+                what, "next run", (f"the others of {pull.author} took {ACCOUNT_SECONDS:.0f} s of this one",)
+            )
+        else:
+            result = _answered(check, pull.num, most)
+        spent[pull.author] += time.monotonic() - begun
+        if result is None:  # a large one waits until the others are done
+            waiting.append((pull, None))
+            continue
+        tell(result)
+        results.append(result)
+    return results
+
+
+def _answered(check: PullRequests, number: int, most: int | None) -> VerifyResult | None:
+    """`PullRequests.pull`; whatever one pull request does, the others get their turn."""
+    try:
+        return check.pull(number, most)
+    except Exception as error:
+        if not isinstance(error, BadInput):
+            traceback.print_exc()
+        told = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+        return VerifyResult(f"{check.repo}@{number}", "later" if isinstance(error, Unavailable) else "failed", (told,))
+
+
+@contextmanager
+def _one_at_a_time(store: str) -> Iterator[None]:
+    """Of this machine's verifiers of a store one works at a time: a scheduled job that takes longer than its period is waited for."""
+    name = hashlib.sha256(f"{endpoint()}/{store}".encode()).hexdigest()[:16]
+    lock = FileLock(Path(tempfile.gettempdir()) / f"medprobe-verify-{local_account()}-{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        print(
+            f"{store}: another `medprobe verify` is working on it; waiting for it to finish.",
+            file=sys.stderr,
+            flush=True,
+        )
+        lock.acquire(poll_interval=0.5)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _number(pull: str) -> int:
+    match = re.fullmatch(r"(?:refs/)?(?:pr/|#)?([0-9]{1,9})", pull, re.ASCII)
+    if not match:
+        raise BadInput(f"@{pull}: is not a pull request. Give its number, e.g. ORG/results@3.")
+    return int(match[1])
+
+
+def _folder(
+    store: Path, data: Sequence[str], tell: Callable[[VerifyResult], None], published: Published | None
+) -> list[VerifyResult]:
+    """Examine every result of a folder store; changes nothing."""
+    results = []
+    for path in sorted((store / "results").glob("*/*/*")):
+        if not (path / RUN).is_file() and not (path / RESULT).is_file():
+            continue
+        name = path.relative_to(store).as_posix()
+        try:
+            stored = read_result(path / RESULT)
+            if stored.kind != "measured":
+                continue
+            submission = examined(
+                Sent.read(path), partial(questions_of, store, tuple(data), stored.benchmark.fingerprint)
+            )
+            acceptance = read_acceptance(path)
+            account = acceptance.account if acceptance else None
+            flags = [*submission.flags, *duplicate_submissions(store, submission, account, published=published)]
+            problems = [*submission.problems, *_wrongly_stored(name, stored, submission)]
+            notes = [*submission.notes]
+            if stored.key != submission.result.key:
+                notes.append("what is derived from it is out of date: `medprobe rescore` derives it again")
+            word: Word = "refused" if problems else "for a person" if flags else "verified"
+            result = VerifyResult(name, word, (*problems, *flags), tuple(notes))
+        except (BadInput, OSError) as error:
+            result = VerifyResult(name, "later" if isinstance(error, Unavailable) else "refused", (str(error),))
+        tell(result)
+        results.append(result)
+    return results
+
+
+def _wrongly_stored(name: str, stored: Result, submission: Submission) -> Iterator[str]:
+    """What lies in a store as nothing of ours puts it there."""
+    if name.removesuffix(REPRODUCED) != submission.folder:
+        yield f"what its run.json and answers say belongs in {submission.folder}"
+    if (stored.provenance == "reproduced") != name.endswith(REPRODUCED):
+        yield f"provenance {stored.provenance!r}, and its id says otherwise"
+    if stored.key == submission.result.key:
+        derived = submission.result.model_copy(update={"provenance": stored.provenance})
+        if stored != derived:
+            yield "its result.json is not what its answers give: `medprobe rescore` derives it again"

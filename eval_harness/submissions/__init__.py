@@ -1,1 +1,0 @@
-"""Submitting results: reading strangers' files, recomputing, stores that are folders or Hub repositories, verifying pull requests."""

@@ -1,5 +1,0 @@
-"""Scoring against answers that nobody may see: GMAI-MMBench's test, whose key lies in a private repository."""
-
-from eval_harness.submissions.hidden_test.scoring import HiddenScore, HiddenTest
-
-__all__ = ["HiddenScore", "HiddenTest"]

@@ -1,1 +1,0 @@
-"""Where submissions go: a folder, or a dataset repository on the Hub."""

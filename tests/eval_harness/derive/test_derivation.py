@@ -1,0 +1,139 @@
+"""`derive`: the same input gives the same output, whatever else is there; where its output changes, DERIVE_VERSION counts up.
+
+`python -m tests.eval_harness.derive.test_derivation` writes `recorded.json` anew, after DERIVE_VERSION was raised.
+"""
+
+import hashlib
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from dataset_builders.hub.repository import open_repository
+from eval_harness.derive.answer_table import answer_frame, answers_bytes, frame_of
+from eval_harness.derive.derivation import derive, derived_files, key_of
+from eval_harness.derive.files import Sent
+from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, Method, Model
+from eval_harness.records.run import Run, RunRequest
+from eval_harness.runs.planning.selection import Selection
+from tests.eval_harness.store.honest import TEXTS
+
+RECORDED = Path(__file__).with_name("recorded.json")
+
+
+def selection(data: Path) -> Selection:
+    repository = open_repository(data)
+    split = repository.splits[0]
+    return Selection(repository, split, repository.questions(split), None)
+
+
+def made_run(chosen: Selection, samples: int = 1, permute: bool = False) -> Run:
+    benchmark = chosen.benchmark()
+    request = RunRequest(
+        benchmark=benchmark.name, data="", split=benchmark.split, fingerprint=benchmark.fingerprint or "", model="m",
+        method="mc", prompt=None, samples=samples, generation={}, permute=permute,
+    )  # fmt: skip
+    return Run(
+        run_id="x", request=request, benchmark=benchmark, model=Model(name="M"), created_at="2026-11-01T00:00:00+00:00",
+        method=Method(name="mc", samples=samples, extraction="ours"),
+    )  # fmt: skip
+
+
+def made_answers(questions: pd.DataFrame, seed: int, samples: int = 1) -> list[dict]:
+    """Answers of every kind: letters, prose, refusals, errors, reasoning, nothing, missing ones."""
+    draw = random.Random(seed)
+    rows = []
+    for question in questions["question_id"]:
+        for sample in range(samples):
+            kind = draw.choice([*TEXTS, "gone"])
+            if kind in ("gone", "very long"):
+                continue
+            rows.append(
+                {
+                    "question_id": question, "sample": sample, "response": TEXTS[kind](draw.randrange(100)),
+                    "delivery": draw.choice([*DELIVERIES.values(), "answered", "answered", "answered"]),
+                    "finish_reason": draw.choice([None, "stop", "length"]), "tokens_out": draw.choice([None, 3, 700]),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def recorded(data: dict[str, Path]) -> dict[str, object]:
+    """A digest per benchmark of everything that is derived of fixed answers, numbers to nine digits."""
+    digests = {}
+    for family in BENCHMARKS:
+        chosen = selection(data[family])
+        for permute in (False, True):
+            run = made_run(chosen, 2, permute)
+            found = derive(run, answer_frame(made_answers(chosen.questions, 7, 2)), chosen.questions)
+            read = found.readings[["question_id", "sample", "choice", "status", "rule"]].values.tolist()
+            said = found.result.model_dump(mode="json", include={"scores", "breakdown", "statuses"})
+            units = found.units.round(9).to_csv(index=False)
+            text = json.dumps([_rounded(said), read, units], sort_keys=True, default=str)
+            digests[f"{family}{' permuted' if permute else ''}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return {"derive_version": DERIVE_VERSION, "digests": digests}
+
+
+def _rounded(value):
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {name: _rounded(inner) for name, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def data(phantoms):
+    return {family: phantoms / family for family in BENCHMARKS}
+
+
+def test_other_output_has_another_version(data):
+    before = json.loads(RECORDED.read_text())
+    now = recorded(data)
+    assert before == now or before["derive_version"] < DERIVE_VERSION, (
+        "derive gives other output for the same answers: raise DERIVE_VERSION, then run this file as a module"
+    )
+    assert before == now, "DERIVE_VERSION was raised: run this file as a module"
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32), samples=st.integers(1, 3), family=st.sampled_from(BENCHMARKS), permute=st.booleans())
+def test_the_same_answers_in_another_order_and_through_a_file_give_the_same_files(data, seed, samples, family, permute):
+    chosen = selection(data[family])
+    run, rows = made_run(chosen, samples, permute), made_answers(chosen.questions, seed, samples)
+    found = derived_files(derive(run, answer_frame(rows), chosen.questions))
+    shuffled = random.Random(seed).sample(rows, len(rows))
+    assert derived_files(derive(run, answer_frame(shuffled), chosen.questions)) == found
+    through = frame_of(answers_bytes(answer_frame(rows))).astype({"sample": "int64"})
+    assert derived_files(derive(run, through, chosen.questions)) == found
+    due = len(chosen.questions) * samples
+    assert len(frame_of(found["readings.parquet"])) == due
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.binary(max_size=3), min_size=8, max_size=8), st.integers(0, 4))
+def test_the_key_follows_from_every_part(parts, which):
+    def key(changed: list[bytes]) -> str:
+        run, answers, judge, fingerprint, facets, *_ = changed
+        return key_of(Sent(run, answers, judge), fingerprint.hex(), facets.hex())
+
+    other = [*parts]
+    other[which] += b"x"
+    assert key(parts) == key([*parts]) != key(other)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        folders = {
+            family: Path(build(family, out=Path(temporary) / family, text_only=True).folder) for family in BENCHMARKS
+        }
+        RECORDED.write_text(json.dumps(recorded(folders), indent=1) + "\n")
+        sys.stdout.write(RECORDED.read_text())

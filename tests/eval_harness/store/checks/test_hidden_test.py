@@ -1,0 +1,414 @@
+"""Scoring against hidden answers: what it tells, what it never tells, and that nobody gets more scorings than a day has."""
+
+import hashlib
+import json
+import logging
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from huggingface_hub import HfApi
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import open_repository
+from eval_harness.derive.answers import read_answers
+from eval_harness.scores import score
+from eval_harness.store.hidden_test import HiddenScore, HiddenTest, ledger, scoring
+from tests.eval_harness.store.checks.hidden import MULTIPLE, SINGLE, build_test, key, upload, wrong
+from tests.helpers import edit_json, refused, write_lines
+from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.faults import RESET
+from tests.processes import Process, start
+
+ROOT = Path(__file__).resolve().parents[4]
+LEDGER = {"repo_id": "ORG/ledger", "repo_type": "dataset"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return build_test(tmp_path_factory.mktemp("hidden"))
+
+
+@pytest.fixture
+def test(made, tmp_path):
+    """A hidden test whose three sources are folders."""
+    return HiddenTest(str(made[0]), str(made[1]), str(tmp_path / "ledger"))
+
+
+@pytest.fixture
+def on_hub(local_hub, made, monkeypatch):
+    """The same on a Hub: questions public, answers and ledger private; makes a HiddenTest of a process of its own."""
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    publish(made[0], "ORG/gmai")
+    publish(made[1], "ORG/gmai-answers", private=True)
+    HfApi(endpoint=local_hub.endpoint, token=CURATOR).create_repo(**LEDGER, private=True)
+    monkeypatch.setenv("HF_TOKEN", READER)
+    return lambda **more: HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token=CURATOR, **more)
+
+
+def booked(user: str, token: str = CURATOR, endpoint: str | None = None) -> list[dict]:
+    """What the ledger on the Hub holds of a user."""
+    api = HfApi(endpoint=endpoint or os.environ["HF_ENDPOINT"], token=token)
+    try:
+        path = api.hf_hub_download(**LEDGER, filename=f"users/{user}.json")
+    except huggingface_hub.errors.RemoteEntryNotFoundError:
+        return []
+    return json.loads(Path(path).read_text())["scorings"]
+
+
+def test_the_score_is_the_papers_metric_with_one_decimal(test, made, tmp_path):
+    path = upload(tmp_path / "a.jsonl", right=47)
+    found = test.score(path, "Model A", "ann")
+    assert found == HiddenScore(78.3, SINGLE, 1, datetime.now(UTC).date().isoformat(), "accuracy")
+    questions = open_repository(made[0]).questions("test")
+    questions["answer"] = [[" ABCD".index(letter) - 1 for letter in key()[name]] for name in questions["question_id"]]
+    frame = questions[["question_id"]].assign(
+        response=[json.loads(line)["response"] for line in path.read_text().splitlines()], status="answered", sample=0
+    )
+    whole = score("gmai-mmbench", questions, read_answers(frame, questions, "gmai-mmbench"))
+    assert round(whole.scores["accuracy"].value, 1) == found.value
+
+
+def test_multiple_choice_has_a_metric_of_its_own(made, tmp_path):
+    test = HiddenTest(str(made[0]), str(made[1]), str(tmp_path / "ledger"), metric="mcq_accuracy")
+    answers = [
+        {"question_id": name, "response": ", ".join(letters if len(letters) > 1 else wrong(letters))}
+        for name, letters in key().items()
+    ]
+    found = test.score(write_lines(tmp_path / "a.jsonl", answers), "Model", "ann")
+    assert (found.value, found.questions, found.metric) == (100.0, MULTIPLE, "mcq_accuracy")
+    only = {name: letters for name, letters in key().items() if len(letters) > 1}
+    sources = build_test(tmp_path / "only", only)
+    found = HiddenTest(str(sources[0]), str(sources[1]), str(tmp_path / "l2")).score(
+        upload(tmp_path / "b.jsonl", 0, answers=only), "Model", "ann"
+    )
+    assert (found.value, found.metric) == (0.0, "mcq_accuracy")
+
+
+def test_the_day_has_so_many_scorings_and_says_when_the_next_is_possible(test, tmp_path):
+    assert test.remaining("Ann") == 2
+    for number in range(2):
+        assert test.score(upload(tmp_path / "a.jsonl", 10, seed=number), "Model", "Ann").remaining == 1 - number
+    line = refused(test.score, upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "ann")
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+    assert "2 scorings" in line and tomorrow in line and "00:00 UTC" in line
+    assert (test.remaining("ANN"), test.remaining("bob")) == (0, 2)
+    assert test.score(upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "bob").value == 16.7
+    edit_json(tmp_path / "ledger/users/ann.json", lambda d: [each.update(day="2026-01-01") for each in d["scorings"]])
+    assert test.score(upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "ann").remaining == 1
+
+
+def test_what_was_scored_before_costs_nothing(test, tmp_path):
+    path = upload(tmp_path / "a.jsonl", 33)
+    first = test.score(path, "Model", "ann")
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    again = write_lines(tmp_path / "other.jsonl", [{**each, "seconds": 1.5} for each in reversed(records)])
+    assert test.score(path, "Another name", "ann") == test.score(again, "Model", "ann") == first
+    test.score(upload(tmp_path / "b.jsonl", 34), "Model", "ann")
+    assert test.score(path, "Model", "ann").remaining == 0
+    assert len(json.loads((tmp_path / "ledger/users/ann.json").read_text())["scorings"]) == 2
+
+
+def test_the_same_answers_from_another_user_are_flagged_in_the_ledger(test, tmp_path):
+    path = upload(tmp_path / "a.jsonl", 33)
+    for user in ("ann", "bob", "cho"):
+        test.score(path, "Model", user)
+    flags = [
+        json.loads((tmp_path / f"ledger/users/{user}.json").read_text())["scorings"][0]["same_answers_as"]
+        for user in ("ann", "bob", "cho")
+    ]
+    assert flags == [[], ["ann"], ["ann", "bob"]]
+
+
+def test_the_ledger_says_who_when_what_and_no_answer(test, tmp_path):
+    path = upload(tmp_path / "a.jsonl", 33)
+    test.score(path, "Model A", "ann")
+    (entry,) = json.loads((tmp_path / "ledger/users/ann.json").read_text())["scorings"]
+    assert (entry["model"], entry["score"], entry["day"]) == ("Model A", 55.0, datetime.now(UTC).date().isoformat())
+    assert entry["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    for file in (tmp_path / "ledger").rglob("*.json"):
+        assert "response" not in file.read_text() and not any(name in file.read_text() for name in ('"1000"', '"2000"'))
+
+
+BROKEN = {
+    "3 of 68 questions are not answered ('1000', '1001', '1002')": lambda r: r[3:],
+    "1 of 68 questions is without a response": lambda r: [{**r[0], "response": None}, *r[1:]],
+    "line 69: question 'nobody' is not in this split": lambda r: [*r, {"index": "nobody", "response": "A"}],
+    "line 69: question '1000', sample 0, is answered twice": lambda r: [*r, r[0]],
+    "2 samples": lambda r: [*r, {**r[0], "sample": 1}],
+    "line 1: `response` must be text": lambda r: [{**r[0], "response": 5}, *r[1:]],
+}
+
+
+@pytest.mark.parametrize("words", BROKEN)
+def test_a_file_must_answer_every_question_once(test, tmp_path, words):
+    records = [json.loads(line) for line in upload(tmp_path / "a.jsonl", 30).read_text().splitlines()]
+    path = write_lines(tmp_path / "b.jsonl", BROKEN[words](records))
+    (problem, *_) = test.check(path)
+    assert problem.startswith("b.jsonl") and words in problem and str(tmp_path) not in problem
+    line = refused(test.score, path, "Model", "ann")
+    assert words in line and "Nothing was scored or counted" in line
+    assert test.remaining("ann") == 2 and test.check(upload(tmp_path / "a.jsonl", 30)) == []
+    assert not (tmp_path / "ledger/users").exists()
+
+
+def test_hostile_files_are_refused_and_cost_nothing(test, tmp_path):
+    path = tmp_path / "a.bin"
+    for content in (pickle.dumps([1]), b"PK\x03\x04", b"PAR1" + b"\0" * 90, b"", b"[" * 100_000, b"\xff\xfe\x00"):
+        path.write_bytes(content)
+        (problem,) = test.check(path)
+        assert problem.startswith("a.bin") and problem.isprintable()
+        assert "Nothing was scored" in refused(test.score, path, "Model", "ann")
+    assert test.remaining("ann") == 2
+
+
+USERS = [
+    "../../etc/passwd",
+    "a/b",
+    ".",
+    "..",
+    ".hidden",
+    "a\0b",
+    "a" * 97,
+    "Jos\u00e9",
+    "\u212aim",
+    "a b",
+    "a\n",
+    "\u0661",
+]
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_user_name_is_no_path_and_nobody_else(test, tmp_path, user):
+    path = upload(tmp_path / "a.jsonl", 30)
+    assert "user name" in refused(test.remaining, user)
+    assert "user name" in refused(test.score, path, "Model", user)
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.parametrize("user", ["", "  ", None])
+def test_nobody_is_asked_to_sign_in(test, tmp_path, user):
+    assert "sign in" in refused(test.score, upload(tmp_path / "a.jsonl", 30), "Model", user)
+    assert "model name" in refused(test.score, tmp_path / "a.jsonl", "<b>mine</b>", "ann")
+
+
+def test_a_damaged_ledger_is_not_an_empty_one(test, tmp_path):
+    test.score(upload(tmp_path / "a.jsonl", 30), "Model", "ann")
+    file = tmp_path / "ledger/users/ann.json"
+    whole = file.read_text()
+    for content in (whole[:40], "[]", "{}", '{"scorings": [{}]}'):
+        file.write_text(content)
+        refused(test.score, upload(tmp_path / "b.jsonl", 31), "Model", "ann")
+        assert file.read_text() == content
+
+
+def test_answers_of_another_test_are_refused_without_a_word_of_them(made, tmp_path):
+    ledger, path = str(tmp_path / "ledger"), upload(tmp_path / "a.jsonl", 30)
+    longer = build_test(tmp_path / "longer", key() | {"3000": "C"})
+    lines = [refused(HiddenTest(str(made[0]), str(longer[1]), ledger).score, path, "Model", "ann")]
+    lines.append(refused(HiddenTest(str(made[0]), str(tmp_path / "none"), ledger).score, path, "Model", "ann"))
+    lines.append(refused(HiddenTest(str(tmp_path / "nowhere"), str(made[1]), ledger).check, path))
+    (damaged,) = (longer[1] / "answers").glob("*.parquet")
+    damaged.write_bytes(damaged.read_bytes()[:-60])
+    path = upload(tmp_path / "a.jsonl", 30, answers=key() | {"3000": "C"})
+    lines.append(refused(HiddenTest(str(longer[0]), str(longer[1]), ledger).score, path, "Model", "ann"))
+    assert all(
+        word in line for word, line in zip(("not those", "not a folder", "nowhere", "not a folder"), lines, strict=True)
+    )
+    assert not any("3000" in line for line in lines) and not (tmp_path / "ledger").exists()
+    for bad in ({"per_day": 0}, {"metric": "x"}):
+        with pytest.raises(BadInput):
+            HiddenTest(str(made[0]), str(made[1]), ledger, **bad)
+
+
+def test_a_scoring_that_breaks_says_nothing_of_the_key_and_is_not_lost(test, tmp_path, monkeypatch, caplog):
+    def breaks(*_):
+        raise ValueError(f"the key is {key()}")
+
+    path = upload(tmp_path / "a.jsonl", 30)
+    with monkeypatch.context() as broken, caplog.at_level(logging.DEBUG):
+        broken.setattr(scoring, "units", breaks)
+        line = refused(test.score, path, "Model", "ann")
+    assert "key is" not in line + caplog.text and "costs nothing" in line
+    assert test.remaining("ann") == 1
+    assert test.score(path, "Model", "ann").remaining == 1
+
+
+def test_on_the_hub(on_hub, tmp_path, local_hub):
+    test = on_hub()
+    path = upload(tmp_path / "a.jsonl", 33)
+    assert test.score(path, "Model A", "ann").value == 55.0
+    local_hub.record.clear()
+    assert on_hub().score(path, "Model A", "ann").remaining == 1
+    assert not local_hub.record.of("POST", "/commit/")
+    assert [each["score"] for each in booked("ann")] == [55.0]
+    cache = Path(huggingface_hub.constants.HF_HUB_CACHE)
+    assert not any(cache.glob("*gmai-answers*"))
+
+
+def test_answers_and_ledger_must_be_private(on_hub, tmp_path, local_hub):
+    path = upload(tmp_path / "a.jsonl", 33)
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    for name in ("ORG/gmai-answers", "ORG/ledger"):
+        api.update_repo_settings(name, repo_type="dataset", private=False)
+        line = refused(on_hub().score, path, "Model", "ann")
+        assert name in line and "public" in line
+        api.update_repo_settings(name, repo_type="dataset", private=True)
+    assert booked("ann") == []
+    stranger = HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token=READER)
+    assert "may not see it" in refused(stranger.score, path, "Model", "ann")
+
+
+def test_the_answers_are_published_as_a_private_repository_or_not_at_all(on_hub, made, local_hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    assert "--private" in refused(publish, made[1], "ORG/open-answers")
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    api.create_repo("ORG/open-answers", repo_type="dataset", private=False)
+    with pytest.raises(BadInput, match="public"):
+        publish(made[1], "ORG/open-answers", private=True)
+    assert api.list_repo_files("ORG/open-answers", repo_type="dataset") in ([], [".gitattributes"])
+    assert api.repo_info("ORG/gmai-answers", repo_type="dataset").private
+    assert not any("answers" in name for name in api.list_repo_files("ORG/gmai", repo_type="dataset"))
+
+
+@pytest.mark.parametrize("fault", [503, 412, 429, RESET])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_lost_answer_books_once(on_hub, tmp_path, local_hub, fault, after):
+    local_hub.faults.add("/commit/", fault, method="POST", after=after)
+    assert on_hub().score(upload(tmp_path / "a.jsonl", 33), "Model", "ann").remaining == 1
+    assert len(booked("ann")) == 1
+
+
+@pytest.mark.slow
+def test_a_ledger_that_cannot_be_read_is_not_taken_for_an_empty_one(on_hub, tmp_path, local_hub, monkeypatch):
+    monkeypatch.setattr(ledger, "RETRY_FOR", 0.2)
+    test = on_hub(per_day=1)
+    test.score(upload(tmp_path / "a.jsonl", 33), "Model", "ann")
+    for path in ("/paths-info/", "/resolve/.*users", "/api/datasets/ORG/ledger"):
+        local_hub.faults.add(path, 503, times=1000)
+        refused(test.score, upload(tmp_path / "b.jsonl", 34), "Model", "ann")
+        local_hub.faults.clear()
+    assert len(booked("ann")) == 1
+
+
+def test_a_score_that_could_not_be_remembered_is_told_and_costs_nothing_again(on_hub, tmp_path, local_hub, monkeypatch):
+    path = upload(tmp_path / "a.jsonl", 33)
+    with monkeypatch.context() as moment:
+        remember = scoring.remember
+
+        def no_right_from_here(*arguments):
+            local_hub.faults.add("/commit/", 403, method="POST", times=1000)
+            return remember(*arguments)
+
+        moment.setattr(scoring, "remember", no_right_from_here)
+        assert on_hub().score(path, "Model", "ann").value == 55.0
+    local_hub.faults.clear()
+    assert [each["score"] for each in booked("ann")] == [None]
+    assert on_hub().score(path, "Model", "ann").remaining == 1
+    assert [each["score"] for each in booked("ann")] == [55.0]
+
+
+def test_what_cannot_be_booked_is_not_scored(on_hub, tmp_path, local_hub):
+    local_hub.faults.add("/commit/", 403, method="POST", times=1000)
+    assert "no right" in refused(on_hub().score, upload(tmp_path / "a.jsonl", 33), "Model", "ann")
+    local_hub.faults.clear()
+    assert booked("ann") == [] and on_hub().remaining("ann") == 2
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from eval_harness.store.hidden_test import HiddenTest
+from eval_harness.store.hidden_test import scoring
+scoring._score = lambda *_: os._exit(9)
+test = HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token="hf_curator")
+test.score(Path(sys.argv[1]), "Model", "ann")
+"""
+
+
+def elsewhere(code: str, *arguments: object, home: Path) -> Process:
+    """A program in a process of its own, with a Hugging Face home of its own."""
+    return start(code, *arguments, cwd=home, HF_HUB_DISABLE_XET="1", HF_HOME=str(home))
+
+
+def test_a_crash_between_booking_and_scoring_costs_one_scoring_not_two(on_hub, tmp_path):
+    path = upload(tmp_path / "a.jsonl", 33)
+    child = elsewhere(CRASH, path, home=tmp_path / "hf")
+    assert child.wait(120) == 9
+    assert [each["score"] for each in booked("ann")] == [None]
+    test = on_hub()
+    assert test.remaining("ann") == 1
+    assert test.score(path, "Model", "ann").remaining == 1
+    assert [each["score"] for each in booked("ann")] == [55.0]
+
+
+MANY = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from dataset_builders.hub import client as hub
+from dataset_builders.errors import BadInput
+from eval_harness.store.hidden_test import HiddenTest
+
+hub.FIRST_WAIT = 0.02
+test = HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token="hf_curator")
+
+def one(path):
+    try:
+        return f"scored {test.score(path, 'Model', 'ann').value}"
+    except BadInput as error:
+        return f"refused {error}"
+
+paths = sorted(Path(sys.argv[1]).glob("*.jsonl"))
+assert len(paths) == 20 and test.check(paths[0]) == []
+with ThreadPoolExecutor(20) as pool:
+    print("\\n".join(pool.map(one, paths)))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_with_twenty_threads_never_give_more_than_a_day_has(on_hub, tmp_path):
+    """Forty different files of one user at once."""
+    for process in range(2):
+        (tmp_path / str(process)).mkdir()
+        for number in range(20):
+            upload(tmp_path / f"{process}/{number}.jsonl", 30, seed=100 * process + number)
+    children = [elsewhere(MANY, tmp_path / str(n), home=tmp_path / f"hf{n}") for n in range(2)]
+    lines = []
+    for child in children:
+        assert child.wait(250) == 0, child.said.read_text()
+        lines += [line for line in child.said.read_text().splitlines() if line.startswith(("scored", "refused"))]
+    assert len(lines) == 40
+    assert sorted(line for line in lines if line.startswith("scored")) == ["scored 50.0"] * 2
+    assert all("used up" in line for line in lines if line.startswith("refused"))
+    assert [each["score"] for each in booked("ann")] == [50.0, 50.0]
+
+
+def test_threads_and_instances_share_the_day_in_a_folder_too(made, tmp_path):
+    paths = [upload(tmp_path / f"{n}.jsonl", 30, seed=n) for n in range(20)]
+
+    def one(path):
+        test = HiddenTest(str(made[0]), str(made[1]), str(tmp_path / "ledger"), per_day=3)
+        try:
+            return test.score(path, "Model", "ann").value
+        except BadInput as error:
+            return "used up" in str(error)
+
+    with ThreadPoolExecutor(20) as pool:
+        found = list(pool.map(one, paths))
+    assert sorted(found, key=str) == [50.0] * 3 + [True] * 17
+
+
+def test_many_users_at_once_are_all_scored(on_hub, tmp_path):
+    test, path = on_hub(), upload(tmp_path / "a.jsonl", 33)
+    users = [f"user-{number}" for number in range(12)]
+    with ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(lambda user: test.score(path, "Model", user), users))
+    assert [each.remaining for each in found] == [1] * 12
+    flagged = sorted(len(booked(user)[0]["same_answers_as"]) for user in users)
+    assert flagged == list(range(12))

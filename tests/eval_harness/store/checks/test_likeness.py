@@ -1,0 +1,109 @@
+"""A copy of another result in which little was changed is told; models that only agree as often as their answers let them are not."""
+
+import random
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval_harness.store.likeness import digests_of, likeness
+from eval_harness.store.submit import submit
+from tests.eval_harness.store.submitting import phantom, responses
+from tests.helpers import write_lines
+
+PROSE = ("The image shows option {}.", "{}", "I think {} fits best, given the margins.", "Answer: {}")
+KINDS = ("letter", "prose", "yes_no")
+
+
+def answers(kind, seed, count, right=0.6, favourite=0):
+    """Answers of a model that knows the key in so many cases, and otherwise says mostly its favourite."""
+    key, draw = random.Random(count), random.Random(f"{seed} {kind}")
+    options = ["Yes", "No"] if kind == "yes_no" else list("ABCD")
+    rows = []
+    for number in range(count):
+        wanted = key.randrange(len(options))
+        choice = (
+            wanted if draw.random() < right else (favourite if draw.random() < 0.5 else draw.randrange(len(options)))
+        )
+        text = draw.choice(PROSE).format(options[choice]) if kind == "prose" else options[choice]
+        rows.append({"question_id": f"q{number}", "sample": 0, "response": text, "choice": [choice], "scores": None})
+    return rows
+
+
+def alike(one, other):
+    return likeness(digests_of(pd.DataFrame(one)), digests_of(pd.DataFrame(other)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(KINDS), st.integers(0, 2**32), st.integers(120, 400), st.floats(0.4, 0.85))
+def test_a_copy_with_little_changed_is_told(kind, seed, count, right):
+    draw, rows = random.Random(seed), answers(kind, seed, count, right)
+    copy = [dict(row) for row in rows]
+    for row in draw.sample(copy, draw.randint(1, max(1, count // 100))):
+        row |= {"response": "something else", "choice": [(row["choice"][0] + 1) % 2]}
+    shuffled = draw.sample(copy, count)
+    assert "are the same" in alike(rows, shuffled) and "identical" in alike(rows, draw.sample(rows, count))
+    reformatted = [row | {"response": f" {row['response'].upper()}!"} for row in shuffled]
+    assert "responses" in alike(rows, reformatted)
+    reworded = [row | {"response": f"{number}: {row['choice']}"} for number, row in enumerate(shuffled)]
+    assert "chosen options" in alike(rows, reworded)
+    assert "are the same" in alike(rows[: count // 2], rows) and alike(rows[:20], copy[:19]) is None
+    other = answers(kind, seed + 1, count, right)
+    mixed = [row | {"sample": sample} for sample in range(3) for row in draw.choices([copy, other], [0.7, 0.3])[0]] + [
+        row | {"sample": 3} for row in copy
+    ]
+    assert "are the same" in alike(mixed, rows), "however often it is repeated, and whatever stands beside it"
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(KINDS), st.integers(0, 2**32), st.integers(150, 400), st.floats(0.3, 0.85), st.integers(0, 1))
+def test_two_models_that_know_much_or_favour_an_option_are_not(kind, seed, count, right, favourite):
+    assert alike(answers(kind, seed, count, right), answers(kind, seed + 1, count, right, favourite)) is None
+    constant = answers(kind, seed, count, 0.0)
+    for row in constant:
+        row |= {"response": "A", "choice": [0]}
+    assert alike(constant[:-1], constant) is None
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.1, 0.6))
+def test_paragraphs_that_were_copied_are_told_however_many_answers_were_changed(seed, changed):
+    """Two models' own wordings are no copies, nor are phrases that a model says again and again."""
+    words, draw = [f"finding-{number}" for number in range(16)], random.Random(seed)
+
+    def written(count=100, often=""):
+        rows = answers("letter", draw.random(), count)
+        for row in rows:
+            row["response"] = often or " ".join(draw.choices(words, k=40))
+        return rows
+
+    one, other = written(), written()
+    copy = [dict(mine) if draw.random() > changed else theirs for mine, theirs in zip(one, other, strict=True)]
+    told = alike(copy, one)
+    assert told and ("word for word" in told or "are the same" in told)
+    assert alike(one, other) is None
+    polite = " ".join(words * 3)
+    assert "word for word" not in (alike(written(often=polite), written(often=polite)) or "")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return phantom("probmed", tmp_path_factory.mktemp("data") / "probmed")
+
+
+def test_it_is_told_when_another_account_hands_it_in(data, tmp_path):
+    rows = responses(data)
+    assert len(rows) >= 60
+
+    def flags(name, rows, model, account):
+        path = write_lines(tmp_path / name, rows)
+        done = submit(path, tmp_path / "store", "probmed", model, str(data), account=account)
+        return "; ".join(done.submission.flags)
+
+    changed = [{**rows[0], "response": "I cannot tell."}, *rows[1:]]
+    assert "that of" not in flags("a", rows, "Mine", "ann")
+    assert "are the same" not in flags("b", changed, "Mine", "ann"), "a model may be run again by who ran it"
+    told = flags("c", [*rows[:-1], {**rows[-1], "response": "I cannot tell."}], "Another", "bob")
+    assert "are the same (Cohen's kappa" in told and "results/probmed/Mine/" in told
+    assert "identical" in flags("d", rows, "A third", "eve")

@@ -1,0 +1,136 @@
+"""Datasets under other names and revisions: what is scored by them is flagged or refused, and their questions never become the store's."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from huggingface_hub import CommitOperationAdd, HfApi
+
+from dataset_builders.hub.publish import publish
+from eval_harness.records.run import Run
+from eval_harness.store.submit import prepare, submit
+from eval_harness.store.verification import accept, verify
+from tests.eval_harness.store.submitting import responses
+from tests.helpers import write_lines
+from tests.localhub.accounts import CURATOR, READER
+
+OURS = "ORG/phantoms"
+REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
+SEED = 7
+
+
+def pairs(questions: pd.DataFrame, draw: random.Random) -> pd.DataFrame:
+    """The same questions in other pairs: those that "A" answers right come together."""
+    order = sorted(questions.index, key=lambda row: (list(questions["answer"][row]), draw.random()))
+    return questions.loc[order].assign(case_id=list(questions["case_id"])).reset_index(drop=True)
+
+
+def keys(questions: pd.DataFrame, draw: random.Random) -> pd.DataFrame:
+    """The same questions with another key: some, or all, are answered by the first option."""
+    share = draw.choice([0.3, 1.0])
+    answers = [[0] if draw.random() < share else list(answer) for answer in questions["answer"]]
+    answers[0] = [1 - answers[0][0]]
+    return questions.assign(answer=pd.Series(answers, dtype=object))
+
+
+def other(data: Path, folder: Path, change) -> Path:
+    """A copy of a dataset with its questions changed."""
+    shutil.copytree(data, folder)
+    (path,) = folder.glob("questions_text/test*.parquet")
+    questions = change(pd.read_parquet(path), random.Random(SEED))
+    questions.to_parquet(path, index=False)
+    return folder
+
+
+@pytest.fixture
+def ours(owner, data, monkeypatch):
+    """The owner's dataset on the Hub; returns its commit."""
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    publish(data, OURS)
+    monkeypatch.setenv("HF_TOKEN", READER)
+    return str(owner.repo_info(OURS, repo_type="dataset").sha)
+
+
+def as_owner(monkeypatch, **options):
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    (outcome,) = verify("ORG/results@1", **options)
+    monkeypatch.setenv("HF_TOKEN", READER)
+    return outcome
+
+
+def questions_kept(owner) -> list[str]:
+    return [name for name in owner.list_repo_files(**REPO) if name.startswith("questions/")]
+
+
+@pytest.mark.parametrize("change", [pairs, keys])
+def test_another_pairing_or_key_neither_lands_unseen_nor_becomes_the_stores(
+    owner, ours, data, change, monkeypatch, tmp_path
+):
+    theirs = other(data, tmp_path / "theirs", change)
+    api = HfApi(endpoint=owner.endpoint, token=READER)
+    api.create_repo("reader/phantoms", repo_type="dataset")
+    api.upload_folder(folder_path=theirs, repo_id="reader/phantoms", repo_type="dataset")
+    answers = write_lines(tmp_path / "a.jsonl", [record | {"response": "A"} for record in responses(data)])
+    submit(answers, "ORG/results", "mediconfusion", "Model", "reader/phantoms")
+    ours_ = as_owner(monkeypatch, data=[OURS], with_questions=True)
+    assert ours_.word == "for a person" and "images were not compared" in "; ".join(ours_.reasons)
+    flagged = as_owner(monkeypatch, with_questions=True)
+    assert flagged.word == "for a person" and any("vouches" in line for line in flagged.reasons)
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    assert accept("ORG/results@1", with_questions=True).word == "added"
+    assert questions_kept(owner) == [], "a stranger's questions are not the store's"
+
+
+def test_the_owners_questions_are_kept(owner, ours, data, monkeypatch, tmp_path):
+    submit(write_lines(tmp_path / "a.jsonl", responses(data)), "ORG/results", "mediconfusion", "Model", OURS)
+    assert as_owner(monkeypatch, with_questions=True).word == "added" and len(questions_kept(owner)) == 1
+
+
+def propose(owner, submission, repo, revision):
+    """A pull request of a submission that names another dataset."""
+    document = json.loads(submission.sent.run)
+    document["benchmark"] |= {"repo": repo, "revision": revision}
+    files = submission.files() | {f"{submission.folder}/run.json": Run.model_validate(document).to_json().encode()}
+    HfApi(endpoint=owner.endpoint, token=READER).create_commit(
+        operations=[CommitOperationAdd(path, content) for path, content in files.items()],
+        commit_message="A result", create_pr=True, **REPO,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [keys, None], ids=["other keys", "the same questions"])
+def test_a_commit_of_a_pull_request_is_not_the_owners_word(owner, ours, data, change, monkeypatch, tmp_path):
+    theirs = other(data, tmp_path / "theirs", change) if change else data
+    files = [CommitOperationAdd("images/1.png", b"another image")]
+    if change:
+        files += [
+            CommitOperationAdd(f"questions_text/{path.name}", path.read_bytes())
+            for path in theirs.glob("questions_text/*.parquet")
+        ]
+    commit = HfApi(endpoint=owner.endpoint, token=READER).create_commit(
+        OURS, files, commit_message="x", repo_type="dataset", create_pr=True
+    )
+    found = prepare(write_lines(tmp_path / "a.jsonl", responses(data)), "mediconfusion", "Model", str(theirs))
+    propose(owner, found, OURS, commit.oid)
+    assert as_owner(monkeypatch).word == "for a person"
+    with_data = as_owner(monkeypatch, data=[OURS])
+    assert with_data.word == "for a person" and "behind a tag" in "; ".join(with_data.reasons)
+
+
+@pytest.mark.parametrize(
+    "kind", ["another repository", "no commit", "a fork without a commit", "an earlier release", "the newest"]
+)
+def test_the_repository_that_is_named_is_compared(owner, ours, data, kind, monkeypatch, tmp_path):
+    found = prepare(write_lines(tmp_path / "a.jsonl", responses(data)), "mediconfusion", "Model", str(data))
+    repo, revision = {
+        "another repository": ("reader/phantoms", "0" * 40),
+        "no commit": (OURS, None),
+        "a fork without a commit": ("reader/phantoms", None),
+    }.get(kind, (OURS, ours))
+    if kind == "an earlier release":
+        owner.upload_file(path_or_fileobj=b"x", path_in_repo="NOTES", repo_id=OURS, repo_type="dataset")
+    propose(owner, found, repo, revision)
+    outcome = as_owner(monkeypatch, data=[OURS])
+    assert outcome.word == ("added" if kind in ("an earlier release", "the newest") else "for a person"), outcome

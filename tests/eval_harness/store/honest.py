@@ -1,0 +1,256 @@
+"""Honest runs of every kind, generated: format x method x back end x kinds of answers x options x names. What `eval` accepts has to land.
+
+See also: submitting and verifying them (`test_honest_runs.py`, `benchmarks/submissions/honest_runs.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from dataset_builders.hub.repository import open_repository
+from dataset_builders.lexical_tree import LEVELS
+from eval_harness.derive.answer_table import COLUMNS
+from eval_harness.derive.files import read_readings
+from eval_harness.models.interface import Settings
+from eval_harness.records.names import normal_name
+from eval_harness.records.result import read_result
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from tests.chaos.server import ChaosServer, completion
+
+FORMATS = tuple(BENCHMARKS)
+NAMES = (
+    "Model A", "GPT-4o (2024-08-06)", "50 % off", "=SUM(A1)", "Who?", "O'Brien's VLM", "MedVLM\u00ae 7B", "Qwen2\u20137B",
+    "Me\u0301dical", "\u533b\u5b66\u6a21\u578b", "\u533b\u7597\u6a21\u578b", "\u0645\u062f\u0644",
+    'A "quoted" name', "back\\slash; DROP TABLE", "+1 -x @y",
+    "org/name:tag", "\U0001f9d1\u200d\u2695\ufe0f", "a" * 200, "  spaces \t around ", "&amp; co", "--reproduced", "baseline: mine",
+)  # fmt: skip
+TEXTS = {
+    "letters": lambda k: "ABCDEFGHIJ"[k % 10],
+    "prose": lambda k: f"The image most likely shows option {'ABCD'[k % 4]}, because of its margins.",
+    "declining": lambda k: "I'm sorry, but I can't assist with interpreting medical images.",
+    "irrelevant": lambda k: "What a lovely picture, thank you for sharing it.",
+    "empty": lambda k: "",
+    "blank": lambda k: " \n\t ",
+    "yes_no": lambda k: ("Yes.", "no", "Yes, it does. No doubt.")[k % 3],
+    "unicode": lambda k: "\u7b54\u6848\u662f B \u2014 \u200b\U0001f642 e\u0301 \x00 \u2028 \ud800",
+    "error text": lambda k: ("Error: 429", "Internal Server Error", '{"error": {"code": 500}}')[k % 3],
+    "reasoning inline": lambda k: f"<think>First I look. Then B? No.</think>{'AB'[k % 2]}",
+    "very long": lambda k: "I am thinking about it. " * 6_000 + "The answer is A.",
+    "markup": lambda k: "<script>alert(1)</script> =HYPERLINK(1) ```B``` | C |",
+}
+"""Kinds of texts: from a number to a response."""
+SILENT = ("held back", "failed")
+"""Kinds of answers that are no text: what the server did."""
+
+PLUG_IN = """
+import math, random
+from eval_harness.records.request import Response
+from eval_harness.records.result import Model
+from tests.eval_harness.store.honest import TEXTS
+
+SEED, KINDS = {seed}, {kinds}
+
+class Scripted:
+    needs_images = False
+    one_token = True
+    deviations = []
+
+    def __init__(self, settings):
+        self.model = Model(name="scripted", kind="open")
+
+    def describe(self):
+        return {{"made_up": True}}
+
+    def generate(self, requests):
+        for request in requests:
+            draw = random.Random(f"{{SEED}} {{request.question_id}} {{request.sample}}")
+            kind, number = draw.choice(KINDS), draw.randrange(100)
+            more = dict(seconds=draw.random() * 3, usage=draw.choice([None, (draw.randrange(900), draw.randrange(900))]))
+            more["reasoning"] = draw.choice([None, "", "Let me think \\u2026 B", "x" * 3000])
+            more["finish_reason"] = draw.choice([None, "stop", "length", "content_filter"])
+            if kind == "held back":
+                yield Response(request.question_id, request.sample, "", "refused", error="a filter", **more)
+            elif kind == "failed":
+                yield Response(request.question_id, request.sample, "", "failed", error="HTTP 500")
+            else:
+                yield Response(request.question_id, request.sample, TEXTS[kind](number), **more)
+
+    def score(self, requests):
+        for request in requests:
+            draw = random.Random(f"{{SEED}} {{request.question_id}}")
+            scores = [draw.choice([draw.gauss(-3, 2), draw.gauss(-3, 2), -math.inf, math.nan, 0]) for _ in request.options]
+            yield Response(request.question_id, request.sample, "", seconds=draw.random(), scores=tuple(scores))
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One honest run."""
+
+    number: int
+    family: str
+    method: str
+    back_end: str
+    kinds: tuple[str, ...]
+    name: str
+    samples: int | None = None
+    permute: bool = False
+    shots: int = 0
+    limit: int | None = None
+    branch: bool = False
+    extraction: str = "ours"
+
+
+def cases(seed: int, count: int) -> Iterator[Case]:
+    """`count` cases; formats, methods and names are gone through in turn, the rest is drawn."""
+    draw = random.Random(seed)
+    methods = ("mc", "mc", "gd", "ps", "mc", "ps_official", "ff")
+    for number in range(count):
+        family, method = FORMATS[number % len(FORMATS)], methods[number % len(methods)]
+        if method in ("ps_official", "ff"):
+            family = "mediconfusion"
+        generates = method in ("mc", "ff")
+        back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline", "http"]) if method == "mc" else "plug-in"
+        if number % 40 == 39:  # a real model of transformers takes seconds
+            method, back_end = draw.choice(["mc", "gd", "ps"]), "transformers"
+            generates = method == "mc"
+        kinds = tuple(draw.sample([*TEXTS, *SILENT], draw.choice([1, 2, 5])))
+        shows_options = back_end == "plug-in" and method == "mc" and not family.startswith("probmed")
+        permute = shows_options and draw.random() < 0.2
+        samples = draw.choice([None, None, 2, 3, 150]) if generates and back_end == "plug-in" and not permute else None
+        if samples == 150 and "very long" in kinds:  # more than a store takes, which `eval` says at the 20th answer
+            samples = 3
+        if back_end == "http":
+            samples = draw.choice([None, 2])
+        yield Case(
+            number, family, method, back_end, kinds, NAMES[number % len(NAMES)], samples, permute,
+            shots=draw.choice([0, 0, 1]) if back_end == "plug-in" and method == "mc" and not permute else 0,
+            limit=4 if back_end == "transformers" else draw.choice([None, None, 4, 10_000]),
+            branch=draw.random() < 0.25,
+            extraction=draw.choice(["ours", "ours", "official"]) if generates and not permute else "ours",
+        )  # fmt: skip
+
+
+def datasets(folder: Path) -> dict[str, Path]:
+    """Phantoms of every format, with images (worked examples need them)."""
+    return {family: Path(build(family, out=folder / family).folder) for family in FORMATS}
+
+
+def run(case: Case, data: Path, folder: Path) -> Path:
+    """The run folder that `eval` makes of a case."""
+    folder.mkdir(parents=True)
+    repository = open_repository(data)
+    config = EvalConfig(
+        repository.name, "baseline:chance", str(data), method=case.method, samples=case.samples, permute=case.permute,
+        shots=case.shots, limit=case.limit, extraction=case.extraction, name=case.name, out=folder / "run",
+        branches=_branches(case, repository.questions(repository.splits[0])) if case.branch else (),
+        argv=("eval", case.family, "--name", case.name),
+    )  # fmt: skip
+    if case.back_end == "plug-in":
+        (folder / f"plug_in_{case.number}.py").write_text(PLUG_IN.format(seed=case.number, kinds=case.kinds))
+        config = replace(config, model=f"{folder}/plug_in_{case.number}.py:Scripted")
+    elif case.back_end == "recorded":
+        config = replace(config, model=f"recorded:{_recorded(case, data, folder / 'answers.jsonl')}")
+    elif case.back_end == "transformers":
+        from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+
+        make_tiny_vlm(folder / "model")
+        config = replace(config, model=str(folder / "model"), max_tokens=8 if case.method == "mc" else None)
+    if case.back_end == "http":
+        with ChaosServer(answer=partial(_completion, case)) as server:
+            settings = Settings(base_url=server.url, in_flight=4, timeout=20)
+            evaluate(replace(config, model="openai:scripted", settings=settings))
+    else:
+        evaluate(config)
+    return folder / "run"
+
+
+def _branches(case: Case, questions: pd.DataFrame) -> tuple[str, ...]:
+    """A branch of the lexical tree that some of the questions lie on; none where the benchmark has no such labels."""
+    draw = random.Random(case.number)
+    there = [
+        f"{name}: {value}"
+        for name in LEVELS
+        if name in questions
+        for value in sorted({each for each in questions[name] if isinstance(each, str) and each.strip()})
+    ]
+    return (draw.choice(there),) if there else ()
+
+
+def _completion(case: Case, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """What a server answers, the same for the same request: a text of a kind, or a content filter's nothing."""
+    draw = random.Random(f"{case.number} {json.dumps(body['messages'], sort_keys=True)}")
+    kind, number = draw.choice(case.kinds), draw.randrange(100)
+    more = draw.choice([{}, {"reasoning_content": "Let me think \u2026 B"}, {"reasoning": "x" * 3000}])
+    if kind in SILENT:
+        return 200, completion(None, "content_filter", refusal="a filter")
+    return 200, completion(TEXTS[kind](number), draw.choice(["stop", "length"]), **more)
+
+
+def _recorded(case: Case, data: Path, path: Path) -> Path:
+    """Answers in a file: some are null, and of some questions there is none."""
+    repository = open_repository(data)
+    draw = random.Random(case.number)
+    texts = [kind for kind in case.kinds if kind in TEXTS] or ["letters"]
+    records = []
+    for question in repository.questions("validation" if case.family == "gmai-mmbench" else "test")["question_id"]:
+        text = TEXTS[draw.choice(texts)](draw.randrange(100))
+        said = None if draw.random() < 0.1 else text
+        if draw.random() < 0.95 or not records:
+            records.append(json.dumps({"question_id": question, "response": said}))
+    path.write_text("\n".join(records) + "\n")
+    return path
+
+
+def differences(run: Path, landed: Path) -> list[str]:
+    """What of a run's own result and answers is not what a store holds: nothing may be, but for names in their one form and where its
+    questions are."""
+    ours, theirs = read_result(run / "result.json"), read_result(landed / "result.json")
+    found = [
+        name
+        for name in ("scores", "breakdown", "statuses", "method", "deviations", "environment", "command", "created_at",
+                     "derive_version", "kind", "provenance")
+        if getattr(ours, name) != getattr(theirs, name)
+    ]  # fmt: skip
+    left = ours.benchmark.model_dump(exclude={"repo", "revision"})
+    found += ["benchmark"] if left != theirs.benchmark.model_dump(exclude={"repo", "revision"}) else []
+    found += [] if ours.model.model_copy(update={"name": normal_name(ours.model.name)}) == theirs.model else ["model"]
+    mine, there = (
+        read_readings(folder, [n for n in COLUMNS if n not in ("question_id", "sample")]).to_dict("records")
+        for folder in (run, landed)
+    )
+    found += [] if len(mine) == len(there) else ["number of answers"]
+    for before, after in zip(mine, there, strict=False):
+        found += [f"{before['question_id']}: {name}" for name in before if not _same(before[name], after[name])]
+    return found
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    both = isinstance(left, float) and isinstance(right, float)
+    return (both and math.isnan(left) and math.isnan(right)) or left == right
+
+
+def handed_in(folder: Path, data: Path, client: Any) -> dict[str, Any]:
+    """What the Submit page of a running board says of a run, asked through its API: checked, then sent."""
+    from gradio_client import handle_file
+
+    there = [folder / name for name in ("run.json", "answers.jsonl", "result.json", "questions.parquet")]
+    files = [handle_file(path) for path in there if path.is_file()]
+    repository = open_repository(data)
+    given = (f"{data}@{repository.splits[0]}", files, "", None)
+    checked = client.predict(*given, api_name="/check_submission")[-1]
+    return client.predict(*given, api_name="/submit")[-1] if checked["ok"] else checked

@@ -1,0 +1,103 @@
+"""Every honest run lands, byte for byte: what `eval` accepts is accepted by `submit`, by `verify` and by the Submit page, unaltered.
+
+A seeded part of `benchmarks/submissions/honest_runs.py`.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from huggingface_hub import HfApi
+
+from eval_harness.store.submit import prepare, submit
+from eval_harness.store.verification import accept, verify
+from tests.eval_harness.store.honest import FORMATS, NAMES, Case, cases, differences, handed_in, run
+from tests.leaderboard_space.serving import board
+from tests.localhub.accounts import CURATOR
+from tests.sampling import few
+
+COUNT = 10
+
+
+@pytest.fixture(scope="module")
+def data(phantoms):
+    return {family: phantoms / family for family in FORMATS}
+
+
+@pytest.mark.parametrize(
+    "case", few(cases(12, COUNT), 4), ids=lambda case: f"{case.family}-{case.method}-{case.back_end}-{case.number}"
+)
+def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
+    dataset = data[case.family]
+    folder = run(case, dataset, tmp_path / "made")
+    done = submit(folder, tmp_path / "store", data=str(dataset))
+    assert done.submission.problems == [] and differences(folder, tmp_path / done.location) == []
+    (outcome,) = verify(str(tmp_path / "store"), data=[str(dataset)])
+    assert outcome.word in ("verified", "for a person"), outcome
+    again = prepare(tmp_path / done.location, data=str(dataset))
+    assert again.problems == [] and again.files() == done.submission.files(), "the same bytes from there on"
+
+
+@pytest.mark.parametrize("case", few(cases(13, 3)), ids=str)
+def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
+    dataset = data[case.family]
+    folder = run(case, dataset, tmp_path / "made")
+    done = submit(folder, "ORG/results", data=str(dataset))
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    outcome = accept("ORG/results@1", data=[str(dataset)])
+    assert outcome.word == "added", outcome
+    api = HfApi(endpoint=owner.endpoint, token=CURATOR)
+    for path, content in done.submission.files().items():
+        target = tmp_path / "landed" / path
+        api.hf_hub_download("ORG/results", path, repo_type="dataset", local_dir=tmp_path / "landed")
+        assert target.read_bytes() == content
+    for path in done.submission.derived_files():
+        api.hf_hub_download("ORG/results", path, repo_type="dataset", local_dir=tmp_path / "landed")
+    assert differences(folder, target.parent) == []
+
+
+def test_they_land_through_the_api_of_the_submit_page(data, tmp_path):
+    """A board as a process of its own, driven as a program would drive it."""
+    from gradio_client import Client
+
+    (tmp_path / "store" / "results").mkdir(parents=True)
+    with board(tmp_path / "store", tmp_path / "home", list(data.values())) as (address, _):
+        client = Client(address, verbose=False)
+        for case in cases(14, 3):
+            folder = run(case, data[case.family], tmp_path / f"made-{case.number}")
+            said = handed_in(folder, data[case.family], client)
+            assert said["ok"] and said["new"], (case, said)
+            assert differences(folder, tmp_path / "store" / said["folder"]) == [], case
+        client.close()
+
+
+@pytest.mark.parametrize("back_end", few(["http", "transformers"]))
+def test_other_back_ends(data, tmp_path, back_end):
+    case = next(
+        replace(case, family="mediconfusion")
+        for case in cases(15, 400)
+        if case.back_end == back_end and case.method == "mc"
+    )
+    folder = run(case, data["mediconfusion"], tmp_path / "made")
+    done = submit(folder, tmp_path / "store", data=str(data["mediconfusion"]))
+    assert differences(folder, Path(done.location)) == []
+
+
+def test_a_branch_with_150_samples(data, tmp_path):
+    case = Case(3, "gmai-mmbench", "mc", "plug-in", ("letters", "held back"), "Model", samples=150, branch=True)
+    folder = run(case, data["gmai-mmbench"], tmp_path / "made")
+    done = submit(folder, tmp_path / "store", data=str(data["gmai-mmbench"]))
+    assert done.submission.result.benchmark.selection and differences(folder, Path(done.location)) == []
+
+
+def test_nobody_takes_the_place_of_another(data, tmp_path):
+    """The same model with other answers, names that share a slug, and both readers: all land side by side."""
+    dataset, landed = data["mediconfusion"], []
+    runs = [(1, "Model", "ours"), (2, "Model", "ours"), (1, "Model", "official")]
+    for number, name, extraction in (*runs, (1, NAMES[9], "ours"), (1, NAMES[10], "ours")):
+        case = Case(
+            number, "mediconfusion", "mc", "plug-in", ("letters", "prose"), name, limit=8, extraction=extraction
+        )
+        folder = run(case, dataset, tmp_path / f"{number}-{len(landed)}")
+        landed.append(submit(folder, tmp_path / "store", data=str(dataset)))
+    assert all(done.new for done in landed) and len({done.location for done in landed}) == 5

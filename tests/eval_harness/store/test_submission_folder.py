@@ -1,0 +1,156 @@
+"""Submitting a folder that is a submission already, and runs that a judge model has read."""
+
+import pickle
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from tests.eval_harness.reader.test_judge import Server
+
+from dataset_builders.errors import BadInput
+from eval_harness.derive.files import DERIVED, SENT
+from eval_harness.models.interface import Settings
+from eval_harness.records.result import read_result
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from eval_harness.runs.scoring import score_run
+from eval_harness.store.submit import prepare, submit
+from eval_harness.store.verification import verify
+from tests import helpers
+from tests.eval_harness.store.submitting import questions_of, responses, run_folder
+from tests.helpers import edit_json, write_lines
+
+
+@pytest.fixture(scope="module")
+def stored(data, tmp_path_factory):
+    """A result in another store."""
+    workdir = tmp_path_factory.mktemp("elsewhere")
+    return Path(submit(run_folder(data, workdir / "run"), workdir / "store").location)
+
+
+@pytest.fixture
+def ready(stored, tmp_path):
+    return Path(shutil.copytree(stored, tmp_path / stored.name))
+
+
+refused = partial(helpers.refused, submit)
+
+
+def test_it_is_added_byte_for_byte_in_the_same_place(stored, ready, data, tmp_path):
+    first = submit(ready, tmp_path / "store", data=str(data))
+    assert first.new and first.submission.problems == []
+    added = Path(first.location)
+    assert added.relative_to(tmp_path / "store") == stored.relative_to(stored.parents[3])
+    for name in (*SENT, *DERIVED):
+        assert (stored / name).exists() == (added / name).exists()
+        assert not (stored / name).exists() or (added / name).read_bytes() == (stored / name).read_bytes()
+    assert not submit(ready, tmp_path / "store", data=str(data)).new
+    assert [result.word for result in verify(str(tmp_path / "store"))] == ["verified"]
+
+
+def test_what_a_file_of_answers_makes_can_be_carried_by_hand(data, tmp_path):
+    path = write_lines(tmp_path / "a.jsonl", responses(data))
+    made = prepare(path, "mediconfusion", "Foreign 7B", str(data), kind="medical")
+    for name, content in made.files().items():
+        (tmp_path / "unpacked" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "unpacked" / name).write_bytes(content)
+    found = prepare(tmp_path / "unpacked" / made.folder, data=str(data))
+    assert found.problems == [] and found.files() == made.files()
+    assert made.folder in refused(tmp_path / "unpacked", tmp_path / "store")
+
+
+def test_whatever_is_derived_beside_it_is_not_read(ready, data, tmp_path):
+    """The scores of a folder that is handed in are not looked at: there is no claim to compare."""
+    before = prepare(ready, data=str(data))
+    edit_json(ready / "result.json", lambda d: d["scores"]["confusion"].update(value=99.25))
+    (ready / "readings.parquet").write_bytes(b"junk")
+    (ready / "units.parquet").unlink()
+    found = prepare(ready, data=str(data))
+    assert found.problems == [] and found.derived == before.derived
+
+
+LIES = {
+    "its questions are not those": lambda d: d["benchmark"].update(asked="0" * 64),
+    "request and its description differ": lambda d: d["request"].update(samples=2),
+    "model name": lambda d: d["model"].update(name="<cmd>"),
+    "run.json": lambda d: d.update(schema_version="x"),
+    "names no dataset revision": lambda d: d["benchmark"].update(split="validation"),
+    "unknown": lambda d: d.update(scores={}),
+}
+
+
+@pytest.mark.parametrize("words", [*LIES][:4])
+def test_what_is_not_so_is_refused(ready, data, tmp_path, words):
+    edit_json(ready / "run.json", LIES[words])
+    line = refused(ready, tmp_path / "store", data=str(data))
+    assert words in line and line.startswith(str(ready)) and "Nothing was submitted." in line
+    assert not (tmp_path / "store").exists()
+
+
+def test_answers_that_are_no_answers_are_refused(ready, data, tmp_path):
+    (ready / "answers.parquet").write_bytes(pickle.dumps([1]))
+    assert "pickle" in refused(ready, tmp_path / "store", data=str(data))
+    (ready / "answers.parquet").write_bytes(b"PAR1" + b"\0" * 100)
+    assert "Parquet" in refused(ready, tmp_path / "store", data=str(data))
+    (ready / "answers.parquet").unlink()
+    assert "no such file" in refused(ready, tmp_path / "store", data=str(data))
+
+
+def test_without_a_dataset_the_remedy_is_named(ready, tmp_path):
+    edit_json(ready / "run.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
+    assert "--data" in refused(ready, tmp_path / "store")
+    with pytest.raises(BadInput, match="says its benchmark"):
+        prepare(ready, benchmark="mediconfusion")
+
+
+@pytest.fixture
+def judged(data, tmp_path):
+    """A free-form run that a judge model read."""
+    server = Server()
+    server.replies = ["A: 9\nB: 2", "A: 2\nB: 9", "no idea", "A: 8\nB: 1"]
+    words = [{"question_id": row.question_id, "response": "Who knows?"} for row in questions_of(data).itertuples()]
+    answers = write_lines(tmp_path / "a.jsonl", words)
+    config = EvalConfig(
+        "mediconfusion", f"recorded:{answers}", str(data), method="ff", judge="openai:judge", name="Judged",
+        out=tmp_path / "run", settings=Settings(base_url=server.url),
+    )  # fmt: skip
+    evaluate(config)
+    server.http.shutdown()
+    server.http.server_close()
+    assert server.asked
+    return tmp_path / "run"
+
+
+def test_a_judged_run_is_added_with_its_replies(judged, data, tmp_path):
+    done = submit(judged, tmp_path / "store", data=str(data))
+    there = Path(done.location)
+    ours, theirs = read_result(judged / "result.json"), read_result(there / "result.json")
+    assert ours.scores == theirs.scores and (there / "judge.parquet").is_file()
+    judge = theirs.method.judge
+    assert judge["model"] == "judge" and judge["prompt_hash"] and judge["asked"] == 28 and "base_url" not in judge
+    assert any("judge model" in note for note in done.submission.notes)
+    assert [result.word for result in verify(str(tmp_path / "store"))] == ["verified"]
+
+
+def test_without_its_judge_it_is_another_submission(judged, data, tmp_path):
+    first = submit(judged, tmp_path / "store", data=str(data))
+    score_run(judged, judged=False)
+    second = submit(judged, tmp_path / "store", data=str(data))
+    assert second.new and first.location != second.location
+    result = read_result(Path(second.location) / "result.json")
+    assert result.method.judge is None and any("no judge" in said for said in result.deviations)
+    assert score_run(judged).method.judge is not None, "by the replies that the run folder keeps"
+
+
+def test_a_reply_that_is_missing_leaves_its_answer_unread(judged, data, tmp_path):
+    whole = Path(submit(judged, tmp_path / "one", data=str(data)).location)
+    folder = Path(shutil.copytree(whole, tmp_path / "part"))
+    replies = pd.read_parquet(folder / "judge.parquet")
+    schema = pq.read_schema(folder / "judge.parquet")
+    replies.iloc[4:].to_parquet(folder / "judge.parquet", index=False, schema=schema)
+    found = prepare(folder, data=str(data))
+    assert found.problems == [] and found.result.method.judge["failed"] == 4
+    assert found.result.statuses["answered"] < read_result(whole / "result.json").statuses["answered"]

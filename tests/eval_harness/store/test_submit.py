@@ -1,0 +1,264 @@
+"""Submitting to a folder: run folders, and the files of other harnesses; what is refused, and that nothing is written then."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.integrations.reading.converted import prepare_any
+from eval_harness.records.result import read_result
+from eval_harness.results.store_source import is_hub_store, scan_store
+from eval_harness.store.submit import prepare, submit
+from tests import helpers
+from tests.eval_harness.store.submitting import phantom, questions_of, responses, run_folder, said
+from tests.helpers import edit_json, write_lines
+from tests.sampling import few
+
+
+@pytest.fixture(scope="module")
+def probmed(tmp_path_factory):
+    return phantom("probmed", tmp_path_factory.mktemp("data") / "probmed")
+
+
+@pytest.fixture
+def run(data, tmp_path):
+    return run_folder(data, tmp_path / "run")
+
+
+def from_file(path, data, model="Foreign 7B", **options):
+    """What `medprobe submit FILE` examines: other programs' files are converted first."""
+    return prepare_any(path, Path(data).name, model, str(data), **options)
+
+
+refused = partial(helpers.refused, submit)
+
+
+def test_the_same_run_twice_is_stored_once(run, tmp_path):
+    first, second = submit(run, tmp_path / "store"), submit(run, tmp_path / "store")
+    assert (first.new, second.new, first.location) == (True, False, second.location)
+    (stored,) = scan_store(tmp_path / "store")[0]
+    assert stored.result.scores == read_result(run / "result.json").scores
+    fingerprint = stored.result.benchmark.fingerprint
+    assert (
+        len(pd.read_parquet(tmp_path / f"store/questions/{fingerprint}.parquet")) == stored.result.benchmark.questions
+    )
+    assert not any((tmp_path / "store/.incoming").iterdir())
+
+
+def test_every_problem_is_told_at_once(run, tmp_path):
+    edit_json(run / "run.json", lambda d: d["model"].update(name="<b>Model"))
+    lines = (run / "answers.jsonl").read_text().splitlines()
+    nobody = json.loads(lines[0]) | {"question_id": "nobody"}
+    (run / "answers.jsonl").write_text("\n".join([*lines, json.dumps(nobody), lines[1]]) + "\n")
+    told = "; ".join(prepare(run).problems)
+    for word in ("<b>Model", "nobody", "answered twice", f"line {len(lines) + 1}", f"line {len(lines) + 2}"):
+        assert word in told
+    assert "3 problems" in refused(run, tmp_path / "store")
+
+
+def test_missing_answers_are_wrong_and_shown(run):
+    path = run / "answers.jsonl"
+    whole = prepare(run)
+    path.write_text("".join(line + "\n" for line in path.read_text().splitlines()[:-2]))
+    (run / "result.json").unlink()
+    found = prepare(run)
+    assert found.problems == [] and any("2 of" in note and "wrong" in note for note in found.notes)
+    assert found.result.statuses["failed"] == whole.result.statuses["failed"] + 2
+    assert found.result.scores["individual_accuracy"].n == whole.result.scores["individual_accuracy"].n
+
+
+def test_an_edited_key_is_another_dataset(run, data):
+    questions = pd.read_parquet(run / "questions.parquet")
+    questions["answer"] = questions["answer"].map(lambda key: [1 - key[0]])
+    questions.to_parquet(run / "questions.parquet", index=False)
+    (run / "result.json").unlink()
+    assert prepare(run).problems == []  # the dataset is at hand: the run's own copy is not asked
+    edit_json(run / "run.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
+    assert prepare(run).problems == [], "the same texts were asked: it is scored by the key of the questions at hand"
+    assert any("vouches" in flag for flag in prepare(run).flags)
+    assert prepare(run, data=str(data)).flags == []
+
+
+def test_a_part_and_a_baseline_land_only_as_such(data, tmp_path):
+    limited = run_folder(data, tmp_path / "limited", limit=4)
+    found = prepare(limited)
+    assert found.problems == [] and found.result.benchmark.selection == "only the first 4 questions"
+    edit_json(limited / "run.json", lambda d: d["benchmark"].update(selection=None, repo="elsewhere"))
+    assert any("vouches" in flag for flag in prepare(limited).flags), "its dataset is not at hand"
+    edit_json(limited / "run.json", lambda d: d["benchmark"].update(repo=str(data)))
+    with pytest.raises(BadInput, match="not those that were asked"):
+        prepare(limited)
+    oracle = run_folder(data, tmp_path / "oracle")
+    edit_json(oracle / "run.json", lambda d: d["request"].update(model="baseline:oracle"))
+    assert any("baseline" in problem for problem in prepare(oracle).problems)
+
+
+def test_files_of_a_run_that_an_editor_has_saved_land(run, tmp_path):
+    """A byte order mark, other ends of line, and files of other programs beside them change nothing."""
+    before = prepare(run)
+    for name in ("run.json", "result.json", "answers.jsonl"):
+        content = (run / name).read_bytes()
+        (run / name).write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"))
+    (run / "desktop.ini").write_text("x")
+    found = prepare(run)
+    assert found.problems == [] and found.files() == before.files()
+
+
+@pytest.mark.parametrize("run_id", ["../../up", "/etc/x", "a/b", "", ".hidden", "a\0b", "x" * 200])
+def test_what_a_run_calls_itself_is_no_path(run, tmp_path, run_id):
+    """The id in a store is made of what was asked and answered; what run.json says is not asked."""
+    before = prepare(run).folder
+    edit_json(run / "run.json", lambda d: d.update(run_id=run_id))
+    assert prepare(run).folder == before
+
+
+@pytest.mark.parametrize("name", ["<script>", "a > b", "a\x07b", "a\u202eb", "a\u200bb", "a\x00b", "", "  ", "a" * 201])
+def test_a_model_name_without_markup_and_controls_alone_lands(data, tmp_path, name):
+    path = write_lines(tmp_path / "answers.jsonl", responses(data))
+    assert refused(path, tmp_path / "store", "mediconfusion", name, str(data))
+    assert not (tmp_path / "store").exists()
+
+
+def test_forms_of_a_file_give_the_same_result(data, tmp_path):
+    records = responses(data)
+    frame = pd.DataFrame(records)
+    lines = write_lines(tmp_path / "a.jsonl", records)
+    (tmp_path / "a.json").write_text(json.dumps(records))
+    (tmp_path / "indented.json").write_text(json.dumps(records, indent=2))
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_csv(tmp_path / "bom.csv", index=False, encoding="utf-8-sig", sep=";")
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.rename(columns={"question_id": "index"}).to_csv(tmp_path / "a.tsv", index=False, sep="\t")
+    (tmp_path / "no-name-ending").write_bytes((tmp_path / "a.parquet").read_bytes())
+    (tmp_path / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + lines.read_bytes())
+    paths = sorted(path for path in tmp_path.iterdir() if path.is_file())
+    found = [from_file(path, data) for path in paths]
+    assert len(found) == 9 and all(each.problems == [] for each in found), [each.problems for each in found]
+    assert len({each.folder for each in found}) == 1
+    assert all(each.result.scores == found[0].result.scores for each in found)
+    assert found[0].result.statuses["answered"] == len(records)
+
+
+def test_a_file_lands_and_says_that_its_prompt_is_not_known(data, tmp_path):
+    path = write_lines(tmp_path / "answers.jsonl", responses(data))
+    done = submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data))
+    assert not submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data)).new
+    result = read_result(Path(done.location) / "result.json")
+    assert (result.provenance, result.model.name, result.method.prompt) == ("submitted", "Foreign 7B", None)
+    assert "another harness" in result.deviations[0]
+
+
+def test_mediconfusions_official_output(data, tmp_path):
+    wanted = from_file(write_lines(tmp_path / "a.jsonl", responses(data)), data).result.scores
+    by_id = {record["question_id"]: record["response"] for record in responses(data)}
+    pairs = sorted({name.rsplit("-", 1)[0] for name in by_id})
+    official = {
+        pair: {
+            "answer": {f"im{side}": {"A": 10, "B": 0, "full_answer": by_id[f"{pair}-{side}"]} for side in (1, 2)},
+            "score": {"set_score": {"Cerebral": 0, "total": 0}},
+        }
+        for pair in pairs
+    }
+    flat = {pair: {f"image_{side}": by_id[f"{pair}-{side}"] for side in (1, 2)} for pair in pairs}
+    for number, document in enumerate((official, flat)):
+        for indent in (None, 4):
+            path = tmp_path / f"{number}-{indent}.json"
+            path.write_text(json.dumps(document, indent=indent))
+            found = from_file(path, data)
+            assert found.problems == [] and found.result.scores == wanted
+    official[pairs[0]]["answer"]["im2"]["full_answer"] = None
+    del official[pairs[1]]["answer"]["im1"]
+    (tmp_path / "odd.json").write_text(json.dumps(official))
+    with pytest.raises(BadInput, match="has no answer to image 1"):
+        from_file(tmp_path / "odd.json", data)
+    del official[pairs[1]]
+    official["99999"] = official[pairs[2]]
+    (tmp_path / "odd.json").write_text(json.dumps(official))
+    found = from_file(tmp_path / "odd.json", data)
+    assert found.result.statuses["failed"] == 3
+    assert len(found.problems) == 2 and "99999" in " ".join(found.problems)
+
+
+def test_probmeds_official_output(probmed, tmp_path):
+    rows = []
+    for number, row in enumerate(questions_of(probmed).itertuples()):
+        rows.append(
+            {
+                "id": row.case_id,
+                "image_type": row.image_type,
+                "qa_type": row.qa_type,
+                "question": row.question,
+                "gt_ans": row.options[row.answer[0]],
+                "response": said(row, number % 3 != 0).capitalize() + ".",
+            }
+        )
+    (tmp_path / "model.json").write_text(json.dumps(rows, indent=4))
+    found = [from_file(tmp_path / "model.json", probmed), from_file(write_lines(tmp_path / "m.jsonl", rows), probmed)]
+    assert all(each.problems == [] and each.notes == [] for each in found), found[0].problems
+    assert found[0].result.scores == found[1].result.scores
+    rows[0]["gt_ans"] = "no" if rows[0]["gt_ans"] == "yes" else "yes"
+    with pytest.raises(BadInput, match="another version"):
+        from_file(write_lines(tmp_path / "m.jsonl", rows), probmed)
+
+
+def test_flags_are_for_a_human(data, tmp_path):
+    rows = list(questions_of(data).itertuples())
+    perfect = write_lines(
+        tmp_path / "p.jsonl", [{"question_id": r.question_id, "response": said(r, True), "seconds": 0} for r in rows]
+    )
+    found = from_file(perfect, data)
+    assert found.problems == []
+    assert any("perfect" in flag for flag in found.flags)
+    assert from_file(write_lines(tmp_path / "m.jsonl", responses(data)), data).flags == []
+
+
+@pytest.mark.parametrize("many", few([6, 20]))
+def test_many_submissions_at_once_all_land(data, tmp_path, many):
+    """Two of them are of one model."""
+    paths = [write_lines(tmp_path / f"{n}.jsonl", responses(data, n)) for n in range(many)]
+
+    def one(n):
+        return submit(paths[n], tmp_path / "store", "mediconfusion", f"Model {n % (many - 1)}", str(data))
+
+    with ThreadPoolExecutor(10) as pool:
+        done = list(pool.map(one, range(many)))
+    assert all(each.new for each in done)
+    stored, problems = scan_store(tmp_path / "store")
+    assert (len(stored), problems) == (many, [])
+
+
+def test_an_existing_folder_wins_over_a_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert is_hub_store("ORG/results")
+    (tmp_path / "ORG/results").mkdir(parents=True)
+    assert not is_hub_store("ORG/results")
+    assert not is_hub_store("./a/b") and not is_hub_store("store") and not is_hub_store("/a/b")
+
+
+@pytest.mark.sources
+def test_the_authors_own_output_gives_the_scores_of_their_scorer(sources, official_scores, tmp_path):
+    build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "mediconfusion", text_only=True)
+    for record in json.loads((official_scores / "mediconfusion_official_scores.json").read_text()):
+        document = {
+            pair: {"answer": {f"im{side}": {"full_answer": said[f"image_{side}"]} for side in (1, 2)}}
+            for pair, said in record["responses"].items()
+        }
+        (tmp_path / "output.json").write_text(json.dumps(document, indent=4))
+        found = from_file(tmp_path / "output.json", tmp_path / "mediconfusion", extraction="official")
+        assert found.problems == [] and found.notes == []
+        for metric in ("set_accuracy", "individual_accuracy"):
+            theirs = record["expected"]["Cerebral"][metric]
+            assert found.result.breakdown["category"]["Cerebral"][metric].value == pytest.approx(theirs, abs=5e-5)
+
+
+@pytest.mark.sources
+def test_what_a_real_model_really_answered_is_submitted(sources, tmp_path):
+    build("gmai-mmbench", source=sources / "gmai_mmbench", out=tmp_path / "gmai-mmbench", text_only=True)
+    recorded = sources / "gmai_mmbench" / "recorded_responses.jsonl"
+    done = submit(recorded, tmp_path / "store", "gmai-mmbench", "Six models", str(tmp_path / "gmai-mmbench"))
+    assert done.submission.result.benchmark.questions == 22 and done.submission.flags == []

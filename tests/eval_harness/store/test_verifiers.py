@@ -1,0 +1,199 @@
+"""Verifiers at work: many pull requests, several verifiers, faults on the way, whose turn it is."""
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.publish import publish
+from eval_harness.store import pull_requests, verification
+from eval_harness.store.outcome import VerifyResult
+from eval_harness.store.submit import submit
+from eval_harness.store.verification import verify
+from tests.eval_harness.store.submitting import responses
+from tests.eval_harness.store.verifying import REPO, STORE, comments, files_of, main_files, status
+from tests.helpers import write_lines
+from tests.localhub.faults import RESET
+from tests.sampling import few
+
+
+@pytest.mark.parametrize("many", few([6, 20]))
+def test_many_at_once_all_land(owner, data, as_owner, tmp_path, many):
+    paths = [write_lines(tmp_path / f"{n}.jsonl", responses(data, n % 7)) for n in range(many)]
+
+    def one(n):
+        return submit(paths[n], STORE, "mediconfusion", f"Model {n}", str(data))
+
+    with ThreadPoolExecutor(many) as pool:
+        locations = {done.location for done in pool.map(one, range(many))}
+    assert len(locations) == many
+    listed = list(owner.get_repo_discussions(STORE, repo_type="dataset", discussion_type="pull_request"))
+    assert len(listed) == many
+
+
+def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):
+    for n in range(4):
+        submit(
+            write_lines(tmp_path / f"{n}.jsonl", responses(data, n)), STORE, "mediconfusion", f"Model {n}", str(data)
+        )
+    as_owner()
+    before = len(owner.list_repo_commits(**REPO))
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: verify(STORE, everything=True, data=[str(data)]), range(3)))
+    assert all(outcome.word in ("added", "closed already") for outcomes in found for outcome in outcomes), found
+    assert len(owner.list_repo_commits(**REPO)) == before + 4
+    assert [status(owner, n) for n in range(1, 5)] == ["closed"] * 4
+
+
+@pytest.mark.parametrize("status_code", [500, RESET])
+def test_a_verifier_that_dies_between_adding_and_closing_is_finished_by_the_next(
+    owner, run, data, as_owner, local_hub, status_code
+):
+    submit(run, STORE)
+    as_owner()
+    local_hub.faults.add("/status", status_code, method="POST", times=100)
+    with pytest.raises(BadInput):
+        verify(f"{STORE}@1", data=[str(data)])
+    added = main_files(owner)
+    local_hub.faults.clear()
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert main_files(owner) == added and status(owner, 1) == "closed"
+
+
+def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, local_hub):
+    submit(run, STORE)
+    as_owner()
+    before = len(owner.list_repo_commits(**REPO))
+    local_hub.faults.add("/commit/", 412, method="POST")
+    local_hub.faults.add("/commit/", 503, method="POST", after=True)
+    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert len(owner.list_repo_commits(**REPO)) == before + 1
+
+
+def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_owner, tmp_path, monkeypatch, capsys):
+    submit(run, STORE)
+    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
+    as_owner()
+    examined, asked = pull_requests.examined, []
+
+    def breaks_once(*arguments):
+        asked.append(arguments)
+        if len(asked) == 1:
+            raise ZeroDivisionError
+        return examined(*arguments)
+
+    monkeypatch.setattr(pull_requests, "examined", breaks_once)
+    words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
+    assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, tmp_path):
+    """A dataset that cannot be read just now says nothing about a submission: no word of refusal, and the next verifier adds it."""
+    trouble = (
+        520  # what a proxy in front says; after 503 the Hub's client would ask again for minutes (test_revisions.py)
+    )
+    as_owner()
+    publish(data, "medlab/phantoms")
+    answers = write_lines(tmp_path / "a.jsonl", responses(data))
+    submit(answers, STORE, "mediconfusion", "Model", "medlab/phantoms")
+    with pytest.raises(BadInput, match="nowhere"):
+        verify(STORE, everything=True, data=["ORG/nowhere"])
+    local_hub.faults.add("/datasets/medlab/phantoms", trouble, times=1000)
+    (outcome,) = verify(STORE, everything=True)
+    assert outcome.word == "later" and str(trouble) in outcome.reasons[0]
+    local_hub.faults.clear()
+    assert status(owner, 1) == "open" and not any("Refused" in text for text in comments(owner, 1))
+    assert [outcome.word for outcome in verify(STORE, everything=True)] == ["for a person"]
+    assert [outcome.word for outcome in verify(STORE, everything=True, data=["medlab/phantoms"])] == ["added"]
+
+
+def test_a_large_pull_request_holds_up_nobody(owner, run, data, as_owner, tmp_path, monkeypatch):
+    submit(run, STORE)
+    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
+    as_owner()
+    large = sum(len(content) for content in files_of(run).values())
+    monkeypatch.setattr(verification, "MOST_AT_ONCE", large - 1)
+    pull = pull_requests.PullRequests.pull
+
+    def no_room_for_the_first(check, number, most=None, accept_flagged=False):
+        return pull(check, number, most if number == 1 or most is None else 1 << 30)
+
+    monkeypatch.setattr(pull_requests.PullRequests, "pull", no_room_for_the_first)
+    outcomes = verify(STORE, everything=True, data=[str(data)])
+    assert [(outcome.what, outcome.word) for outcome in outcomes] == [(f"{STORE}@2", "added"), (f"{STORE}@1", "added")]
+
+
+def test_pull_requests_take_turns_by_account_and_nobody_takes_the_whole_run(monkeypatch):
+    """However many one account opened, the first of another comes after one of them; what takes too long is left for the next run."""
+    opened = [SimpleNamespace(num=n, author="eve", status="open") for n in range(1, 31)]
+    opened += [
+        SimpleNamespace(num=31, author="ann", status="open"),
+        SimpleNamespace(num=32, author="ORG", status="open"),
+    ]
+    opened += [
+        SimpleNamespace(num=33, author="bob", status="draft"),
+        SimpleNamespace(num=34, author="ORG", status="open"),
+    ]
+    now, asked = [0.0], []
+
+    class Check:
+        api, repo, who = None, STORE, "curator"
+
+        def pull(self, number, most=None):
+            asked.append(number)
+            now[0] += 100
+            return None if number == 31 and most else VerifyResult(f"{STORE}@{number}", "refused")
+
+    monkeypatch.setattr(verification.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(verification, "open_pulls", lambda api, name: iter(opened))
+    outcomes = verification._all(Check(), lambda outcome: None)
+    assert asked == [1, 31, 32, 2, 34, 3, 4, 31]
+    words = {int(outcome.what.rpartition("@")[2]): outcome.word for outcome in outcomes}
+    assert [number for number, word in words.items() if word == "next run"] == list(range(5, 31))
+    assert len(words) == 33
+
+
+def test_two_verifiers_of_a_store_take_turns_and_those_of_others_do_not(monkeypatch, tmp_path, capsys):
+    """The lock is held by one thread of this machine at a time; the second says that it waits, and goes on when the first has ended."""
+    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
+    begun, end, order = threading.Event(), threading.Event(), []
+
+    def first():
+        with verification._one_at_a_time("ORG/results"):
+            begun.set()
+            end.wait(20)
+            order.append("first")
+
+    def second():
+        with verification._one_at_a_time("ORG/results"):
+            order.append("second")
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert begun.wait(20)
+    threads[1].start()
+    with verification._one_at_a_time("ORG/other"):
+        order.append("another store")
+    threads[1].join(0.2)
+    assert threads[1].is_alive() and order == ["another store"]
+    end.set()
+    for thread in threads:
+        thread.join(20)
+    assert order == ["another store", "first", "second"]
+    assert "waiting for it to finish" in capsys.readouterr().err
+
+
+def test_the_lock_of_a_verifier_that_was_killed_is_free(monkeypatch, tmp_path):
+    program = (
+        "import os, sys, tempfile; tempfile.gettempdir = lambda: sys.argv[1]\n"
+        "from eval_harness.store import verification\n"
+        "with verification._one_at_a_time('ORG/results'): os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 9
+    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
+    with verification._one_at_a_time("ORG/results"):
+        pass

@@ -1,0 +1,208 @@
+"""Uploads that mean harm, each a function that writes one file: archives, bombs, pickles, wrong types, other people's files."""
+
+import gzip
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+class Mine:
+    """Leaves a mark when a pickle of it is loaded."""
+
+    def __reduce__(self):
+        return (os.mkdir, ("loaded-a-pickle",))
+
+
+def _zip() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("../../up.jsonl", b"0" * 50_000_000)
+    return buffer.getvalue()
+
+
+def _parquet(**columns) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _repeated_text() -> bytes:
+    """A million rows that share one text of 100 kB: 100 GB from a small file."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * 500_000, pa.int32()), pa.array(["x" * 100_000]))
+    return _parquet(question_id=pa.array(["a"] * 500_000), response=column)
+
+
+def _nested(depth: int) -> bytes:
+    kind = pa.string()
+    for _ in range(depth):
+        kind = pa.list_(kind)
+    return _parquet(question_id=pa.array(["a"]), response=pa.array([None], kind))
+
+
+def _sparse(size: int, head: bytes) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            file.write(head)
+            file.truncate(size)
+
+    return write
+
+
+LINE = b'{"question_id": "90001-1", "response": "A"}\n'
+DEEP = b"[" * 200_000
+HUGE = b"9" * 100_000
+
+BYTES: dict[str, Callable[[], bytes]] = {
+    **{f"pickle {p}": lambda p=p: pickle.dumps([Mine()], protocol=p) for p in range(6)},
+    "zip": _zip,
+    "gzip bomb": lambda: gzip.compress(b"0" * 50_000_000),
+    "empty": lambda: b"",
+    "nothing but blanks": lambda: b" \n" * 1000,
+    "parquet: repeated text": _repeated_text,
+    "parquet: one huge text": lambda: _parquet(question_id=["a"], response=["x" * 60_000_000]),
+    "parquet: million rows": lambda: _parquet(
+        question_id=pa.array(["a"] * 1_000_000), response=pa.array(["A"] * 1_000_000)
+    ),
+    "parquet: thousands of columns": lambda: _parquet(**{f"c{n}": [1] for n in range(5_000)}),
+    "parquet: nested": lambda: _nested(60),
+    "parquet: bytes": lambda: _parquet(question_id=["90001-1"], response=[b"\xff\xfe"]),
+    "parquet: decimals": lambda: _parquet(question_id=[Decimal("1.5")], response=["A"]),
+    "parquet: not a number": lambda: _parquet(question_id=["90001-1"], response=[float("nan")]),
+    "parquet: no such columns": lambda: _parquet(a=[1], b=[2]),
+    "parquet: cut": lambda: _parquet(question_id=["90001-1"], response=["A"])[:-20],
+    "parquet: only its name": lambda: b"PAR1" * 100,
+    "parquet: footer of 2 GB": lambda: b"PAR1" + b"\0" * 50 + b"\xff\xff\xff\x7f" + b"PAR1",
+    "json: deep line": lambda: b'{"question_id": "90001-1", "response": ' + DEEP + b"\n",
+    "json: deep document": lambda: DEEP,
+    "json: deep entry": lambda: b'[{"question_id": "90001-1", "response": ' + DEEP,
+    "json: NaN": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": NaN}\n',
+    "json: infinity": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": -Infinity}\n',
+    "json: overflow": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": 1e999}\n',
+    "json: overflow in a document": lambda: b'[{"question_id": "90001-1", "response": "A", "seconds": 1e999999999}]',
+    "json: huge id": lambda: b'{"question_id": ' + HUGE + b', "response": "A"}\n',
+    "json: huge id in a document": lambda: b'[{"question_id": ' + HUGE + b', "response": "A"}]',
+    "json: endless text in a document": lambda: b'[{"question_id": "' + b"A" * 30_000_000,
+    "json: huge exponent in a document": lambda: b'[{"question_id": 1e99999999999999999999, "response": "A"}]',
+    "json: huge sample": lambda: b'{"question_id": "90001-1", "response": "A", "sample": 999999999999}\n',
+    "json: negative sample": lambda: b'{"question_id": "90001-1", "response": "A", "sample": -1}\n',
+    "json: one key twice": lambda: b'{"question_id": "90001-1", "response": "A", "response": "B"}\n',
+    "json: one key twice among many": lambda: (
+        (
+            b'{"question_id": "90001-1", "response": "A", '
+            + b", ".join(b'"k%d": 1' % n for n in range(60_000))
+            + b', "k9": 2}\n'
+        )
+        * 20
+    ),
+    "json: number for text": lambda: b'{"question_id": "90001-1", "response": 1}\n',
+    "json: object for text": lambda: b'{"question_id": "90001-1", "response": {"a": "A"}}\n',
+    "json: yes for id": lambda: b'{"question_id": true, "response": "A"}\n',
+    "json: no object": lambda: b'"A"\n"B"\n',
+    "json: cut": lambda: b'[{"question_id": "90001-1", "resp',
+    "json: long id": lambda: b'{"question_id": "' + b"9" * 3_000_000 + b'", "response": "A"}\n',
+    "json: escape codes": lambda: b'{"question_id": "\\u001b[31m\\n\\u202e", "response": "A"}\n',
+    "json: SQL": lambda: b'{"question_id": "1\'; DROP TABLE runs; --", "response": "A"}\n',
+    "json: half a pair": lambda: b'{"question_id": "\\ud800", "response": "A"}\n',
+    "json: path": lambda: b'{"question_id": "../../../etc/passwd", "response": "A"}\n',
+    "json: pairs without answers": lambda: b'{"90001": {"answer": []}, "90002": {"answer": {"im1": 1}}}',
+    "not UTF-8": lambda: b'{"question_id": "90001-1", "response": "\xff\xfe"}\n',
+    "not UTF-8 in a document": lambda: b'[{"question_id": "90001-1", "response": "\xff\xfe"}]',
+    "UTF-16": lambda: LINE.decode().encode("utf-16"),
+    "zeros inside": lambda: LINE + b"\0" * 100,
+    "million lines": lambda: LINE * 1_000_000,
+    "million answers to nobody": lambda: b'{"question_id":"x","response":"A"}\n' * 1_000_000,
+    "csv: open quote": lambda: b'question_id,response\n90001-1,"A\n' + b"x,y\n" * 50_000,
+    "csv: thousands of columns": lambda: b"question_id,response," + b"c," * 100_000,
+    "csv: other columns": lambda: b"name,age\nx,1\n",
+    "csv: one column twice": lambda: b"question_id,response,response\n90001-1,A,B\n",
+    "csv: ragged": lambda: b"question_id,response\n90001-1,A,B,C\n",
+    "csv: endless line": lambda: b"question_id,response\n90001-1," + b"A" * 70_000_000,
+    "csv: million rows": lambda: b"question_id,response\n" + b"x,A\n" * 1_000_000,
+    "html": lambda: b"<html><script>alert(1)</script></html>",
+    "a program": lambda: b"#!/bin/sh\ntouch loaded-a-program\n",
+    "a binary": lambda: bytes(range(256)) * 100,
+    "numpy": lambda: b"\x93NUMPY\x01\x00" + b"\0" * 100,
+}
+"""Name -> what such a file holds. None of them is an answer to the phantom MediConfusion."""
+
+FILES: dict[str, Callable[[Path], None]] = {
+    **{name: lambda path, made=made: path.write_bytes(made()) for name, made in BYTES.items()},
+    "2 GB of nothing": _sparse(2 << 30, b""),
+    "2 GB of lines": _sparse(2 << 30, LINE),
+    "200 MB of nothing": _sparse(200 << 20, b""),
+    "200 MB of nothing after a line": _sparse(200 << 20, LINE * 200),
+    "200 MB of nothing after a list": _sparse(200 << 20, b"[" + b" " * 5000),
+    "pipe": os.mkfifo,
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "link to nothing": lambda path: path.symlink_to("absent"),
+    "link to itself": lambda path: path.symlink_to(path),
+    "folder": Path.mkdir,
+}
+
+
+def spoken(text: str, size: int) -> bytes:
+    """A file of one answer that says `text` over and over, `size` bytes of it."""
+    return json.dumps({"question_id": "90001-1", "response": text * (size // len(text))}).encode() + b"\n"
+
+
+REPEATED = (
+    *(
+        "answer: ",
+        "the answer is ",
+        "Option A. ",
+        "**A** ",
+        "(A) ",
+        "\\boxed{",
+        "<think>",
+        "A or B ",
+        "not A, ",
+        "Yes. No. ",
+    ),
+    *("- [ ] ", "a\u0301"),
+)
+"""What a reader looks for: over and over in one response, each is an attempt to make it look for ever."""
+
+
+def run_jsons(valid: dict) -> dict[str, bytes]:
+    """Hostile variants of a valid run.json."""
+
+    def changed(change: Callable[[dict], object]) -> bytes:
+        document = json.loads(json.dumps(valid))
+        change(document)
+        return json.dumps(document).encode()
+
+    return {
+        **{
+            f"{count:,} samples": changed(
+                lambda d, count=count: (d["request"].update(samples=count), d["method"].update(samples=count))
+            )
+            for count in (0, -1, 2_000, 4_000_000, 2**31, 2**62)
+        },
+        "deep": b'{"run_id": ' + DEEP,
+        "deep but closed": changed(lambda d: d).replace(
+            b'"environment": {', b'"environment": {"x": ' + b"[" * 5000 + b"]" * 5000 + b","
+        ),
+        "no JSON": b"hello",
+        "list": b"[]",
+        "pickle": pickle.dumps([Mine()]),
+        "NaN": changed(lambda d: d["environment"].update(x=float("nan"))),
+        "unknown key": changed(lambda d: d.update({"\x1b[31m\nx": 1})),
+        "scores": changed(lambda d: d.update(scores={})),
+        "nine million bytes": changed(lambda d: d["environment"].update(x="y" * 9_000_000)),
+        "a million keys": changed(lambda d: d["environment"].update({f"k{n}": n for n in range(500_000)})),
+        "another fingerprint": changed(lambda d: d["request"].update(fingerprint="0" * 64)),
+        "fingerprint path": changed(lambda d: d["benchmark"].update(fingerprint="../../x")),
+        "name path": changed(lambda d: d["benchmark"].update(name="../../../tmp/x")),
+        "markup": changed(lambda d: d["model"].update(name="<img src=x onerror=alert(1)>")),
+        "right to left": changed(lambda d: d["model"].update(name="Model \u202e7B")),
+        "shots": changed(lambda d: d["method"].update(shots=2**40)),
+        "two kinds": changed(lambda d: d).replace(b'"environment": {', b'"environment": {}, "environment": {'),
+    }

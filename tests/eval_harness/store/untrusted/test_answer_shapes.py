@@ -1,0 +1,88 @@
+"""Files of answers as other programs write them: each gives the same scores as the plain one."""
+
+import csv
+import io
+import json
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from eval_harness.store.submit import prepare
+from tests.eval_harness.store.submitting import responses
+from tests.helpers import write_lines
+
+
+@pytest.fixture(scope="module")
+def frame(data):
+    return pd.DataFrame(responses(data))
+
+
+def table(frame, delimiter=",", newline="\n") -> str:
+    made = io.StringIO()
+    writer = csv.writer(made, delimiter=delimiter, lineterminator=newline)
+    writer.writerows([list(frame.columns), *frame.itertuples(index=False)])
+    return made.getvalue()
+
+
+def parquet(frame, **more) -> bytes:
+    columns = {name: pa.array(frame[name].tolist()) for name in frame.columns} | more
+    made = io.BytesIO()
+    pq.write_table(pa.table(columns), made)
+    return made.getvalue()
+
+
+SHAPES = {
+    "a row number in front, as pandas writes it": lambda f: f.to_csv(),
+    "semicolons, BOM, CRLF, empty columns at the end": lambda f: (
+        "\ufeff" + table(f, ";", "\r\n").replace("\r\n", ";;\r\n")
+    ),
+    "Excel's line that names the divider": lambda f: "sep=;\r\n" + table(f, ";", "\r\n"),
+    "another divider in a header": lambda f: table(f.assign(**{"a,b,c,d": "x"}), ";"),
+    "texts over several lines": lambda f: table(f.assign(response=f["response"] + '\nfor "this";\r\nand, that')),
+    "samples as a column with gaps has them": lambda f: table(f.assign(sample=0.0)),
+    "the same in JSON": lambda f: "".join(json.dumps(row) + "\n" for row in f.assign(sample=0.0).to_dict("records")),
+    "a nameless field": lambda f: "".join(json.dumps({"": 1} | row) + "\n" for row in f.to_dict("records")),
+    "parquet, images beside the answers": lambda f: parquet(
+        f, image=pa.array([{"bytes": b"\xff\xd8", "path": None}] * len(f)), logprob=pa.array([float("nan")] * len(f))
+    ),
+    "parquet, dictionaries and samples as floats": lambda f: parquet(
+        f,
+        question_id=pa.array(f["question_id"].tolist()).dictionary_encode(),
+        response=pa.array(f["response"].tolist(), pa.large_string()),
+        sample=pa.array([0.0] * len(f)),
+    ),
+}
+
+
+def test_every_shape_gives_the_same_scores(data, frame, tmp_path):
+    plain = prepare(write_lines(tmp_path / "plain.jsonl", responses(data)), "mediconfusion", "Model", str(data))
+    for shape, make in SHAPES.items():
+        made, path = make(frame), tmp_path / "answers"
+        path.write_bytes(made if isinstance(made, bytes) else made.encode())
+        found = prepare(path, "mediconfusion", "Model", str(data))
+        assert found.problems == [] and found.notes == [], shape
+        assert found.result.scores == plain.result.scores, shape
+
+
+def test_samples_that_begin_with_1_are_told_and_not_counted_as_missing(data, frame, tmp_path):
+    path = write_lines(tmp_path / "a.jsonl", [row | {"sample": n} for row in frame.to_dict("records") for n in (1, 2)])
+    (problem,) = prepare(path, "mediconfusion", "Model", str(data)).problems
+    assert "samples begin with 1. Number them from 0" in problem
+
+
+def test_numbers_are_ids_also_where_a_column_made_them_fractions(data, frame, tmp_path):
+    path = tmp_path / "answers.parquet"
+    path.write_bytes(parquet(frame.assign(question_id=[7.0, 7.5, *range(len(frame) - 2)])))
+    problems = prepare(path, "mediconfusion", "Model", str(data)).problems
+    assert "question '7' is not in this split" in problems[0] and "has no `question_id`" in problems[1]
+
+
+def test_a_number_that_is_none_is_named_and_a_gap_is_a_gap(data, frame, tmp_path):
+    path = tmp_path / "answers.parquet"
+    path.write_bytes(parquet(frame.assign(seconds=[1.5, float("nan")] * (len(frame) // 2))))
+    assert prepare(path, "mediconfusion", "Model", str(data)).problems == []
+    path.write_bytes(parquet(frame.assign(seconds=[1.5, float("inf")] * (len(frame) // 2))))
+    problems = prepare(path, "mediconfusion", "Model", str(data)).problems
+    assert "row 2: `seconds` must be a number from 0" in problems[0]

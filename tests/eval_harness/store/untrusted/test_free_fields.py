@@ -1,0 +1,289 @@
+"""Fields that no answer gives: what `eval` never writes is refused, what cannot be checked is flagged, what it does write passes."""
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from eval_harness.derive.files import Sent
+from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, limits_for, wrong_sizes
+from eval_harness.records.run import Run
+from eval_harness.records.run_checks import wrong_run
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from eval_harness.store.datasets import named_dataset
+from eval_harness.store.examine import examined
+from eval_harness.store.names import look_alike
+from eval_harness.store.submit import prepare, submit
+from eval_harness.store.untrusted import MAX_RECORDS
+from tests.eval_harness.store.honest import differences
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def honest(run, data):
+    return prepare(run, data=str(data))
+
+
+@pytest.fixture(scope="module")
+def said(honest):
+    """The run as JSON has it."""
+    return json.loads(honest.sent.run)
+
+
+@pytest.fixture(scope="module")
+def rows(honest):
+    return pq.read_table(io.BytesIO(honest.sent.answers)).to_pylist()
+
+
+@pytest.fixture(scope="module")
+def verdict(honest, data):
+    """(problems, flags) of the honest files with another run or other rows."""
+    schema = pq.read_schema(io.BytesIO(honest.sent.answers))
+
+    def judge(run=None, answers=None, text=None):
+        buffer = io.BytesIO(honest.sent.answers)
+        if answers is not None:
+            pq.write_table(pa.Table.from_pylist(answers, schema=schema), buffer := io.BytesIO())
+        content = text or (json.dumps(run).encode() if run else honest.sent.run)
+        try:
+            found = examined(Sent(content, buffer.getvalue()), partial(named_dataset, data=str(data)))
+        except BadInput as error:
+            return [str(error)], []
+        return found.problems, found.flags
+
+    assert judge() == ([], [])
+    return judge
+
+
+def changed(said, path, value):
+    copy = json.loads(json.dumps(said))
+    *parents, last = path.split(".")
+    inner = copy
+    for name in parents:
+        inner = inner[name]
+    inner[last] = value
+    return copy
+
+
+LIES = [
+    ("created_at", st.text(max_size=20).filter(lambda text: not any(c.isdigit() for c in text))),
+    ("created_at", st.datetimes(NOW.replace(tzinfo=None) + timedelta(days=3)).map(datetime.isoformat)),
+    ("method.name", st.sampled_from(["best", "MC", "", "mc ", "=mc"])),
+    ("method.extraction", st.text(max_size=5).filter(lambda text: text not in ("ours", "official"))),
+    ("method.shots", st.one_of(st.integers(max_value=-1), st.integers(min_value=MOST_ANSWERS + 1))),
+    ("model.parameters", st.one_of(st.integers(max_value=-1), st.integers(min_value=1 << 53))),
+    ("benchmark.selection", st.sampled_from(["", " ", "\n"])),
+    ("benchmark.name", st.sampled_from(["../x", "", "a/b", "x" * 200])),
+    ("request.samples", st.integers(2, 99)),
+    ("request.method", st.sampled_from(["gd", "ff"])),
+    ("environment.x", st.integers(0, 99).map(lambda more: "x" * (FREE_BYTES + more))),
+    ("environment.x", st.integers(min_value=(1 << 64) + 1).map(lambda number: {"y": [number]})),
+    ("deviations", st.integers(1, 9).map(lambda k: ["nothing" * 900] * (45 * k))),
+]
+
+
+@pytest.mark.parametrize(("path", "values"), LIES, ids=[f"{path}-{k}" for k, (path, _) in enumerate(LIES)])
+@settings(max_examples=20, deadline=None)
+@given(data_=st.data())
+def test_what_eval_never_writes_is_refused(said, path, values, data_):
+    assert list(wrong_run(Run.model_validate(changed(said, path, data_.draw(values)))))
+
+
+def test_it_is_refused_at_the_door(said, verdict):
+    for path, value in (
+        ("created_at", "9999-12-31T23:59:59-23:59"),
+        ("method.shots", 1 << 30),
+        ("environment", {"log": "y" * 900_000}),
+        ("environment", {"n": 5e20}),
+    ):
+        problems, _ = verdict(changed(said, path, value))
+        assert len(problems) == 1, (path, problems)
+    for number in ("1e999", "-1e400", "NaN"):
+        text = json.dumps(changed(said, "environment", {"n": 1})).replace('"n": 1', f'"n": {number}')
+        problems, _ = verdict(text=text.encode())
+        assert len(problems) == 1 and "which is no" in problems[0]
+    padded = json.dumps(said).replace("{", "{" + " " * 50_000, 1)
+    assert "more than what it says takes" in verdict(text=padded.encode())[0][0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"question_id": None}, {"delivery": "x"}, {"seconds": -1.0}, {"tokens_out": -5}, {"scores": [0.5]}],
+    ids=str,
+)
+def test_rows_that_no_version_writes_are_refused(rows, verdict, change):
+    problems, _ = verdict(answers=[{**row, **change} for row in rows])
+    assert problems
+
+
+def test_more_text_or_more_rows_than_are_due_are_refused_before_they_are_read(rows, verdict):
+    limits = limits_for(28)
+    problems, _ = verdict(
+        answers=[{**row, "reasoning": f"{n}" + "y" * (limits.unpacked // 20)} for n, row in enumerate(rows)]
+    )
+    assert "unpacks to" in problems[0] or "characters" in problems[0]
+    problems, _ = verdict(answers=rows * 1_000)
+    assert "28,000 rows, and at most 28 are due" in problems[0]
+
+
+def test_what_no_reading_can_check_is_flagged(said, rows, verdict):
+    scored = changed(changed(said, "method.name", "gd"), "request.method", "gd")
+    held_back = [{**row, "delivery": "held back"} if number < 3 else row for number, row in enumerate(rows)]
+    for run, answers, words in (
+        (scored, rows, "option scores"),
+        (changed(said, "method.prompt", "my own"), rows, "no prompt"),
+        (said, held_back, "withheld or missing contain text"),
+    ):
+        problems, flags = verdict(run, answers)
+        assert not problems and any(words in flag for flag in flags), (words, problems, flags)
+
+
+@pytest.mark.parametrize("kind", ["metadata", "field metadata", "gap", "two columns of a name"])
+def test_bytes_beside_the_rows_are_bounded(honest, kind, data):
+    table = pq.read_table(io.BytesIO(honest.sent.answers))
+    if kind == "metadata":
+        table = table.replace_schema_metadata({"notes": "x" * (10 << 20)})
+    elif kind == "field metadata":
+        fields = [field.with_metadata({"n": "y" * (1 << 20)}) for field in table.schema]
+        table = table.cast(pa.schema(fields))
+    elif kind == "two columns of a name":
+        table = table.append_column("response", table["response"])
+    pq.write_table(table, buffer := io.BytesIO(), compression="zstd")
+    content = buffer.getvalue()
+    if kind == "gap":  # between the last page and the footer, which says where the pages are
+        size = int.from_bytes(content[-8:-4], "little") + 8
+        content = content[:-size] + bytes(1 << 20) + content[-size:]
+    with pytest.raises(BadInput, match=r"beside its rows|two columns of one name"):
+        examined(Sent(honest.sent.run, content), partial(named_dataset, data=str(data)))
+
+
+@pytest.mark.parametrize("letter", "\u3164\uffa0\u2800\u034f\ufe0f\u200d\u200c")
+def test_letters_that_cannot_be_seen_make_no_other_name(letter):
+    for name in (f"GPT-4o{letter}", f"GPT{letter}-4o"):
+        assert look_alike(name) and len(look_alike(name, ["GPT-4o"])) == 2
+    assert look_alike("\U0001f9d1\u200d\u2695\ufe0f") == [] == look_alike("\u0645\u06cc\u200c\u062f\u0644")
+
+
+PLUG_IN = """
+from eval_harness.records.request import Response
+from eval_harness.records.result import Model
+
+class Talkative:
+    needs_images = False
+    one_token = True
+    deviations = []
+
+    def __init__(self, settings):
+        self.model = Model(name="talkative")
+
+    def describe(self):
+        return {described}
+
+    def generate(self, requests):
+        return [Response(request.question_id, request.sample, "A") for request in requests]
+"""
+
+
+@pytest.mark.parametrize(
+    "described",
+    ['{"log": "x" * 200_000}', '{"seed": 1 << 70}', '{"deep": [[{"n": -(1 << 80)}]]}', '{"x": 1e30}', "[1, 2]"],
+    ids=str,
+)
+def test_eval_says_at_its_start_what_no_store_takes(data, tmp_path, described):
+    path = tmp_path / "plug_in_large.py"
+    path.write_text(PLUG_IN.format(described=described))
+    with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64|JSON cannot hold"):
+        evaluate(EvalConfig("mediconfusion", f"{path}:Talkative", str(data), out=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+ODD_PLUG_IN = """
+import enum, math, pathlib
+import numpy as np
+from eval_harness.records.request import Response
+from eval_harness.records.result import Model
+
+class Why(enum.Enum):
+    STOP = 1
+
+ODD = [
+    dict(seconds=math.nan), dict(seconds=-0.5), dict(seconds=math.inf), dict(seconds=np.float32(0.5)), dict(seconds="soon"),
+    dict(usage=(1.0, 2.5)), dict(usage=(np.int64(3), np.int64(4))), dict(usage=(None, 4)), dict(usage=(-1, 4)), dict(usage=(1 << 60, 4)),
+    dict(usage=7), dict(finish_reason=Why.STOP), dict(finish_reason=3), dict(reasoning=["a"]), dict(reasoning="\\ud800"),
+    dict(error=ValueError("x")),
+]
+
+class Careless:
+    needs_images = False
+    deviations = ["half of it: \\ud800"]
+
+    def __init__(self, settings):
+        self.model, self.asked = Model(name="careless", kind="open"), 0
+
+    def describe(self):
+        return {{1: pathlib.Path("/x"), "n": np.float32(2), "s": "\\ud800", "log": "x" * self.asked * 10_000}}
+
+    def generate(self, requests):
+        for number, request in enumerate(requests):
+            self.asked += 1
+            yield Response(request.question_id, np.int64(request.sample), {text}, **ODD[number % len(ODD)])
+
+    def score(self, requests):
+        for number, request in enumerate(requests):
+            odd = [np.float32(-1), None, math.nan, 1 << 60, True][number % 5]
+            yield Response(request.question_id, request.sample, "", scores=np.array([odd] * len(request.options)){cut})
+"""
+
+
+@pytest.mark.parametrize("method", ["mc", "gd"])
+def test_what_a_careless_plug_in_answers_lands(data, tmp_path, method):
+    """Numbers of other libraries, durations and tokens that are none, texts that no file can hold, a description that grows."""
+    path = tmp_path / "plug_in_careless.py"
+    path.write_text(ODD_PLUG_IN.format(text='["A", None, np.str_("B"), ""][number % 4]', cut=""))
+    evaluate(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
+    done = submit(tmp_path / "run", tmp_path / "store", data=str(data))
+    assert done.new and differences(tmp_path / "run", Path(done.location)) == []
+
+
+@pytest.mark.parametrize(("text", "cut", "method"), [("3", "", "mc"), ('b"A"', "", "mc"), ("''", "[1:]", "gd")])
+def test_what_is_no_answer_is_told_at_the_first_question(data, tmp_path, text, cut, method):
+    path = tmp_path / "plug_in_wrong.py"
+    path.write_text(ODD_PLUG_IN.format(text=text, cut=cut))
+    with pytest.raises(BadInput, match=r"with (a text of type|\d scores for)"):
+        evaluate(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.integers(0, FREE_BYTES // 2 - 20_000), st.integers(-(1 << 64), 1 << 64), st.integers(0, 10**6))
+def test_what_eval_accepts_lands(data, tmp_path_factory, length, number, seed):
+    workdir = tmp_path_factory.mktemp("accepted")
+    path = workdir / f"plug_in_{seed}.py"
+    path.write_text(PLUG_IN.format(described=f'{{"log": "x" * {length}, "seed": {number}, "nan": float("nan")}}'))
+    evaluate(EvalConfig("mediconfusion", f"{path}:Talkative", str(data), out=workdir / "run"))
+    assert submit(workdir / "run", workdir / "store", data=str(data)).new
+
+
+def test_sizes_are_measured_alike_in_every_script():
+    for text in ("x", "\u7b54", "\U0001f642"):
+        assert not list(wrong_sizes({"prompt": text * (FREE_BYTES // 13)}))
+        assert list(wrong_sizes({"prompt": text * FREE_BYTES}))
+
+
+def test_as_many_answers_as_eval_allows_are_read():
+    assert MAX_RECORDS >= MOST_ANSWERS
+
+
+def test_long_reasoning_is_accepted(rows, verdict):
+    """16 kB an answer and more in any script, of which nothing is read: letters of three bytes are three bytes."""
+    long = [{**row, "reasoning": "\u6211\u60f3" * 20_000} for row in rows]
+    assert verdict(answers=long) == ([], [])

@@ -1,0 +1,239 @@
+"""Hostile uploads: each is refused with one clear line, in bounded memory; nothing is executed, nothing is written."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from eval_harness.derive.files import Sent
+from eval_harness.store.answer_rows import Expected, checked_rows
+from eval_harness.store.datasets import dataset_of
+from eval_harness.store.examine import examined as examined_here
+from eval_harness.store.submit import prepare
+from eval_harness.store.untrusted import ProblemList, check_file
+from tests.eval_harness.store.submitting import questions_of, responses, run_folder
+from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
+from tests.eval_harness.store.untrusted.sandboxed import the_dataset
+from tests.helpers import write_lines
+
+ROOT = Path(__file__).resolve().parents[4]
+MEMORY = 5 << 29
+"""Bytes that reading any hostile file may take in this process (imports included); they are read in the sandbox."""
+
+
+def told(path, data) -> str:
+    """What is said of a file; it must be refused."""
+    try:
+        found = prepare(path, "mediconfusion", "Model", str(data))
+        assert found.problems
+        found.check(path)
+    except BadInput as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+def harmless(line: str) -> bool:
+    return line.isprintable() and len(line) < 20_000
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "upload"
+    FILES[name](path)
+    line = told(path, data)
+    assert harmless(line) and line.count(str(path)) == 1, line
+    assert [each.name for each in tmp_path.iterdir()] == ["upload"]
+
+
+@pytest.mark.exhaustive  # that each is refused is above
+def test_memory_is_bounded(data, tmp_path):
+    """All hostile files one after the other in one process: the most memory it ever held (VmHWM: ru_maxrss would begin with the
+    size of the process that started it, this test run)."""
+    code = f"""
+import sys
+from pathlib import Path
+from tests.eval_harness.store.untrusted.hostile import FILES
+from dataset_builders.errors import BadInput
+from eval_harness.store.submit import prepare
+for name in {[n for n in FILES if "million" in n or "parquet" in n or "200 MB" in n or "deep" in n or "filled" in n]!r}:
+    path = Path({str(tmp_path)!r}) / "upload"
+    path.unlink(missing_ok=True)
+    pid = __import__("os").fork()
+    if pid == 0:
+        FILES[name](path)
+        __import__("os")._exit(0)
+    __import__("os").waitpid(pid, 0)
+    try:
+        prepare(path, "mediconfusion", "Model", {str(data)!r})
+    except BadInput:
+        pass
+status = Path("/proc/self/status").read_text()
+print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) * 1024 < MEMORY
+
+
+@pytest.fixture(scope="module")
+def stored(data, tmp_path_factory):
+    """A valid submission's files in a folder, and where it belongs."""
+    workdir = tmp_path_factory.mktemp("stored")
+    submission = prepare(run_folder(data, workdir / "run"))
+    for path, content in submission.files().items():
+        (workdir / Path(path).name).write_bytes(content)
+    return workdir, submission.folder
+
+
+@pytest.fixture(scope="module")
+def dataset(data):
+    repository = open_repository(data)
+    return dataset_of(repository, repository.splits[0], ours=True)
+
+
+def examined(workdir, folder, dataset) -> str:
+    try:
+        for name in ("answers.parquet", "run.json"):
+            check_file(workdir / name)
+        found = examined_here(Sent.read(workdir), partial(the_dataset, dataset))
+        return "; ".join([*found.problems, *([] if found.folder == folder else ["lies elsewhere"])])
+    except BadInput as error:
+        return str(error)
+
+
+def test_what_is_true_passes(stored, dataset):
+    assert examined(*stored, dataset) == ""
+
+
+NAMES = list(run_jsons({name: {} for name in ("request", "method", "model", "benchmark", "environment")}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hostile_run_is_refused(stored, dataset, tmp_path, name):
+    workdir, folder = stored
+    (tmp_path / "answers.parquet").write_bytes((workdir / "answers.parquet").read_bytes())
+    (tmp_path / "run.json").write_bytes(run_jsons(json.loads((workdir / "run.json").read_text()))[name])
+    assert examined(tmp_path, folder, dataset) != ""
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in FILES if n.startswith(("parquet", "pickle 4", "pipe", "link", "2 GB of n", "zip"))]
+)
+def test_hostile_answers_are_refused(stored, dataset, tmp_path, name):
+    workdir, folder = stored
+    (tmp_path / "run.json").write_bytes((workdir / "run.json").read_bytes())
+    FILES[name](tmp_path / "answers.parquet")
+    assert examined(tmp_path, folder, dataset) != ""
+
+
+CHANGES = {
+    "answered twice": lambda rows: rows.append(dict(rows[0])),
+    "'nobody'": lambda rows: rows[0].update(question_id="nobody"),
+    "is not one of": lambda rows: rows[0].update(sample=7),
+    "none of": lambda rows: rows[0].update(delivery="right"),
+    "option scores": lambda rows: rows[0].update(scores=[0.1, 0.9]),
+    "seconds": lambda rows: rows[0].update(seconds=-1.0),
+    "must be a number from 0": lambda rows: rows[0].update(seconds=float("nan")),
+}
+
+
+@pytest.mark.parametrize("words", CHANGES)
+def test_changed_answers_are_refused(stored, dataset, tmp_path, words):
+    workdir, folder = stored
+    table = pq.read_table(workdir / "answers.parquet")
+    rows = table.to_pylist()
+    CHANGES[words](rows)
+    pq.write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "answers.parquet")
+    (tmp_path / "run.json").write_bytes((workdir / "run.json").read_bytes())
+    line = examined(tmp_path, folder, dataset)
+    assert words in line, line
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+NAMED = st.sampled_from(["90001-1", "90001-2", "nobody"])
+RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(("question_id", "index", "id", "qa_type"), NAMED | ANYTHING),
+        **dict.fromkeys(
+            ("response", "sample", "status", "seconds", "scores", "answer", "gt_ans", "image_type"), ANYTHING
+        ),
+    },
+)
+WILD = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@WILD
+@given(st.lists(RECORDS, max_size=4), st.sampled_from(["lines", "list", "indented", "object"]))
+def test_wild_records_are_read_or_refused(data, tmp_path, records, form):
+    path = tmp_path / "wild"
+    if form == "lines":
+        write_lines(path, records)
+    elif form == "object":
+        path.write_text(json.dumps({f"9000{n}": record for n, record in enumerate(records)}))
+    else:
+        path.write_text(json.dumps(records, indent=2 if form == "indented" else None))
+    try:
+        found = prepare(path, "mediconfusion", "Model", str(data))
+    except BadInput as error:
+        assert harmless(str(error))
+    else:
+        assert all(harmless(line) for line in found.problems)
+        assert sum(found.result.statuses.values()) >= len(questions_of(data))
+
+
+@WILD
+@given(st.binary(max_size=300), st.integers(0, 5000))
+def test_wild_bytes_are_read_or_refused(data, tmp_path, noise, where):
+    path = tmp_path / "wild"
+    whole = write_lines(path, responses(data)).read_bytes()
+    for content in (noise, whole[:where] + noise + whole[where + len(noise) :]):
+        path.write_bytes(content)
+        try:
+            prepare(path, "mediconfusion", "Model", str(data))
+        except BadInput as error:
+            assert harmless(str(error))
+
+
+@WILD
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"question_id": NAMED | ANYTHING, "sample": ANYTHING, "response": ANYTHING, "status": ANYTHING},
+            optional={"seconds": ANYTHING, "scores": ANYTHING},
+        ),
+        max_size=5,
+    )
+)
+def test_wild_rows_are_checked(data, rows):
+    questions = questions_of(data)
+    problems = ProblemList()
+    kept = checked_rows([("row", row) for row in rows], Expected.of(questions, 1, "gd"), problems)
+    assert len(kept) + len(problems.problems) == len(rows)
+    assert all(harmless(line) for line in problems.problems)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.binary(min_size=1, max_size=20), st.floats(0, 1))
+def test_damaged_parquet_is_read_or_refused(stored, dataset, tmp_path, noise, where):
+    workdir, folder = stored
+    whole = (workdir / "answers.parquet").read_bytes()
+    at = int(where * len(whole))
+    (tmp_path / "answers.parquet").write_bytes(whole[:at] + noise + whole[at + len(noise) :])
+    (tmp_path / "run.json").write_bytes((workdir / "run.json").read_bytes())
+    examined(tmp_path, folder, dataset)

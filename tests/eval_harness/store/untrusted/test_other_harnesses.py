@@ -1,0 +1,350 @@
+"""What inspect-ai, lmms-eval, lighteval and VLMEvalKit write goes to `submit` as it comes: the same answers, the same numbers.
+
+The files are written here as those harnesses write them; the real ones run in tests/eval_harness/integrations/.
+"""
+
+import csv
+import io
+import json
+import random
+import zipfile
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from eval_harness.derive.answer_table import frame_of
+from eval_harness.integrations.described import letters_of
+from eval_harness.integrations.reading.converted import prepare_any, submit_any
+from eval_harness.integrations.vlmevalkit import export_tsv
+from tests import commands
+from tests.eval_harness.store.submitting import questions_of
+from tests.helpers import write_lines
+from tests.sampling import few
+
+TEXTS = ("{letter}", "Answer: {letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}", "None")
+
+
+@pytest.fixture(scope="module", params=BENCHMARKS)
+def data(request, phantoms):
+    return phantoms / request.param
+
+
+@pytest.fixture(scope="module")
+def mediconfusion(phantoms):
+    return phantoms / "mediconfusion"
+
+
+def drawn(data, seed):
+    """(question, response or None where nothing came) of every question of the default split."""
+    rng = random.Random(seed)
+    for row in default_questions(data).itertuples():
+        index = rng.randrange(len(row.options))
+        # A question of yes or no has no letters but in VLMEvalKit.
+        letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]
+        text = rng.choice(TEXTS).format(letter=letter, text=row.options[index])
+        yield row, None if rng.random() < 0.1 else text
+
+
+def default_questions(data):
+    repository = open_repository(data)
+    return repository.questions("validation" if "validation" in repository.splits else repository.splits[0])
+
+
+def ours(path, answers):
+    return write_lines(path / "ours.jsonl", [{"question_id": q.question_id, "response": said} for q, said in answers])
+
+
+def sample(question, said, epoch=1, **more):
+    content = [{"type": "reasoning", "reasoning": "B? No."}, {"type": "text", "text": said or ""}]
+    choices = [] if said is None else [{"message": {"role": "assistant", "content": content}, "stop_reason": "stop"}]
+    return {
+        "id": question.question_id,
+        "epoch": epoch,
+        "choices": list(question.options),
+        "target": letters_of(question.answer),
+        "metadata": {"question_id": question.question_id},
+        "output": {"model": "m", "choices": choices, "time": 0.5},
+        **more,
+    }
+
+
+def inspect_header(status="success", **metadata):
+    return {
+        "version": 2,
+        "status": status,
+        "eval": {
+            "task": "medprobe/x",
+            "model": "openai/m",
+            "config": {},
+            "packages": {"inspect_ai": "0.3.285"},
+            "metadata": metadata,
+        },
+    }
+
+
+def inspect_json(path, answers):
+    document = inspect_header() | {"samples": [sample(q, said) for q, said in answers]}
+    file = path / "log.json"
+    file.write_text(json.dumps(document, indent=2))
+    return file
+
+
+def inspect_eval(path, answers):
+    file = path / "log.eval"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("_journal/start.json", "{}")
+        archive.writestr("header.json", json.dumps(inspect_header()))
+        for question, said in answers:
+            archive.writestr(f"samples/{question.question_id}_epoch_1.json", json.dumps(sample(question, said)))
+    return file
+
+
+def lmms(path, answers):
+    def line(number, question, said):
+        text = "[LMMS_EVAL_REQUEST_FAILED after 3 retries] Answer: A" if said is None else said
+        ids = {"question_id": question.question_id}
+        return {
+            "doc_id": number,
+            "target": letters_of(question.answer),
+            "filtered_resps": [text],
+            "medprobe_answer": ids,
+        }
+
+    return write_lines(path / "samples.jsonl", [line(n, q, said) for n, (q, said) in enumerate(answers)])
+
+
+def lighteval(path, answers):
+    rows = [
+        {
+            "doc": {"query": "?", "specific": {"question_id": q.question_id}},
+            "model_response": {"text": None if said is None else [said]},
+        }
+        for q, said in answers
+    ]
+    file = path / "details.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    return file
+
+
+def vlmevalkit_table(data, path, answers):
+    """The exported TSV, read as VLMEvalKit reads it, less the image, with the predictions."""
+    exported, _ = export_tsv(str(data), None, path)
+    table = pd.read_csv(exported, sep="\t", dtype={"question_id": str})
+    said = {q.question_id: "Failed to obtain answer via API." if text is None else text for q, text in answers}
+    return table.drop(columns=["image"]).assign(prediction=table["question_id"].map(said))
+
+
+def vlmevalkit(path, answers, data):
+    file = path / "model_medprobe.tsv"
+    vlmevalkit_table(data, path, answers).to_csv(file, sep="\t", index=False, quoting=csv.QUOTE_MINIMAL)
+    return file
+
+
+def vlmevalkit_xlsx(path, answers, data):
+    """A minimal xlsx file: shared strings for the texts, as spreadsheet libraries write them; an empty cell is left out."""
+    table = vlmevalkit_table(data, path, answers).astype(object)
+    rows = [list(table.columns), *table.where(table.notna(), "").to_numpy().tolist()]
+    shared = sorted({str(cell) for row in rows for cell in row})
+    escape = lambda text: text.replace("&", "&amp;").replace("<", "&lt;")  # noqa: E731
+    number = {text: index for index, text in enumerate(shared)}
+    column = lambda n: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n] if n < 26 else "A" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n - 26]  # noqa: E731
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    lines = [
+        f'<row r="{r}">'
+        + "".join(
+            f'<c r="{column(n)}{r}" t="s"><v>{number[str(cell)]}</v></c>' for n, cell in enumerate(row) if str(cell)
+        )
+        + "</row>"
+        for r, row in enumerate(rows, 1)
+    ]
+    file = path / "model_medprobe.xlsx"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("xl/workbook.xml", f"<workbook {space}/>")
+        texts = "".join(f'<si><t xml:space="preserve">{escape(text)}</t></si>' for text in shared)
+        archive.writestr("xl/sharedStrings.xml", f"<sst {space}>{texts}</sst>")
+        archive.writestr(
+            "xl/worksheets/sheet1.xml", f"<worksheet {space}><sheetData>{''.join(lines)}</sheetData></worksheet>"
+        )
+    return file
+
+
+@pytest.mark.parametrize("seed", few([1, 2]))
+def test_the_same_answers_are_the_same_numbers(data, seed, tmp_path):
+    answers = list(drawn(data, seed))
+    family = open_repository(data).family
+
+    def result(file):
+        found = prepare_any(file, family, "Model A", str(data))
+        found.check(file)
+        return found
+
+    expected = result(ours(tmp_path, answers))
+    files = [
+        inspect_json(tmp_path, answers),
+        inspect_eval(tmp_path, answers),
+        lmms(tmp_path, answers),
+        lighteval(tmp_path, answers),
+    ]
+    files += [vlmevalkit(tmp_path, answers, data), vlmevalkit_xlsx(tmp_path, answers, data)]
+    for file in files:
+        found = result(file)
+        assert found.result.statuses["failed"] == sum(said is None for _, said in answers)
+        if file.name != "model_medprobe.tsv":  # a spreadsheet or a TSV in pandas makes "None" and an empty answer alike
+            assert found.result.scores == expected.result.scores, file
+            assert list(found.readings()["status"]) == list(expected.readings()["status"])
+
+
+def test_letters_that_vlmevalkit_shows_for_yes_and_no_are_read(tmp_path):
+    """It asks every question by letters (its own accuracy of these answers is the same: docs/harnesses.md)."""
+    data = tmp_path / "probmed"
+    build("probmed", out=data)
+    said = [(question, "AB"[number % 2] + (".", "", f") {question.options[number % 2]}")[number % 3])
+            for number, question in enumerate(questions_of(data).itertuples())]  # fmt: skip
+    found = prepare_any(vlmevalkit_xlsx(tmp_path, said, data), "probmed", "M", str(data))
+    assert found.problems == [] and [list(choice) for choice in found.readings()["choice"]] == [
+        [number % 2] for number in range(len(said))
+    ]
+
+
+def test_a_log_names_model_and_benchmark_itself_and_lands(mediconfusion, tmp_path):
+    answers = list(drawn(mediconfusion, 3))
+    document = inspect_header(medprobe={"benchmark": "mediconfusion", "data": str(mediconfusion), "split": "test"})
+    file = tmp_path / "log.json"
+    file.write_text(json.dumps(document | {"samples": [sample(q, said) for q, said in answers]}))
+    done = submit_any(file, tmp_path / "store")
+    assert done.submission.result.model.name == "openai/m" and done.new
+    reasons = frame_of(done.submission.sent.answers)["reasoning"].dropna().tolist()
+    assert set(reasons) == {"B? No."}
+    assert not submit_any(file, tmp_path / "store").new
+
+
+def test_bad_files_are_one_line_and_nothing_lands(mediconfusion, tmp_path):
+    answers = [(q, "A") for q in questions_of(mediconfusion).itertuples()]
+    other = [(q._replace(answer=[1 - q.answer[0]]), "A") for q, _ in answers]
+    turned = [(q._replace(options=list(q.options)[::-1]), "A") for q, _ in answers]
+
+    def refused(file, words):
+        said = commands.medprobe(
+            *("submit", file, "--to", tmp_path / "store", "--benchmark", "mediconfusion"),
+            *("--model", "M", "--data", mediconfusion),
+            cwd=tmp_path,
+            code=2,
+        ).stderr
+        assert words in said and said.count("\n") == 1, said
+        assert not (tmp_path / "store").exists()
+
+    refused(inspect_json(tmp_path, answers[:6]), "answers 6 of 28 questions")
+    refused(inspect_json(tmp_path, other), "another version of the dataset")
+    refused(inspect_json(tmp_path, turned), "other options, or in another order")
+    refused(lmms(tmp_path, other), "another version of the dataset")
+    refused(lmms(tmp_path, answers[:6]), "answers 6 of 28 questions")
+    log = inspect_json(tmp_path, answers)
+    document = json.loads(log.read_text())
+    for change, words in (
+        ({"status": "error"}, "did not finish"),
+        ({"eval": document["eval"] | {"config": {"limit": 5}}}, "asked a part"),
+        ({"eval": document["eval"] | {"metadata": {"medprobe": {"fingerprint": "v1-0"}}}}, "another version of it"),
+    ):
+        log.write_text(json.dumps(document | change))
+        refused(log, words)
+    packed = inspect_eval(tmp_path, answers)
+    packed.write_bytes(packed.read_bytes()[:-200])
+    refused(packed, "is a damaged log of inspect-ai")
+    strangers = [json.loads(line) for line in lmms(tmp_path, answers).read_text().splitlines()]
+    for line in strangers:
+        del line["medprobe_answer"]
+    refused(write_lines(tmp_path / "samples.jsonl", strangers), "export-lmms-eval")
+    table = vlmevalkit_table(mediconfusion, tmp_path, answers)
+    table.drop(columns=["question_id"]).to_csv(tmp_path / "p.tsv", sep="\t", index=False)
+    refused(tmp_path / "p.tsv", "lacks the columns question_id and prediction")
+
+
+def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfusion, tmp_path):
+    """Every harness's file of another benchmark, of another task altogether, and of another version of the dataset, named for this one."""
+    other = tmp_path / "probmed"
+    build("probmed", out=other)
+    of_other = [(q, "yes") for q in default_questions(other).itertuples()]
+    rows = [(q, "A") for q in questions_of(mediconfusion).itertuples()]
+    renamed = [(q._replace(question_id=f"new-{q.question_id}"), said) for q, said in rows[:2]] + rows[2:]
+    of_nobody = [(q._replace(question_id=str(number)), said) for number, (q, said) in enumerate(rows, 1)]
+    for name, answers in (("other", of_other), ("version", renamed), ("nobody", of_nobody)):
+        workdir = tmp_path / name
+        workdir.mkdir()
+        files = [make(workdir, answers) for make in (inspect_json, inspect_eval, lmms, lighteval)]
+        if name == "other":
+            files.append(vlmevalkit(workdir, answers, other))
+        for file in files:
+            said = commands.medprobe(
+                *("submit", file, "--to", tmp_path / "store", "--benchmark", "mediconfusion"),
+                *("--model", "M", "--data", mediconfusion),
+                cwd=tmp_path,
+                code=2,
+            ).stderr
+            assert file.name in said and len(said.splitlines()) <= 12, said
+            assert not (tmp_path / "store").exists()
+    log = inspect_json(tmp_path, rows)
+    for missing in ((), ("--benchmark", "mediconfusion")):
+        said = commands.medprobe("submit", log, "--to", tmp_path / "store", *missing, cwd=tmp_path, code=2).stderr
+        assert said.count("\n") == 1 and "--" in said, said
+    document = inspect_header(medprobe={"benchmark": "probmed", "data": str(other), "split": "test"})
+    log.write_text(json.dumps(document | {"samples": [sample(q, said) for q, said in rows]}))
+    said = commands.medprobe("submit", log, "--to", tmp_path / "store", "--data", mediconfusion, cwd=tmp_path, code=2)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("export", ["export-tsv", "export-lmms-eval", "export-lighteval"])
+def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(mediconfusion, tmp_path, export):
+    build("mediconfusion", out=tmp_path / "text", text_only=True)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    for data, *more in (
+        (tmp_path / "text",),
+        (tmp_path / "empty",),
+        (tmp_path / "file",),
+        (tmp_path / "nowhere",),
+        (mediconfusion, "--split", "validation"),
+    ):
+        said = commands.medprobe(export, data, *more, "--out", tmp_path / "out", cwd=tmp_path, code=2).stderr
+        assert said.count("\n") == 1, said
+        assert not (tmp_path / "out").exists()
+
+
+def test_epochs_of_inspect_are_samples(mediconfusion, tmp_path):
+    rows = list(questions_of(mediconfusion).itertuples())
+    samples = [sample(q, "A" if epoch == 1 else "B", epoch) for epoch in (1, 2) for q in rows]
+    file = tmp_path / "log.json"
+    file.write_text(json.dumps(inspect_header() | {"samples": samples}))
+    found = prepare_any(file, "mediconfusion", "M", str(mediconfusion))
+    assert found.problems == [] and found.result.method.samples == 2
+    assert found.result.scores["individual_accuracy"].value == 50 and found.result.scores["set_accuracy"].value == 0
+
+
+def test_the_tsv_is_read_back_whole(data, tmp_path):
+    done = commands.medprobe("export-tsv", data, "--out", tmp_path, cwd=tmp_path)
+    [path] = tmp_path.glob("*.tsv")
+    assert path.stem in done.stdout and "mmbench" not in path.name
+    table = pd.read_csv(io.StringIO(path.read_text()), sep="\t", dtype={"question_id": str, "image": str})
+    questions = default_questions(data).set_index("question_id")
+    assert sorted(table["question_id"]) == sorted(questions.index)
+    assert pd.api.types.is_integer_dtype(table["index"]) and table["index"].is_unique
+    full = set(table.loc[table["image"].str.len() > 64, "index"].astype(str))
+    for row in table.to_dict("records"):
+        question = questions.loc[row["question_id"]]
+        assert row["answer"] == letters_of(question["answer"])
+        shown = [row[letter].strip() for letter in "ABCDEFGHIJ"[: len(question["options"])]]
+        assert shown == [str(option).strip() for option in question["options"]]
+        assert len(row["image"]) > 64 or row["image"] in full
+
+
+def test_a_foreign_file_that_is_no_harness_s_is_read_as_before(mediconfusion, tmp_path):
+    with pytest.raises(BadInput, match="a ZIP archive"):
+        file = tmp_path / "x.zip"
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("a", "b")
+        prepare_any(file, "mediconfusion", "M", str(mediconfusion))

@@ -1,0 +1,231 @@
+"""What runs in the sandbox ends within its envelope, takes all it started with it, and says what became of it."""
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput, Unavailable
+from eval_harness.records.limits import MAX_FILE, MEMORY, MOST_ANSWERS, MOST_UNPACKED, Limits, limits_for
+from eval_harness.store import sandbox
+from eval_harness.store.sandbox import OverLimit, SandboxError, call
+from tests.eval_harness.store.untrusted import sandboxed
+
+
+@dataclass(frozen=True)
+class Within(Limits):
+    """Limits with so many seconds on the clock, whatever a busy machine takes."""
+
+    clock: int = 250
+
+    @property
+    def wall_seconds(self) -> int:
+        return self.clock
+
+
+def within(cpu_seconds: int, clock: int = 250) -> Within:
+    return Within(1, 1, 1, cpu_seconds, clock)
+
+
+SMALL = within(2)
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="rlimits as Linux has them")
+
+
+def test_what_is_honest_returns_and_what_is_wrong_is_told(monkeypatch, tmp_path):
+    assert call(SMALL, sandboxed.add, 1, two=[2][0]) == 3
+    with pytest.raises(Unavailable, match="come back later"):
+        call(SMALL, sandboxed.refuses)
+    with pytest.raises(SandboxError, match="KeyError: 'nothing'"):
+        call(SMALL, sandboxed.defect)
+    monkeypatch.setenv("MARK", "here")
+    monkeypatch.chdir(tmp_path)
+    mark, folder, process = call(SMALL, sandboxed.environment)
+    assert (mark, folder) == ("here", tmp_path) and process != os.getpid()
+
+
+@pytest.mark.parametrize("hostile", [sandboxed.memory, sandboxed.spin, sandboxed.swallow, sandboxed.exits])
+def test_what_takes_too_much_is_ended(hostile):
+    with pytest.raises(OverLimit, match="2,048 MB of memory and 2 s of computing"):
+        call(SMALL, hostile)
+    assert call(SMALL, sandboxed.add, 1, 1) == 2
+
+
+def test_the_clock_ends_what_only_waits_and_all_it_started(tmp_path):
+    quick = within(10, 1)
+    with pytest.raises(Unavailable, match="later"):  # waiting says nothing about what was to be read
+        call(quick, sandboxed.sleep_in_a_child)
+    assert call(SMALL, sandboxed.marks, tmp_path / "mark") == 1
+    time.sleep(3)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_process_that_is_killed_leaves_none_of_these_behind():
+    script = (
+        "from tests.eval_harness.store.untrusted import sandboxed\n"
+        "from eval_harness.records.limits import Limits\n"
+        "from eval_harness.store.sandbox import call\n"
+        "print(call(Limits(1, 1, 1, 9), sandboxed.environment)[2], flush=True)\n"
+        "call(Limits(1, 1, 1, 90), sandboxed.spin)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[4]
+    )
+    assert parent.stdout is not None
+    first = int(parent.stdout.readline())
+    forker = parent_of(first) if Path(f"/proc/{first}").exists() else None
+    time.sleep(0.5)
+    mine = descendants(parent.pid)
+    assert mine
+    parent.kill()
+    parent.wait()
+    for _ in range(100):
+        if not any(Path(f"/proc/{pid}").exists() and state(pid) != "Z" for pid in mine):
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail(f"still there: {mine}, forker {forker}")
+
+
+def parent_of(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "Z"
+
+
+def descendants(pid):
+    """Processes below `pid`."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = parent_of(int(entry.name))
+            except OSError:
+                continue
+    found, below = set(), {pid}
+    while below:
+        below = {child for child, parent in parents.items() if parent in below}
+        found |= below
+    return found
+
+
+def test_many_threads_at_once_each_get_their_own_answer():
+    found = {}
+
+    def one(number):
+        found[number] = call(SMALL, sandboxed.add, number, number)
+
+    threads = [threading.Thread(target=one, args=[number]) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: 2 * number for number in range(20)}
+
+
+def test_large_submissions_hold_up_no_small_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(sandbox, "QUEUES", ((1 << 20, 2, 100), (16 << 20, 1, 2), (1 << 62, 1, 4)))
+    end = tmp_path / "end"
+    threads = [
+        threading.Thread(target=sandbox.in_turn, args=[5 << 20, str(n), call, SMALL, sandboxed.wait_for, end])
+        for n in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    while sandbox._WAITING[1] < len(threads):
+        time.sleep(0.01)
+    assert sandbox.in_turn(1000, "me", sandboxed.add, 1, 2) == 3
+    assert all(thread.is_alive() for thread in threads), "the first of them has not ended"
+    with pytest.raises(Unavailable, match="Come back"):
+        sandbox.in_turn(5 << 20, "me", sandboxed.add, 1, 2)
+    end.touch()
+    for thread in threads:
+        thread.join()
+    assert sandbox.in_turn(5 << 20, "me", sandboxed.add, 1, 2) == 3
+
+
+def test_of_one_client_one_is_read_at_a_time(tmp_path):
+    end, begun = tmp_path / "end", []
+    slow = threading.Thread(target=sandbox.in_turn, args=[10, "eve", call, SMALL, sandboxed.wait_for, end])
+    slow.start()
+    waiting = threading.Thread(target=lambda: begun.append(sandbox.in_turn(10, "eve", sandboxed.add, 1, 2)))
+    waiting.start()
+    assert sandbox.in_turn(10, "ann", sandboxed.add, 1, 2) == 3, "the other reader of this queue is for others"
+    time.sleep(0.2)
+    assert begun == []
+    end.touch()
+    waiting.join(60)
+    slow.join(60)
+    assert begun == [3] and not sandbox._CLIENTS
+
+
+@given(st.integers(1, 60_000), st.integers(1, 15), st.integers(0, 10_000), st.integers(0, 2))
+@settings(max_examples=100)
+def test_limits_grow_with_what_is_asked_and_end_somewhere(questions, samples, more, again):
+    little = limits_for(questions, samples)
+    much = limits_for(min(questions + more, 60_000), min(samples + again, 16))
+    for name in ("rows", "file", "unpacked", "cpu_seconds", "wall_seconds"):
+        assert getattr(little, name) <= getattr(much, name)
+    assert little.unpacked >= min(questions * samples * 16_000, MOST_UNPACKED)
+    assert little.file <= MAX_FILE and little.unpacked <= MOST_UNPACKED < MEMORY
+
+
+def test_the_largest_honest_runs_fit_and_absurd_ones_are_told():
+    assert limits_for(57_132, 17).rows <= MOST_ANSWERS and limits_for(352, 2_000)
+    for questions, samples in ((352, 4_000_000), (57_132, 100), (1, 0), (1, 10_001), (352, -1), (352, 2**62)):
+        with pytest.raises(BadInput, match="a store takes"):
+            limits_for(questions, samples)
+    assert limits_for(57_132).unpacked > 57_132 * 16_000 and MOST_ANSWERS >= 10 * 57_132
+
+
+def test_the_process_that_forks_is_replaced_when_it_is_ended():
+    call(SMALL, sandboxed.add, 1, 1)
+    process = sandbox._FORKER._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert call(SMALL, sandboxed.add, 2, 2) == 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_large_arguments_and_results_arrive_whole(seed):
+    data = random.Random(seed).randbytes(3_000_000 * seed)
+    assert call(within(20, 60), sandboxed.add, data, b"!") == data + b"!"
+
+
+def test_a_dataset_whose_card_leads_elsewhere_is_refused_before_anything_is_fetched(owner, local_hub):
+    """A small Parquet file that unpacks to gigabytes, outside questions_text and named by the card's configs."""
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    from eval_harness.records.result import Benchmark
+    from eval_harness.store.datasets import dataset_for
+    from tests.localhub.accounts import READER
+
+    stranger = HfApi(endpoint=local_hub.endpoint, token=READER)
+    repo = f"{stranger.whoami()['name']}/set"
+    stranger.create_repo(repo, repo_type="dataset")
+    card = b"---\nconfigs:\n- config_name: questions_text\n  data_files:\n  - split: test\n    path: data/evil.parquet\n---\n"
+    files = {
+        "README.md": card,
+        "data/evil.parquet": b"PAR1" * 1000,
+        "questions_text/test-00000-of-00001.parquet": b"PAR1" * 10,
+    }
+    operations = [CommitOperationAdd(path, content) for path, content in files.items()]
+    commit = stranger.create_commit(repo, operations, commit_message="x", repo_type="dataset").oid
+    local_hub.record.clear()
+    benchmark = Benchmark(name="set", format="mediconfusion", repo=repo, revision=commit, split="test", questions=2)
+    with pytest.raises(BadInput, match=r"its card names 'data/evil\.parquet'"):
+        dataset_for(benchmark, owner="ORG")
+    assert not local_hub.record.of(path="/resolve/.*evil")
