@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from tests.eval_harness.reader.test_judge import Server
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import DERIVED, SENT
@@ -20,6 +19,7 @@ from eval_harness.runs.scoring import score_run
 from eval_harness.store.submit import prepare, submit
 from eval_harness.store.verification import verify
 from tests import helpers
+from tests.eval_harness.reader.test_judge import Server
 from tests.eval_harness.store.submitting import questions_of, responses, run_folder
 from tests.helpers import edit_json, write_lines
 
