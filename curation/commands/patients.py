@@ -30,22 +30,31 @@ def deidentify(
             help="column of the table that names the patient: its words are removed from the other texts of its row (may be given again)"
         ),
     ] = None,
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="COCO JSON, or folder of VOC, YOLO, mask or NIfTI files, to write under the images' ids; NIfTI with its images "
+            "(may be given again)"
+        ),
+    ] = None,
 ) -> None:
     """Remove names from images and DICOM files, set aside what may contain burned-in text, report what was removed."""
     from curation.deidentify.folder import deidentify as deidentify_folder
     from curation.deidentify.folder import files_below
+    from curation.deidentify.labels import read_labels
     from curation.deidentify.table import PatientTable
     from curation.images.image_table import need_columns, read_any
 
+    labelled = [read_labels(path, images) for path in labels or ()]
     known = None
     if table is not None:
         raw = read_any(table)
         wanted = (image_column, *(keep_column or ()), *(name_column or ()))
         need_columns(raw, table, wanted, "Name its columns as the table does.")
         raw = raw.rename(columns={image_column: "image", group_column: "group"})
-        files = [path.relative_to(images).as_posix() for path in files_below(images)]
+        files = [path.relative_to(images).as_posix() for path in files_below(images, labelled)]
         known = PatientTable(raw, files, table, keep_column or (), name_column or ())
-    report = deidentify_folder(images, out, known, not no_text_search, planted, keep_dicom)
+    report = deidentify_folder(images, out, known, not no_text_search, planted, keep_dicom, labelled)
     typer.echo(
         f"taken: {', '.join(f'{count} {what}' for what, count in report['files'].items())}; groups: {report['groups']}"
     )
@@ -56,6 +65,12 @@ def deidentify(
         )
     for why, count in report["not_taken"].items():
         typer.echo(f"not taken: {count} ({why})")
+    for kind, count in report["labels"].items():
+        typer.echo(f"labels ({kind}): written for {count} images, to {out / 'labels'}")
+    if classes := sorted({name for each in labelled for name in each.classes}):
+        typer.echo(f"names of classes, which are copied as they are: {', '.join(classes)}")
+    for why, count in report["labels_left_out"].items():
+        typer.echo(f"labels left out: {count} ({why})")
     typer.echo(f"elements removed from DICOM: {sum(report['removed_elements'].values())}")
     typer.echo(report["text"]["recall"] or "burned-in text: the search was not measured")
     if known is not None:

@@ -4,6 +4,7 @@ burned-in text set apart for a person, a table with keyed groups, a report.
     OUT/images/<id>.png|.jpg    ready to be used
     OUT/pending/<id>.png        text was found: `medprobe curate texts OUT` asks a person
     OUT/texts.jsonl             boxes of the text found (never what it says)
+    OUT/labels/                 with `labels`: COCO, VOC, YOLO, masks, NIfTI under the images' ids (`labels.py`)
     OUT/dicom/<id>.dcm          with `dicom`: data sets by the basic profile, of images without text
     OUT/table.csv               image, group, and the columns of the table given that later steps read (`table.py`)
     OUT/deidentification.json   what was removed, with counts: for the ethics board, and carried by every set made of the images
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,8 +29,10 @@ from PIL import Image
 from tqdm import tqdm
 
 from curation.deidentify.dicom import METHOD, deidentify_dataset
+from curation.deidentify.labels import LABELS, Labels, write_volume
 from curation.deidentify.table import PatientTable, identifiers_of
 from curation.gmai.files import DICOM, VOLUMES, is_dicom
+from curation.gmai.pictures import Skipped
 from curation.images.burned_in_text import Box, Recall, find_text, measure_recall
 from curation.images.file_names import list_beside, write_list
 from curation.images.image_index import open_rgb
@@ -40,7 +44,7 @@ from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
 
-VOLUMES_REMEDY = "medprobe curate gmai reads NIfTI"
+VOLUMES_REMEDY = "--labels takes NIfTI with its labels"
 TEXTS, PENDING, TABLE = "texts.jsonl", "pending", "table.csv"
 SAMPLE = 24
 """Images that text is planted on."""
@@ -58,6 +62,9 @@ class Report:
     recall: Recall | None = None
     searched: bool = True
     table: dict[str, int] = field(default_factory=dict)
+    labels: Counter[str] = field(default_factory=Counter)
+    """Format -> images whose labels were written."""
+    labels_left_out: Counter[str] = field(default_factory=Counter)
     split_patients: int = 0
     """PatientIDs whose images the table puts into several groups."""
 
@@ -69,6 +76,8 @@ class Report:
             "method": METHOD,
             "files": dict(sorted(self.files.items())),
             "not_taken": dict(sorted(self.unreadable.items())),
+            "labels": dict(self.labels),
+            "labels_left_out": dict(sorted(self.labels_left_out.items())),
             "groups": len(self.groups),
             "patient_ids_in_several_groups": self.split_patients,
             "removed_elements": dict(self.removed.most_common()),
@@ -90,16 +99,18 @@ def deidentify(
     search_text: bool = True,
     planted: int = 24,
     keep_dicom: bool = False,
+    labels: Sequence[Labels] = (),
 ) -> dict[str, Any]:
     """Write `out` (which must not exist) from all images and DICOM files below `folder`; returns the report's document.
 
     known: the images' table. The group of a DICOM file is its PatientID unless the table says another. planted: texts that the search is
-    measured on (0: none).
+    measured on (0: none). labels: what goes with the images, and the volumes that it belongs to.
     Raises BadInput where there is nothing to take; files that cannot be read are counted by reason.
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
-    paths = files_below(folder)
+    paths = files_below(folder, labels)
+    volumes = sorted({image for each in labels for image in each.images})
     pseudonyms = pseudonyms_of(out)
     report, names = Report(searched=search_text), []
     groups: dict[str, str] = {}
@@ -136,8 +147,21 @@ def deidentify(
                 names.append((new, name))
                 groups[name] = group
                 groups_of[patient].add(group)
-        if volumes := _volumes_below(folder):
-            report.unreadable[f"a volume: {VOLUMES_REMEDY}"] = volumes
+        for path in volumes:
+            name = path.relative_to(folder.absolute()).as_posix()
+            new = f"{pseudonyms.of('i', name)}.nii.gz"
+            try:
+                write_volume(path, work / "images" / new)
+            except Skipped as error:
+                report.unreadable[_reason(str(error))] += 1
+                continue
+            report.files["volumes"] += 1
+            groups[name] = pseudonyms.group(known.group_of(name) if known else "")
+            report.groups.update({groups[name]} - {""})
+            names.append((new, name))
+        other = _volumes_below(folder) - {*volumes, *(path for each in labels for path in each.files)}
+        if other:
+            report.unreadable[f"a volume: {VOLUMES_REMEDY}"] = len(other)
         if not names:
             raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(report.unreadable)}).")
         table = [
@@ -147,7 +171,12 @@ def deidentify(
         ]
         report.table = known.report.document() if known else {}
         report.split_patients = sum(len(found) > 1 for patient, found in groups_of.items() if patient)
-        if search_text and planted:
+        new_of = {folder.absolute() / name: new for new, name in names}
+        for each in labels:
+            (work / LABELS).mkdir(exist_ok=True)
+            report.labels[each.kind] += each.write(work / LABELS, new_of)
+            report.labels_left_out.update(skip.kind for skip in each.skips)
+        if search_text and planted and sample:
             random.Random(0).shuffle(sample)
             report.recall = measure_recall(sample, planted)
         pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(work / TABLE, index=False)
@@ -157,23 +186,25 @@ def deidentify(
     return document
 
 
-def files_below(folder: Path) -> list[Path]:
-    """The images and DICOM files below a folder, sorted. Raises BadInput where there are none."""
+def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
+    """The images and DICOM files below a folder, sorted, without those that are labels. Raises BadInput where there are none, and no
+    volumes that labels belong to."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder. Give the folder that holds the images.")
+    taken = {path for each in labels for path in each.files}
     found = [
         path
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and (path.suffix.lower() in SUFFIXES or is_dicom(path))
+        if path.is_file() and path.absolute() not in taken and (path.suffix.lower() in SUFFIXES or is_dicom(path))
     ]
-    if not found:
+    if not found and not any(each.images for each in labels):
         also = f", only volumes: {VOLUMES_REMEDY}" if _volumes_below(folder) else ""
         raise BadInput(f"{folder}: holds no images and no DICOM files{also}.")
     return found
 
 
-def _volumes_below(folder: Path) -> int:
-    return sum(path.is_file() and path.name.lower().endswith(VOLUMES) for path in folder.rglob("*"))
+def _volumes_below(folder: Path) -> set[Path]:
+    return {path.absolute() for path in folder.rglob("*") if path.is_file() and path.name.lower().endswith(VOLUMES)}
 
 
 def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes, str, set[str], Any]:
@@ -186,7 +217,6 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
         return strip_metadata(data), "", set(), None
     import pydicom
 
-    from curation.gmai.pictures import Skipped
     from curation.gmai.pixels import reading, shown
 
     with reading():

@@ -17,9 +17,10 @@ from typing import Literal
 import pandas as pd
 from fastapi import FastAPI, Form, HTTPException, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageOps
 
 from curation.deidentify.folder import PENDING, REPORT, TABLE, read_boxes
+from curation.deidentify.labels import drop_labels
 from curation.gmai import burned_in
 from curation.gmai.burned_in import DECISIONS
 from curation.gmai.items import PICTURES
@@ -79,7 +80,8 @@ def _carry_out(out: Path, image: str, decision: Decision) -> None:
     waiting = out / PENDING / image
     if decision == "mask":
         with Image.open(waiting) as opened:
-            masked = mask(opened.convert("L" if opened.mode in ("L", "1") else "RGB"), read_boxes(out).get(image, []))
+            upright = ImageOps.exif_transpose(opened)  # as it was searched
+            masked = mask(upright.convert("L" if opened.mode in ("L", "1") else "RGB"), read_boxes(out).get(image, []))
         # The image keeps its name, whatever its suffix: what else was made of it goes by that.
         replace_file(out / "images" / image, as_png(masked))
         waiting.unlink()
@@ -87,6 +89,7 @@ def _carry_out(out: Path, image: str, decision: Decision) -> None:
         waiting.rename(out / "images" / image)
     else:
         waiting.unlink()
+        drop_labels(out, image)
         table = pd.read_csv(out / TABLE, dtype=str, keep_default_na=False)
         rest = table[table["image"] != image]
         replace_file(out / TABLE, lambda path: rest.to_csv(path, index=False))
@@ -125,7 +128,7 @@ def build_app(out: Path) -> FastAPI:
         with Image.open(
             out / "private" / PICTURES / f"{image}.png" if is_gmai(out) else out / PENDING / image
         ) as opened:
-            shown = opened.convert("RGB")
+            shown = ImageOps.exif_transpose(opened).convert("RGB")
         draw = ImageDraw.Draw(shown)
         for left, top, right, bottom in boxes.get(image, []):
             draw.rectangle((left, top, right - 1, bottom - 1), outline=(255, 40, 40), width=2)

@@ -1,5 +1,6 @@
 """The table beside de-identified images: only columns that later steps read, and in their texts no word that is known to name the
-row's patient (from the DICOM header, the column `group`, and columns that are said to hold names).
+row's patient (from the DICOM header, the column `group`, and columns that are said to hold names), and no date that they call a day of
+birth.
 
 Other words may name somebody too: what a program cannot know, a person has to read.
 """
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from curation.deidentify.dicom import values_of
-from curation.deidentify.words import date_words, name_words, number_words, without_words, words_of
+from curation.deidentify.words import date_words, name_words, number_words, without_births, without_words, words_of
 from curation.images.image_table import cell_text, folded_name
 from dataset_builders.errors import BadInput
 
@@ -119,9 +120,10 @@ class PatientTable:
         return made
 
     def _without(self, text: str, words: set[str]) -> str:
+        text, births = without_births(text)
         clean, count = without_words(text, words)
-        self.report.words += count
-        self.report.cells += bool(count)
+        self.report.words += count + births
+        self.report.cells += bool(count + births)
         return clean
 
 

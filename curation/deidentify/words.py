@@ -78,6 +78,31 @@ def date_words(date: str) -> set[str]:
     }
 
 
+MONTHS = (
+    r"(?:jan|feb|fe?v|m[aä]r|mrz|apr|abr|avr|ma[iy]|mag|jun|juin|giu|jul|juil|lug|aug|ago|ao[uû]|sep|set|o[ck]t|ott|nov|de[czs]|d[eé]c|dic|gen|ene)"
+    r"[a-zéûä]*\.?"
+)
+DATE = (
+    r"(?:\d{8}|\d{4}\s?[-./]\s?\d{1,2}\s?[-./]\s?\d{1,2}|\d{1,2}\s?[-./]\s?\d{1,2}\s?[-./]\s?\d{2,4}"
+    rf"|\d{{1,2}}(?:st|nd|rd|th|\.)?[\s-](?:of\s|de\s)?{MONTHS}[\s,-]+(?:de\s)?\d{{2,4}}|{MONTHS}\s\d{{1,2}}(?:st|nd|rd|th)?,?\s\d{{4}})"
+)
+BIRTH = re.compile(
+    r"(?:\b(?:d\.?\s?o\.?\s?b\b\.?|(?:date|day)\s+of\s+birth|birth[\s-]?da(?:te|y)|born|geb(?:oren)?\b\.?|geburts(?:datum|tag)|n[ée]e?\(?e?\)?"
+    r"|date\s+de\s+naissance|nat[oa]|nacid[oa]|fecha\s+de\s+nacimiento|data\s+di\s+nascita)|\*)"
+    rf"[\s:=(,]{{0,3}}(?:on\s|am\s|le\s|el\s|il\s|the\s)?\s?({DATE})",
+    re.IGNORECASE,
+)
+"""A date that a text calls a day of birth."""
+
+
+def without_births(text: str) -> tuple[str, int]:
+    """The text with `[removed]` in place of days of birth, which words beside them call so; and how many those were."""
+    found = [match.span(1) for match in BIRTH.finditer(text)]
+    for start, end in reversed(found):
+        text = text[:start] + REMOVED + text[end:]
+    return text, len(found)
+
+
 def without_words(text: str, words: set[str]) -> tuple[str, int]:
     """The text with `[removed]` in place of these words, of those that hold a long one, and of neighbours that are one when joined; and
     how many those were."""

@@ -99,13 +99,16 @@ def is_dicom(path: Path) -> bool:
         return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
 
 
-def open_picture(path: Path, dataset: Dataset, label: str = "") -> tuple[np.ndarray, dict[str, str]]:
-    """(height, width, 3) uint8 of one file, and what it says of itself (patient, study, age, sex, modality; only DICOM does).
+def open_picture(
+    path: Path, dataset: Dataset, label: str = "", stored: bool = False
+) -> tuple[np.ndarray, dict[str, str]]:
+    """(height, width, 3) uint8 of one file, and what it says of itself (patient, study, age, sex, modality; only DICOM does). stored: DICOM
+    as its pixels are stored, which boxes and masks of other formats count.
 
     Raises Skipped where the file is no complete picture.
     """
     if path.suffix.lower() in DICOM:
-        return read_frame(path, dataset, label)
+        return read_frame(path, dataset, label, stored)
     try:
         return np.asarray(open_rgb(path.read_bytes())), {}
     except ImageError as error:

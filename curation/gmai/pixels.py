@@ -122,8 +122,11 @@ def about(data: Any) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def read_frame(path: Path, dataset: Dataset, label: str = "") -> tuple[np.ndarray, dict[str, str]]:
-    """(height, width, 3) uint8 of a file with one frame, upright, and what it says of itself. Raises Skipped."""
+def read_frame(
+    path: Path, dataset: Dataset, label: str = "", stored: bool = False
+) -> tuple[np.ndarray, dict[str, str]]:
+    """(height, width, 3) uint8 of a file with one frame, and what it says of itself: upright with square pixels, or as `stored`, since
+    boxes and masks of other formats count the stored pixels. Raises Skipped."""
     data = header(path)
     with used_header():
         refuse_burned_in(data)
@@ -135,12 +138,13 @@ def read_frame(path: Path, dataset: Dataset, label: str = "") -> tuple[np.ndarra
             raise Skipped("has several frames")
         by_label = dataset.window is not None or (data.get("Modality") == "CT" and not _has_voi(data))
         grey = shown(data, window_for(label, dataset.window) if by_label else None)
-        spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
-        upright = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1])), False), data)
+        if not stored:
+            spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
+            grey = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1])), False), data)
         said = about(data)
     if dataset.modality:
         said["modality"] = dataset.modality
-    return upright if upright.ndim == 3 else to_rgb(upright), said
+    return np.ascontiguousarray(grey if grey.ndim == 3 else to_rgb(grey)), said
 
 
 def refuse_burned_in(data: Any) -> None:

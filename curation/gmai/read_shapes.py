@@ -44,27 +44,18 @@ def coco_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     Images that share an id, or a name, are skipped: their annotations cannot be told apart.
     """
     assert dataset.annotations is not None
-    document = read_json(dataset.annotations)
-    images, categories, annotations = (
-        _records(document, name, dataset) for name in ("images", "categories", "annotations")
-    )
-    names: dict[str, str] = {}
-    for category in categories:
-        name, number = str(category.get("name") or "").strip(), _id(category.get("id"))
-        if names.setdefault(number, name) != name:
-            raise BadInput(
-                f"dataset {dataset.name}: {dataset.annotations} gives one category id to {names[number]!r} and to {name!r}."
-            )
+    images, categories, annotations = coco_lists(dataset)
+    names = {id_text(category.get("id")): str(category.get("name") or "").strip() for category in categories}
     own: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for annotation in annotations:
-        own[_id(annotation.get("image_id"))].append(annotation)
-    ids = Counter(_id(entry.get("id")) for entry in images)
+        own[id_text(annotation.get("image_id"))].append(annotation)
+    ids = Counter(id_text(entry.get("id")) for entry in images)
     pictures, skips = pictures_below(dataset)
     yield from skips
     found = paired([str(entry.get("file_name", "")) for entry in images], pictures, dataset, suffix=True)
     yield from found.skips
     for entry, path in zip(images, found.images, strict=True):
-        key = _id(entry.get("id"))
+        key = id_text(entry.get("id"))
         if path is None:
             continue
         if not key or ids[key] > 1:
@@ -79,17 +70,30 @@ def coco_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     yield from (Skip(dataset.name, below(path, dataset.path), "the JSON does not list it") for path in found.alone)
 
 
-def _id(value: Any) -> str:
+def coco_lists(dataset: Dataset) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """(images, categories, annotations) of a JSON. Raises BadInput where one is missing, or a category's id has two names."""
+    assert dataset.annotations is not None
+    document = read_json(dataset.annotations)
+    found = {}
+    for name in ("images", "categories", "annotations"):
+        listed = document.get(name) if isinstance(document, dict) else None
+        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+            raise BadInput(f"dataset {dataset.name}: {dataset.annotations} has no list {name!r}. Is it a COCO JSON?")
+        found[name] = listed
+    names: dict[str, str] = {}
+    for category in found["categories"]:
+        name, number = str(category.get("name") or "").strip(), id_text(category.get("id"))
+        if names.setdefault(number, name) != name:
+            raise BadInput(
+                f"dataset {dataset.name}: {dataset.annotations} gives one category id to {names[number]!r} and to {name!r}."
+            )
+    return found["images"], found["categories"], found["annotations"]
+
+
+def id_text(value: Any) -> str:
     """An id as a text, with its kind: 1 is not "1"; "" for what can be no id."""
     is_id = isinstance(value, (int, str)) and not isinstance(value, bool)
     return f"{type(value).__name__} {value}" if is_id else ""
-
-
-def _records(document: Any, name: str, dataset: Dataset) -> list[dict[str, Any]]:
-    found = document.get(name) if isinstance(document, dict) else None
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise BadInput(f"dataset {dataset.name}: {dataset.annotations} has no list {name!r}. Is it a COCO JSON?")
-    return found
 
 
 def _load_coco(
@@ -97,7 +101,7 @@ def _load_coco(
 ) -> list[Picture]:  # fmt: skip
     if not annotations:
         raise Skipped("has no annotation")
-    pixels, said = open_picture(path, dataset)
+    pixels, said = open_picture(path, dataset, stored=True)
     stated = _size(entry.get("height"), entry.get("width"), pixels.shape)
     if stated != pixels.shape[:2]:
         raise Skipped(size_mismatch("its annotation", stated, pixels.shape))
@@ -124,7 +128,7 @@ def _scalar(entry: dict[str, Any], field: str) -> str | None:
 
 def _coco_target(annotation: dict[str, Any], names: dict[str, str], shape: tuple[int, int]) -> Target:
     """The target of one annotation: its mask where it has a segmentation, else its box."""
-    label = names.get(_id(annotation.get("category_id")), "")
+    label = names.get(id_text(annotation.get("category_id")), "")
     if not label:
         raise Skipped(f"an annotation's category is not listed (category {annotation.get('category_id')!r})")
     if annotation.get("segmentation"):
@@ -176,17 +180,29 @@ def voc_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     An XML belongs to the image of the name in it, taken below its own folder (or, for XMLs without folders, below the folder it names);
     where no name of the set fits, as after images were renamed, to the image of its own path.
     """
-    folder = dataset.annotations or dataset.path
     pictures, skips = pictures_below(dataset)
     yield from skips
+    pages, skips, alone = voc_pairs(pictures, dataset)
+    yield from skips
+    folder = dataset.annotations or dataset.path
+    for page, root, path in pages:
+        yield Unit(below(page, folder), [path, page], partial(_load_voc, path, root, dataset))
+    yield from (Skip(dataset.name, below(path, dataset.path), "has no XML") for path in alone)
+
+
+def voc_pairs(
+    pictures: list[Path], dataset: Dataset
+) -> tuple[list[tuple[Path, ElementTree.Element, Path]], list[Skip], list[Path]]:
+    """((XML, its root, its image), XMLs without an image, images without an XML). Raises BadInput where there is no XML."""
+    folder = dataset.annotations or dataset.path
     files, skips = files_below(folder, dataset)
-    yield from skips if folder != dataset.path else []
+    skips = skips if folder != dataset.path else []
     roots: dict[Path, ElementTree.Element] = {}
     for page in (path for path in files if path.suffix.lower() == ".xml"):
         try:
             roots[page] = _parse(page)
         except Skipped as reason:
-            yield Skip(dataset.name, below(page, folder), str(reason))
+            skips.append(Skip(dataset.name, below(page, folder), str(reason)))
     if not any(path.suffix.lower() == ".xml" for path in files):
         raise BadInput(f"dataset {dataset.name}: there is no .xml below {folder}.")
     own = [below(page, folder) for page in roots]
@@ -195,11 +211,10 @@ def voc_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     )
     if not any(found.images):
         found = paired(own, pictures, dataset)
-    yield from found.skips
-    for name, (page, root), path in zip(own, roots.items(), found.images, strict=True):
-        if path is not None:
-            yield Unit(name, [path, page], partial(_load_voc, path, root, dataset))
-    yield from (Skip(dataset.name, below(path, dataset.path), "has no XML") for path in found.alone)
+    pairs = [
+        (page, root, path) for (page, root), path in zip(roots.items(), found.images, strict=True) if path is not None
+    ]
+    return pairs, skips + found.skips, found.alone
 
 
 def _named(root: ElementTree.Element, own: str) -> str:
@@ -222,7 +237,7 @@ def _parse(page: Path) -> ElementTree.Element:
 
 
 def _load_voc(path: Path, root: ElementTree.Element, dataset: Dataset, unit: Unit) -> list[Picture]:
-    pixels, said = open_picture(path, dataset)
+    pixels, said = open_picture(path, dataset, stored=True)
     stated = _size(root.findtext("size/height"), root.findtext("size/width"), pixels.shape)
     if stated != (0, 0) and stated != pixels.shape[:2]:
         raise Skipped(size_mismatch("its annotation", stated, pixels.shape))
@@ -260,7 +275,7 @@ def yolo_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     files, skips = files_below(folder, dataset)
     yield from skips if folder != dataset.path else []
     texts = [path for path in files if path.suffix.lower() == ".txt" and path.name not in LISTS]
-    classes = dataset.named_classes or _yolo_classes(folder, dataset)
+    classes = dataset.named_classes or yolo_classes(folder, dataset)
     found = paired([below(path, folder) for path in texts], pictures, dataset)
     yield from found.skips
     for path, text in zip(found.images, texts, strict=True):
@@ -269,7 +284,7 @@ def yolo_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     yield from (Skip(dataset.name, below(path, dataset.path), "has no text file of its name") for path in found.alone)
 
 
-def _yolo_classes(folder: Path, dataset: Dataset) -> dict[int, str]:
+def yolo_classes(folder: Path, dataset: Dataset) -> dict[int, str]:
     """Number -> label by a list of names, or a YAML with `names`. Raises BadInput where there is none, or it is no such list."""
     for path in (parent / name for parent in dict.fromkeys((folder, dataset.path)) for name in LISTS):
         if not path.is_file():
@@ -290,7 +305,7 @@ def _yolo_classes(folder: Path, dataset: Dataset) -> dict[int, str]:
 
 
 def _load_yolo(path: Path, text: Path, classes: dict[int, str], dataset: Dataset, unit: Unit) -> list[Picture]:
-    pixels, said = open_picture(path, dataset)
+    pixels, said = open_picture(path, dataset, stored=True)
     try:
         lines = [line for line in read_text(text).splitlines() if line.strip()]
     except BadInput:
@@ -333,12 +348,25 @@ def masks_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     that image may be another one. Raises BadInput where masks are called like their images, and `classes` does not say what their values
     mean.
     """
-    assert dataset.annotations is not None
-    folder = dataset.annotations
     pictures, skips = pictures_below(dataset)
     yield from skips
+    pairs, skips, alone = mask_pairs(pictures, dataset)
+    yield from skips
+    own: dict[Path, list[tuple[str, Path]]] = defaultdict(list)
+    for mask, label, path in pairs:
+        own[path].append((label, mask))
+    for path, mine in own.items():
+        load = partial(_load_masks, path, mine, dataset)
+        yield Unit(below(path, dataset.path), [path, *(mask for _, mask in mine)], load)
+    yield from (Skip(dataset.name, below(path, dataset.path), "has no mask") for path in alone)
+
+
+def mask_pairs(pictures: list[Path], dataset: Dataset) -> tuple[list[tuple[Path, str, Path]], list[Skip], list[Path]]:
+    """((mask, class, image), masks without an image, images without a mask); class "" for indexed masks."""
+    assert dataset.annotations is not None
+    folder = dataset.annotations
     files, skips = files_below(folder, dataset)
-    yield from skips if folder != dataset.path else []
+    skips = skips if folder != dataset.path else []
     masks = [path for path in files if path.suffix.lower() in SUFFIXES]
     if folder == dataset.path:
         masks = [path for path in masks if MASK_WORD.search(path.stem)]
@@ -350,17 +378,15 @@ def masks_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     found = paired(images, pictures, dataset)
     image_of = dict(zip(images, found.images, strict=True))
     why = {skip.what: skip.reason for skip in found.skips}
-    own: dict[Path, list[tuple[str, Path]]] = defaultdict(list)
+    pairs = []
     for mask, (label, image) in zip(masks, divided, strict=True):
         path = image_of[image]
         if path is None or times[label, image] > 1:
-            yield Skip(dataset.name, below(mask, folder), why.get(image, "several masks have this name"))
+            skips.append(Skip(dataset.name, below(mask, folder), why.get(image, "several masks have this name")))
         else:
-            own[path].append((label, mask))
-    for path, mine in own.items():
-        load = partial(_load_masks, path, mine, dataset)
-        yield Unit(below(path, dataset.path), [path, *(mask for _, mask in mine)], load)
-    yield from (Skip(dataset.name, below(path, dataset.path), "has no mask") for path in pictures if path not in own)
+            pairs.append((mask, label, path))
+    used = {path for _, _, path in pairs}
+    return pairs, skips, [path for path in pictures if path not in used]
 
 
 def _of_masks(names: list[str], pictures: list[Path], dataset: Dataset) -> list[tuple[str, str]]:
@@ -399,10 +425,10 @@ def _divided(name: str, dataset: Dataset) -> tuple[str, str]:
 
 
 def _load_masks(path: Path, masks: list[tuple[str, Path]], dataset: Dataset, unit: Unit) -> list[Picture]:
-    pixels, said = open_picture(path, dataset)
+    pixels, said = open_picture(path, dataset, stored=True)
     targets: list[Target] = []
     for label, mask in sorted(masks, key=lambda each: each[0]):
-        values = _values(mask)
+        values = mask_values(mask)
         if values.shape != pixels.shape[:2]:
             raise Skipped(size_mismatch("its mask", values.shape, pixels.shape))
         if label:
@@ -417,7 +443,7 @@ def _load_masks(path: Path, masks: list[tuple[str, Path]], dataset: Dataset, uni
     return [picture_of(path, dataset, pixels, targets, said)]
 
 
-def _values(mask: Path) -> np.ndarray:
+def mask_values(mask: Path) -> np.ndarray:
     """(height, width) of whole numbers; a palette's index, not its colour. Raises Skipped."""
     try:
         with Image.open(mask) as image:

@@ -184,7 +184,7 @@ def _load(
     dataset: Dataset,
     unit: Unit,
 ) -> list[Picture]:
-    pixels, said = open_picture(path, dataset, label)
+    pixels, said = open_picture(path, dataset, label, stored=dataset.reader == "boxes")
     found, unsure = targets(pixels.shape)
     if not found:
         raise Skipped("has no label")

@@ -119,26 +119,31 @@ def nifti_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
 
     nnU-Net's `_0000` at the end of an image's name is no part of it.
     """
+    classes = dataset.named_classes or volume_classes(dataset)
+    pairs, skips, alone = volume_pairs(dataset)
+    yield from skips
+    for label, image in pairs:
+        load = partial(_load, image, label, classes, dataset, sources)
+        yield Unit(below(image, dataset.path), [image, label], load)
+    yield from (Skip(dataset.name, below(path, dataset.path), "has no label volume") for path in alone)
+
+
+def volume_pairs(dataset: Dataset) -> tuple[list[tuple[Path, Path]], list[Skip], list[Path]]:
+    """((label volume, image volume), labels without an image, images without a label)."""
     assert dataset.annotations is not None
     folder = dataset.annotations
     labels, skips = files_below(folder, dataset)
-    yield from skips
     labels = [path for path in labels if path.name.lower().endswith(SUFFIXES)]
-    files, skips = files_below(dataset.path, dataset)
-    yield from skips if folder != dataset.path else []
+    files, more = files_below(dataset.path, dataset)
+    skips += more if folder != dataset.path else []
     taken = set(labels)
     images = [path for path in files if path.name.lower().endswith(SUFFIXES) and path not in taken]
-    classes = dataset.named_classes or _classes(dataset)
     names = [without_suffix(below(path, folder)) for path in labels]
     last = {split(name)[-1] for name in names}
     called = [_without_channel(without_suffix(below(path, dataset.path)), last) for path in images]
     found = paired(names, images, dataset, called=called)
-    yield from found.skips
-    for label, image in zip(labels, found.images, strict=True):
-        if image is not None:
-            load = partial(_load, image, label, classes, dataset, sources)
-            yield Unit(below(image, dataset.path), [image, label], load)
-    yield from (Skip(dataset.name, below(path, dataset.path), "has no label volume") for path in found.alone)
+    pairs = [(label, image) for label, image in zip(labels, found.images, strict=True) if image is not None]
+    return pairs, skips + found.skips, found.alone
 
 
 def _without_channel(name: str, labels: set[str]) -> str:
@@ -146,7 +151,7 @@ def _without_channel(name: str, labels: set[str]) -> str:
     return name if split(name)[-1] in labels else name.removesuffix("_0000")
 
 
-def _classes(dataset: Dataset) -> dict[int, str]:
+def volume_classes(dataset: Dataset) -> dict[int, str]:
     """Value -> label of a dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value -> name)."""
     folders = [dataset.path, dataset.path.parent]
     if dataset.annotations is not None:

@@ -17,7 +17,7 @@ from pydicom.dataset import Dataset
 
 from curation.deidentify.dicom import PIXELS, deidentify_dataset
 from curation.deidentify.table import PatientTable, identifiers_of
-from curation.deidentify.words import date_words, name_words, number_words, without_words
+from curation.deidentify.words import date_words, name_words, number_words, without_births, without_words
 from curation.images.burned_in_text import covered, find_text, measure_recall
 from dataset_builders.contents.pseudonyms import Pseudonyms
 from tests.planting import FAMILY, GIVEN, Planted, dicom_file, found_in, planted
@@ -205,6 +205,46 @@ def test_a_name_is_taken_out_however_it_is_written(name):
 def test_a_day_of_birth_is_taken_out_however_it_is_written(said):
     text, _ = without_words(f"Born {said}; 12 cysts of 3 mm on 12.03.2024", date_words("19610312"))
     assert text == "Born [removed]; 12 cysts of 3 mm on 12.03.2024"
+
+
+DATES = [
+    "12.03.1961",
+    "12/3/61",
+    "1961-03-12",
+    "19610312",
+    "12 March 1961",
+    "March 12, 1961",
+    "12. März 1961",
+    "12 de marzo de 1961",
+    "3rd May 1958",
+]
+CALLED = [
+    "DOB",
+    "DOB:",
+    "D.O.B.",
+    "date of birth",
+    "Birth date:",
+    "born",
+    "born on",
+    "geb.",
+    "geboren am",
+    "Geburtsdatum:",
+    "*",
+    "née le",
+    "nato il",
+]
+
+
+@pytest.mark.parametrize("said", DATES)
+@pytest.mark.parametrize("called", CALLED)
+def test_what_a_text_calls_a_day_of_birth_is_taken_out_of_everybodys_row(said, called):
+    """No header has to know it; other dates, and what is no date, stay."""
+    text = f"Woman, {called} {said}; CT of 12.03.2024: 3 newborn-sized cysts, 12/3 mm"
+    assert without_births(text) == (text.replace(said, "[removed]"), 1)
+    assert without_births(f"Seen on {said}; a stubborn cyst of 12 mm") == (
+        f"Seen on {said}; a stubborn cyst of 12 mm",
+        0,
+    )
 
 
 def test_names_in_writing_without_spaces_are_taken_out():

@@ -1,0 +1,124 @@
+"""Labels of every format go with their images under the images' ids, say the same as before, and nothing of the patient."""
+
+import json
+import random
+
+import nibabel
+import numpy as np
+import pytest
+from PIL import Image
+
+from curation.deidentify.folder import deidentify
+from curation.deidentify.labels import read_labels
+from curation.deidentify.review_texts import decide, pending_images
+from curation.gmai.items import units_of
+from curation.gmai.sources import read_sources
+from curation.images.burned_in_text import find_text
+from curation.images.file_names import file_names
+from tests.curation.gmai.phantoms import MAKERS, write_all
+from tests.helpers import refused
+from tests.planting import found_below, planted
+
+NAMES = {"coco": "coco-ct", "voc": "voc-us", "yolo": "yolo-us", "masks": "masks-mr", "nifti": "nifti-ct"}
+
+
+def targets(base, entry):
+    """(picture, slice) -> its targets, of a dataset with this entry of sources.yaml."""
+    (base / "read.yaml").write_text(json.dumps({"datasets": [entry], "min_area": 0}))
+    sources = read_sources(base / "read.yaml")
+    units, skips = units_of(sources.datasets[0], sources)
+    found = {}
+    for unit in units:
+        try:
+            for picture in unit.load(unit):
+                found[picture.key] = picture
+        except Exception as reason:  # odd.png and the like, which are left out before and after
+            skips.append((unit.key, str(reason)))
+    return found
+
+
+@pytest.mark.parametrize("reader", list(NAMES))
+def test_labels_say_the_same_of_the_same_image_and_nothing_of_the_patient(tmp_path, reader):
+    person = planted(random.Random(3))
+    write_all(tmp_path, only={reader})
+    document = json.loads(json.dumps(__import__("yaml").safe_load((tmp_path / "sources.yaml").read_text())))
+    (entry,) = document["datasets"]
+    base = tmp_path / reader
+    named = person.name.replace("^", "_")
+    if reader == "coco":
+        coco = json.loads((base / "instances.json").read_text())
+        coco["info"] = {"description": person.everything}
+        for image in coco["images"]:
+            image["comment"] = person.everything
+        for image in coco["annotations"]:
+            image["by"] = person.name
+        (base / "instances.json").write_text(json.dumps(coco))
+        labels = base / "instances.json"
+    if reader == "voc":
+        for page in base.glob("*.xml"):
+            page.write_text(page.read_text().replace("<filename>", f"<owner>{person.name}</owner><filename>"))
+        labels = base
+    if reader == "nifti":
+        for path in base.rglob("*.nii.gz"):
+            image = nibabel.load(path)
+            image.header["descrip"] = person.name.encode()[:79]
+            image.header.extensions.append(nibabel.nifti1.Nifti1Extension(6, person.everything.encode()))
+            nibabel.save(image, path)
+    if reader in ("yolo", "masks", "nifti"):
+        labels = base / {"masks": "masks"}.get(reader, "labels")
+    if reader in ("yolo", "masks"):  # called like their patient
+        for path in [*(base / "images").iterdir(), *labels.iterdir()]:
+            if path.name != "classes.txt":
+                path.rename(path.with_name(f"{named}-{path.name}"))
+    images = base if reader == "voc" else base / "images"
+    out = tmp_path / "clean"
+    report = deidentify(images, out, search_text=False, planted=0, labels=[read_labels(labels, images)])
+    before = targets(tmp_path, entry)
+    where = {"path": str(out / "images"), "annotations": str(out / "labels")}
+    if reader == "coco":
+        where["annotations"] = str(out / "labels" / "1.json")
+    after = targets(tmp_path, entry | where)
+    original = file_names(out)
+    assert len(after) == len(before) >= 5 and sum(report["labels"].values()) >= 4
+    for key, picture in after.items():
+        name, _, at = key.partition(" ")
+        old = before[f"{original[name]} {at}".strip()]
+        assert (picture.pixels == old.pixels).all()
+        assert {t.label for t in picture.targets} == {t.label for t in old.targets}
+        for one, other in zip(picture.targets, old.targets, strict=True):
+            assert one.label == other.label and (one.mask is None) == (other.mask is None)
+            assert one.box == pytest.approx(other.box) if one.mask is None else (one.mask == other.mask).all()
+    assert found_below(out, [person]) == []
+
+
+def test_labels_of_a_dropped_image_go_with_it(tmp_path):
+    rng = np.random.default_rng(0)
+    from PIL import ImageDraw, ImageFont
+
+    for at in range(3):
+        picture = Image.fromarray(rng.integers(0, 40, (240, 320), dtype=np.uint8))
+        if at == 0:
+            ImageDraw.Draw(picture).text((20, 30), "MUSTERFRAU^ERIKA", font=ImageFont.load_default(24), fill=235)
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        picture.save(tmp_path / "raw" / f"{at}.png")
+    (tmp_path / "txt").mkdir()
+    for at in range(4):
+        (tmp_path / "txt" / f"{at}.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    assert find_text
+    out = tmp_path / "clean"
+    labels = read_labels(tmp_path / "txt", tmp_path / "raw")
+    report = deidentify(tmp_path / "raw", out, planted=0, labels=[labels])
+    assert report["labels"] == {"yolo": 3} and report["labels_left_out"] == {"its image is missing": 1}
+    (waiting,) = pending_images(out)
+    decide(out, waiting, "drop", "Ada")
+    stems = {path.stem for path in (out / "labels").iterdir()}
+    assert stems == {path.stem for path in (out / "images").iterdir()} and len(stems) == 2
+
+
+def test_what_is_no_label_is_one_line(tmp_path):
+    (tmp_path / "raw").mkdir()
+    for name in ("a.xml", "a.txt"):
+        (tmp_path / "raw" / name).write_text("<annotation/>")
+    assert "does not exist" in refused(read_labels, tmp_path / "none", tmp_path / "raw")
+    assert "several kinds" in refused(read_labels, tmp_path / "raw", tmp_path / "raw")
+    assert set(NAMES) <= set(MAKERS)
