@@ -25,8 +25,8 @@ PART_OF_A_NAME, NO_FINDING = "part of a name", "names no finding"
 DASHES = "-‐‑‒–—−﹣－"
 DASH = re.compile(rf"[{DASHES}]")
 DASH_AS_SIGN = re.compile(r"^\W*-|-\W*$|[(\[{/:=]\s*-|-\s*[)\]}]|-\s*-|-\s*ve\b|\s-\w|\w-\s", re.IGNORECASE)
-SIGN = re.compile(r"[^\w\s\-.,()/&:'’°#]|:\s*[\d-]|\d\.\d|\(\s*\d\s*\)|^\(.*\)$")
-ENDING = re.compile(r"\W*[.,;]\s*$")
+SIGN = re.compile(r"[^\w\s\-.,()/&:'’°#]|:\s*[\d-]|\d\.\d|\(\s*\d\s*\)|^\(.*\)$|^'.*'$|\.\.|\bv\.|^_|_$")
+ENDING = re.compile(r"(?<=\w)[.,;]\s*$")
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,8 @@ def _problem(text: str) -> str:
     """Why a text is no plain positive finding; "" where it is."""
     if not folded(text):
         return "is empty"
+    if not re.search(r"[^\W\d_]", text):
+        return "is a number"
     if any(sign.isalpha() and not unicodedata.name(sign, "").startswith(("LATIN", "GREEK")) for sign in text):
         return "is not in Latin letters: negation and doubt would not be recognized"
     plain = ENDING.sub("", DASH.sub("-", text))

@@ -18,6 +18,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,11 @@ from curation.custom_sets.balance import text_only
 from curation.custom_sets.boxes import position_of, shares
 from curation.custom_sets.custom_questions import CustomQuestion, Fake
 from curation.custom_sets.hallucination import NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
-from curation.custom_sets.probing import ASPECT_OF, Probed, probe
+from curation.custom_sets.probe_table import Finding, Probed
+from curation.custom_sets.probing import ASPECT_OF, probe
 from curation.images.image_table import read_table
+from dataset_builders.label_reading import read_label
+from dataset_builders.terms import place_of
 
 SIDE = (1024, 1024)
 ORGANS = {
@@ -49,6 +53,23 @@ FINDINGS = (
 )
 
 
+def probed(
+    name: str, organ: str, modality: str, findings: Iterable[str] | None, known: Iterable[str], positions: Iterable[str] = (),
+    touched: Iterable[frozenset[str]] = (),
+) -> Probed:  # fmt: skip
+    """An image as a table would say it that names all of `known` which it does not show in its column `absent`: what is measured is how the
+    questions are balanced. findings None: nothing is known of them."""
+    place = place_of([organ], modality)
+    labels = [read_label(text, place) for text in findings or ()]
+    given = [*zip_longest(labels, positions, touched)]
+    made = tuple(
+        Finding(label, position or "", parts or frozenset()) for label, position, parts in given if not label.problem
+    )
+    absent = tuple(read_label(text, place) for text in known if findings is not None and text not in findings)
+    is_normal = findings is not None and not labels
+    return Probed(name, organ, modality, made, () if is_normal else absent, is_normal, place)
+
+
 def nih(folder: Path) -> Iterator[Probed]:
     """ChestX-ray14: the films of its box table with their findings, positions from the boxes; one organ, one modality."""
     boxes: dict[str, dict[str, list[tuple[float, float, float, float]]]] = defaultdict(lambda: defaultdict(list))
@@ -56,13 +77,14 @@ def nih(folder: Path) -> Iterator[Probed]:
         for name, finding, *numbers in list(csv.reader(file))[1:]:
             x, y, width, height = (float(number) for number in numbers[:4])
             boxes[name][finding].append((x, y, width, height))
+    names = sorted({finding for found in boxes.values() for finding in found})
     for name, found in boxes.items():
         touched = (
             frozenset(part for box in own for part, share in shares(box, SIDE).items() if share)
             for own in found.values()
         )
         positions = tuple(position_of(own, SIDE) for own in found.values())
-        yield Probed(name, "chest", "X-ray", tuple(found), positions, tuple(touched))
+        yield probed(name, "chest", "X-ray", tuple(found), names, positions, tuple(touched))
 
 
 def roco(folder: Path) -> Iterator[Probed]:
@@ -75,7 +97,7 @@ def roco(folder: Path) -> Iterator[Probed]:
             )
             if len(organs) == len(kinds) == 1:
                 findings = tuple(name for name in FINDINGS if re.search(rf"(?<!no ){name}", text))
-                yield Probed(str(row["image"]), organs[0], kinds[0], findings, ("",) * len(findings))
+                yield probed(str(row["image"]), organs[0], kinds[0], findings, FINDINGS)
 
 
 def medpix(folder: Path) -> Iterator[Probed]:
@@ -84,11 +106,11 @@ def medpix(folder: Path) -> Iterator[Probed]:
     for entry in json.loads((folder / "Descriptions.json").read_text()):
         title = (topics.get(entry["U_id"]) or "").strip()
         findings = (title,) if title else None
-        yield Probed(entry["image"], entry["Location Category"], entry["Type"], findings, ("",) if title else ())
+        yield probed(entry["image"], entry["Location Category"], entry["Type"], findings, ())
 
 
 def ward() -> Iterator[Probed]:
-    """Drawn: three organs, five modalities, positions in words, findings that go by two names."""
+    """Drawn: three organs, five modalities, positions in words."""
     rng = random.Random(0)
     organs = {
         "chest": ("lung nodule", "pleural effusion", "cardiomegaly", "hernia"),
@@ -99,7 +121,8 @@ def ward() -> Iterator[Probed]:
         organ = rng.choice(list(organs))
         few = tuple(rng.sample(organs[organ], rng.choice([0, 1, 1, 2])))
         positions = tuple(f"{rng.choice(['upper', 'lower'])} {rng.choice(['left', 'right'])}" for _ in few)
-        yield Probed(f"{number}.png", organ, rng.choice(["CT", "MRI", "X-ray", "radiograph", "PET/CT"]), few, positions)
+        kind = rng.choice(["CT", "MRI", "X-ray", "radiograph", "PET/CT"])
+        yield probed(f"{number}.png", organ, kind, few, organs[organ], positions)
 
 
 def pmc_vqa(folder: Path) -> Iterator[CustomQuestion]:
@@ -153,7 +176,7 @@ def of_hallucinate(own: list[CustomQuestion], seed: int) -> Iterator[tuple[str, 
     fakes = [Fake(f"An invented question {number}?", ("one", "two", "three", "four")) for number in range(len(own))]
     made: dict[str, Iterable[dict[str, Any]]] = {
         "fake": fake(fakes, names, seed, own).values(),
-        "none": none_of_the_above(own, seed),
+        "none": none_of_the_above(own, seed)[0],
         "swap": swapped(own, about, seed)[0].values(),
     }
     for scenario, entries in made.items():
@@ -188,10 +211,10 @@ def main() -> None:
     parser.add_argument("--medpix", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
-    probed = {"ChestX-ray14": nih(given.sources), "ROCO": roco(given.sources), "drawn ward": ward()}
+    sets = {"ChestX-ray14": nih(given.sources), "ROCO": roco(given.sources), "drawn ward": ward()}
     if given.medpix is not None:
-        probed["MedPix"] = medpix(given.medpix)
-    for name, found in probed.items():
+        sets["MedPix"] = medpix(given.medpix)
+    for name, found in sets.items():
         images = list(found)
         for balanced in (True, False):
             runs = [of_probe(images, seed, balanced) for seed in range(given.seeds)]

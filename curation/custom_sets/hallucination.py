@@ -72,13 +72,14 @@ OF_ANY = re.compile(
 
 REFERENCE = (
     "above|below|both|all|either|neither|any|none|options?|choices?|answers?|these|those|them|listed|mentioned|following|preceding|previous|"
-    "foregoing|others|everything"
+    "foregoing|aforementioned|others|everything|former|latter"
 )
 """Words with which an option speaks of other options, where it has no words of its own: `Both A and C`."""
 BESIDE = (
     "of|the|and|or|nor|but|not|plus|only|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|fourth|last|other|"
     "statements?|together|at|once|as|well|combination|combined|more|than|each|same|apply|applies|present|seen|could|be|can|may|possible|here|"
-    "it|that|this"
+    "it|that|this|no|see|to|through|with|along|except|also|findings?|conditions?|diagnos[ei]s|entit(?:y|ies)|structures?|features?|lesions?|"
+    "abnormalit(?:y|ies)|regions?|signs?"
 )
 MARK = "[a-h1-8]|i{1,3}|iv|vi?"
 SPEAKS = re.compile(
@@ -99,11 +100,13 @@ def speaks_of_options(option: str) -> bool:
     words = text.split()
     if SPEAKS.search(text) or not words:
         return bool(words)
+    if re.fullmatch("[A-E]{2,5}", option.strip()) and sorted(set(option.strip())) == list(option.strip()):
+        return True  # AB, ACD
     if not all(re.fullmatch(rf"{REFERENCE}|{BESIDE}|{MARK}", word) for word in words):
         return False
     marks = sum(bool(re.fullmatch(MARK, word)) for word in words)
-    said = any(re.fullmatch(rf"{REFERENCE}|other|first|second|third|last", word) for word in words)
-    return marks > 1 or (marks > 0 and "only" in words) or (said and words != ["none"])
+    said = any(re.fullmatch(rf"{REFERENCE}|other|first|second|third|last|more", word) for word in words)
+    return marks > 1 or (marks > 0 and bool({"only", "except", "as"} & set(words))) or (said and words != ["none"])
 
 
 def answers_apart(question: CustomQuestion) -> bool:
