@@ -17,9 +17,9 @@ import pandas as pd
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.derive.answer_table import COLUMNS, answers_bytes
 from eval_harness.derive.derivation import Derived, kept_units, write_derived
+from eval_harness.derive.scoring import Scored, score
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source
-from eval_harness.scores import Scored, score
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance
 
 MADE_AT = "2026-11-21T07:00:00+00:00"

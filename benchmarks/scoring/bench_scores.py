@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.derive.answers import read_answers
+from eval_harness.derive.scoring import score, units
 from eval_harness.reader import read_choice
-from eval_harness.scores import score, units
 from eval_harness.scores.comparing.comparisons import pairwise
 from eval_harness.scores.comparing.ranks import rank_ranges
 from eval_harness.scores.outcomes import Outcomes, pack

@@ -20,8 +20,8 @@ import pandas as pd
 from curation.writing.asking import Asking, Writer, ask_once
 from eval_harness.benchmarks import spec
 from eval_harness.derive.answers import read_answers
+from eval_harness.derive.scoring import score
 from eval_harness.prompts import prompt_for
-from eval_harness.scores import score
 
 
 @dataclass(frozen=True)

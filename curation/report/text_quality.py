@@ -22,7 +22,8 @@ from curation.report.quality_page import STYLE, groups_of, score_rows, table_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.hub.repository import open_repository
-from eval_harness.scores import HEADLINE, score
+from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.scoring import score
 from eval_harness.scores.grading import shown_images
 
 Chosen = dict[str, tuple[int, ...]]

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import facets_digest, fingerprint_of
 from eval_harness.derive.files import READINGS, READINGS_SCHEMA, RESULT, UNITS, Sent
+from eval_harness.derive.metrics import BALANCED
 from eval_harness.derive.reading import option_counts, read_run
+from eval_harness.derive.scoring import Scored, score
 from eval_harness.records.permutations import rotation
 from eval_harness.records.result import DERIVE_VERSION, Result
 from eval_harness.records.run import Run
-from eval_harness.scores import Scored, score
-from eval_harness.scores.metrics import BALANCED
 
 UNIT_NAMES, UNIT_NUMBERS = ("metric", "unit", "case_id", "cluster"), ("numerator", "denominator", "chance", "count")
 """The columns of units that say what they are, and those that say how the run did."""

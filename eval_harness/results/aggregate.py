@@ -1,7 +1,7 @@
 """Aggregates over several run folders of one model, as results of the kind `aggregate`; calibration of a run with option scores; the
 adversarial pairs of a run (ProbMed Table 3).
 
-See also: the arithmetic (`scores/aggregates.py`, `scores/calibration.py`).
+See also: the arithmetic (`derive/aggregates.py`, `scores/calibration.py`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
-from eval_harness.records.result import Breakdown, Result, Score, Scores
-from eval_harness.records.run import read_run
-from eval_harness.runs.folder import read_questions
-from eval_harness.runs.scoring import answered
-from eval_harness.scores import HEADLINE, score, summarise
-from eval_harness.scores.aggregates import (
+from eval_harness.derive.aggregates import (
     accuracies,
     aggregate_result,
     best_over_methods,
@@ -28,6 +23,13 @@ from eval_harness.scores.aggregates import (
     oracle,
     prompts_by_samples,
 )
+from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.scoring import score
+from eval_harness.derive.summary import summarise
+from eval_harness.records.result import Breakdown, Result, Score, Scores
+from eval_harness.records.run import read_run
+from eval_harness.runs.folder import read_questions
+from eval_harness.runs.scoring import answered
 from eval_harness.scores.calibration import Calibration, calibration
 from eval_harness.scores.grading import grade
 from eval_harness.scores.pairs import pair_units

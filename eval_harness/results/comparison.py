@@ -14,13 +14,13 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import READINGS, read_readings
+from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.scoring import units
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.results.summary import shown
 from eval_harness.runs.folder import read_question_file
-from eval_harness.scores import units
 from eval_harness.scores.comparing.comparisons import disagree, paired_test
 from eval_harness.scores.comparing.sign_flips import SMALLEST
-from eval_harness.scores.metrics import METRICS
 
 MOST_LISTED = 8
 

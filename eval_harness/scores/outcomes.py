@@ -60,7 +60,7 @@ class Outcomes:
 
 
 def pack(units: Mapping[str, pd.DataFrame], metric: str) -> Outcomes:
-    """Pack the units of several models (`scores.units` of each) for one metric.
+    """Pack the units of several models (`derive.scoring.units` of each) for one metric.
 
     Raises BadInput where a model lacks units that another has: models are compared on the same questions only.
     """

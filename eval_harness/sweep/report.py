@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dataset_builders.files import replace_file
+from eval_harness.derive.metrics import HEADLINE
 from eval_harness.records.result import Result
 from eval_harness.results.summary import shown
 from eval_harness.results.table import tidy
-from eval_harness.scores.metrics import HEADLINE
 from eval_harness.sweep.forecast import aligned
 from eval_harness.sweep.tasks import Task
 

@@ -22,9 +22,9 @@ from typing import cast
 import numpy as np
 
 from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Breakdown, Score, Scores, Verdict
 from eval_harness.scores.intervals import LEVEL
-from eval_harness.scores.metrics import METRICS
 from eval_harness.scores.statistics import chance_p_value, published_interval
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.published_tables import Cell, Row, cells

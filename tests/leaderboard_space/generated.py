@@ -15,10 +15,10 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
 from eval_harness.derive.files import read_readings
+from eval_harness.derive.scoring import score, units
+from eval_harness.derive.summary import summarise
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs.folder import read_question_file
-from eval_harness.scores import score, units
-from eval_harness.scores.summary import summarise
 from leaderboard_space.data.store.sections import Section
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
 

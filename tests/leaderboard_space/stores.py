@@ -19,9 +19,9 @@ from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.schema import ASPECTS
 from eval_harness.derive.answer_table import COLUMNS, answers_bytes
 from eval_harness.derive.derivation import Derived, kept_units, write_derived
+from eval_harness.derive.scoring import score
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
-from eval_harness.scores import score
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, Acceptance, Note, Withdrawal
 from tests.helpers import edit_json
 

@@ -16,9 +16,9 @@ from dataset_builders.benchmarks import question_columns
 from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
 from eval_harness.benchmarks import spec
 from eval_harness.derive.answers import read_answers
-from eval_harness.scores import score, units
+from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.scoring import score, units
 from eval_harness.scores.clustered import ratio_spread
-from eval_harness.scores.metrics import METRICS
 
 KEPT = tuple(dict.fromkeys((*READ_BY_SCORING, *FACETS_READ)))
 """Columns of a question that a sample carries: all that scoring reads."""

@@ -20,9 +20,9 @@ from dataset_builders.sources.problems import clip
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.answers import read_answers
 from eval_harness.derive.reading import complete
+from eval_harness.derive.scoring import units
 from eval_harness.records.limits import limits_for
 from eval_harness.records.names import normal_name, wrong_model_name
-from eval_harness.scores import units
 from eval_harness.store.answer_files import Predictions, read_predictions
 from eval_harness.store.hidden_test.bookings import book, left, now_utc, path_of, remember, scorings_of, user_name
 from eval_harness.store.hidden_test.ledger import Document, open_ledger

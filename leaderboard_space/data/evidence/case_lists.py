@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dataset_builders.benchmarks import FACETS
-from eval_harness.scores import HEADLINE
+from eval_harness.derive.metrics import HEADLINE
 from eval_harness.scores.grading import shown_images
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.ranking import Bools, Floats, Ints

@@ -20,8 +20,7 @@ import pyarrow.parquet as pq
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
-from eval_harness.scores import METRICS
-from eval_harness.scores.metrics import BALANCED
+from eval_harness.derive.metrics import BALANCED, METRICS
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.ranks.ranking import Bools, Floats, Ints
 from leaderboard_space.data.store import answer_cache, stored_units

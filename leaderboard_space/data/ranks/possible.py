@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Breakdown, Result, Score, Scores
-from eval_harness.scores import METRICS
 from leaderboard_space.data.published_scores import ONLY_PRINTED
 
 SLACK = 1e-6

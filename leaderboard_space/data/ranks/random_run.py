@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.records.result import Result, Score
-from eval_harness.scores import MetricInfo
 from eval_harness.scores.intervals import LEVEL
 from leaderboard_space.data.ranks.pairs import unpaired_difference
 from leaderboard_space.data.store.sections import Entry

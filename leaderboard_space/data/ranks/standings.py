@@ -13,8 +13,9 @@ import numpy as np
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
+from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.derive.metrics import HEADLINE, METRICS
 from eval_harness.records.result import Score, Scores
-from eval_harness.scores import HEADLINE, METRICS, MetricInfo
 from eval_harness.scores.comparing.ranks import rank_ranges
 from eval_harness.scores.statistics import published_interval
 from leaderboard_space.data.facets import cells_in, groups_of

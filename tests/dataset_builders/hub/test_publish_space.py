@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eval_harness.runs.planning.config import EvalConfig
 
 def scores():
-    from eval_harness.scores import HEADLINE
+    from eval_harness.derive.metrics import HEADLINE
     return HEADLINE
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ def same_text_answers(questions: pd.DataFrame, text: str) -> pd.DataFrame:
 
 def constant_levels(family: str, questions: pd.DataFrame) -> dict[str, Scores]:
     """Scores of always answering A, of always answering B, and so on: letter -> metric -> Score."""
-    from eval_harness.scores import summarise, units
+    from eval_harness.derive.scoring import units
+    from eval_harness.derive.summary import summarise
 
     most = max((len(options) for options in questions["options"]), default=0)
     return {

@@ -10,13 +10,14 @@ import yaml
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
+from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.scoring import score, units
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
 from eval_harness.results.comparison import Side, compare_results, load_side
 from eval_harness.results.eval_results import eval_result_entries, write_eval_results
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparing.comparisons import paired_test
 from tests.chaos.server import ChaosServer
 from tests.leaderboard_space.stores import answers, questions

@@ -11,9 +11,10 @@ from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed.errors import conditional_errors
-from eval_harness.scores import HEADLINE, METRICS, breakdown, explode, score, summarise, units
+from eval_harness.derive.metrics import BALANCED, HEADLINE, METRICS
+from eval_harness.derive.scoring import score, units
+from eval_harness.derive.summary import breakdown, explode, summarise
 from eval_harness.scores.grading import grade
-from eval_harness.scores.metrics import BALANCED
 from tests.eval_harness.scores.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
 from tests.leaderboard_space import stores
 

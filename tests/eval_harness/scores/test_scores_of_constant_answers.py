@@ -3,7 +3,7 @@
 import pandas as pd
 
 from eval_harness.derive.answers import read_answers
-from eval_harness.scores import score
+from eval_harness.derive.scoring import score
 
 
 def test_confusion_above_chance_is_worse_than_chance():

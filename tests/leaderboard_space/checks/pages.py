@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result
-from eval_harness.scores import METRICS
 from eval_harness.store.submission import Submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Score
-from eval_harness.scores import METRICS
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.ranks import pooled_p_values
 from eval_harness.scores.outcomes import pack

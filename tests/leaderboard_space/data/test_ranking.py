@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from eval_harness.derive.files import read_readings
+from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.scoring import score, units
 from eval_harness.records.result import Score
-from eval_harness.scores import METRICS, score, units
 from eval_harness.scores.comparing.comparisons import paired_test, pairwise
 from eval_harness.scores.comparing.ranks import pooled_p_values, rank_ranges
 from eval_harness.scores.intervals import CLUSTERED, clustered_interval

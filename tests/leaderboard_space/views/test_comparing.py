@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.derive.scoring import units
 from eval_harness.records.result import Score
-from eval_harness.scores import MetricInfo, units
 from eval_harness.scores.comparing.comparisons import paired_test
 from leaderboard_space import sentences
 from leaderboard_space.comparing import SLOTS, comparable_sections, compared

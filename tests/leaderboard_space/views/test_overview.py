@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dataset_builders.errors import BadInput
+from eval_harness.derive.metrics import HEADLINE
 from eval_harness.records.result import Score
-from eval_harness.scores import HEADLINE
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of

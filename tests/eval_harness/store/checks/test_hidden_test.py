@@ -17,7 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answers import read_answers
-from eval_harness.scores import score
+from eval_harness.derive.scoring import score
 from eval_harness.store.hidden_test import HiddenScore, HiddenTest, ledger, scoring
 from tests.eval_harness.store.checks.hidden import MULTIPLE, SINGLE, build_test, key, upload, wrong
 from tests.helpers import edit_json, refused, write_lines

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.derive.metrics import BALANCED, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import numbered
 from eval_harness.scores.intervals import clustered_interval
-from eval_harness.scores.metrics import BALANCED, METRICS
 from eval_harness.scores.statistics import verdict
 
 UNKNOWN = MetricInfo("", "")
@@ -23,7 +23,7 @@ metrics that nothing speaks for, labels of one question, labels that go together
 
 
 def summarise(units: pd.DataFrame) -> dict[str, Score]:
-    """The score of each metric among `units` (see `scores.units`; any subset of its rows), in order of first appearance.
+    """The score of each metric among `units` (see `derive.scoring.units`; any subset of its rows), in order of first appearance.
 
     Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval.
     """

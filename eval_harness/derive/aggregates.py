@@ -1,7 +1,7 @@
 """Scores over several runs of one model: best over methods, prompts x samples, majority, best-of-N oracle (MediConfusion
 Tables 1 and 2, appendices C and H). What they give becomes a result of the kind `aggregate`, with the run ids it was computed from.
 
-See also: the scores of one run (`scores.score`).
+See also: the scores of one run (`scoring.py`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.summary import summarise
 from eval_harness.records.result import Breakdown, Method, Result, Scores
 from eval_harness.scores.grading import grade
-from eval_harness.scores.metrics import METRICS
-from eval_harness.scores.summary import summarise
 
 
 def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
@@ -88,7 +88,7 @@ def prompts_by_samples(
 
 def per_sample(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[float]:
     """The metric of every sample by itself (percent), in the order of the samples; nan where it is undefined."""
-    from eval_harness.scores import units
+    from eval_harness.derive.scoring import units
 
     values = []
     for _, part in answers.groupby("sample", sort=True):

@@ -1,0 +1,111 @@
+"""Scores of the benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
+
+See also: reading responses (`derive/answers.py`), the result file (`records/result.py`). Imports no torch and no gradio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.benchmarks import FACETS
+from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks import part
+from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.summary import breakdown, summarise
+from eval_harness.records.result import STATUSES, Breakdown, Score, Scores
+from eval_harness.scores.grading import Graded, grade, make_units
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The numbers of a run: per metric, per facet value and metric, and how many responses ended in each status."""
+
+    scores: Scores
+    breakdown: Breakdown = field(default_factory=dict)
+    statuses: dict[str, int] = field(default_factory=dict)
+    units: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """What they were computed from, as `units` gives it."""
+
+
+def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+    """One row per (metric, scoring unit): `metric, unit, case_id, case, cluster, numerator, denominator, chance, count` + the facets.
+
+    `questions`: the columns of the config `questions_text`, labels as strings. `answers`: `question_id, sample, choice, status`, as
+    `read_answers` gives them. A metric is 100 x sum(numerator) / sum(denominator) (a count metric: sum(numerator)), so that any
+    subset is a mask; `chance` is the numerator a guesser would get; `count` what the unit adds to n; `cluster` numbers the connected
+    components of cases sharing images. With several samples, numerator and denominator are means over them. The facet
+    `category` is a list per unit (`explode` makes one row per label).
+    Questions whose answer is hidden are left out. Raises BadInput for unknown ids, duplicate answers, missing columns.
+    """
+    return _all_units(family, grade(family, questions, answers))
+
+
+def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
+    """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
+
+    A benchmark may add breakdowns by what is no facet of a question (`more_breakdowns` of its `scores.py`).
+
+    A metric that nothing speaks for (no such question, or its answers are hidden) has the value None. Raises BadInput as `units`.
+    """
+    graded = grade(family, questions, answers)
+    table = _all_units(family, graded)
+    scores = summarise(table)
+    parts = breakdown(table, FACETS[family])
+    more: Callable[[Graded], Breakdown] | None = getattr(part(family, "scores"), "more_breakdowns", None)
+    if more is not None:
+        parts |= more(graded)
+    return Scored(
+        scores={HEADLINE[family]: Score(value=None, n=0, n_cases=0)} | scores
+        if HEADLINE[family] not in scores
+        else scores,
+        breakdown=parts,
+        statuses=_statuses(questions, answers),
+        units=table,
+    )
+
+
+def _all_units(family: str, graded: Graded) -> pd.DataFrame:
+    return pd.concat([part(family, "scores").units(graded), _everywhere(family, graded)], ignore_index=True)
+
+
+def _everywhere(family: str, graded: Graded) -> pd.DataFrame:
+    """`irrelevant`, `refused`, both together as `abstained`, the accuracy where an option was chosen, and the share of each letter (or of
+    yes and no) among the answers read."""
+    rows = np.arange(len(graded.questions))
+    frames = [
+        make_units(family, graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
+        make_units(family, graded, "refused", rows, graded.refused.mean(axis=1)),
+        make_units(family, graded, "abstained", rows, (graded.irrelevant | graded.refused).mean(axis=1)),
+    ]
+    chose = graded.answered.mean(axis=1)
+    frames.append(
+        make_units(
+            family, graded, "answered_accuracy", rows, graded.right.mean(axis=1), chose, graded.guess[rows] * chose
+        )
+    )
+    yes_no = (graded.questions["question_type"] == "yes_no").to_numpy(dtype=bool)
+    single = ~yes_no & ~graded.multiple
+    for members, names in ((np.flatnonzero(single), LETTERS), (np.flatnonzero(yes_no), ("yes", "no"))):
+        if not len(members):
+            continue
+        answered = graded.answered[members].mean(axis=1)
+        for option in range(min(int(graded.k[members].max()), len(names))):
+            there = members[graded.k[members] > option]
+            chosen = (graded.first[there] == option).mean(axis=1)
+            share = answered[graded.k[members] > option]
+            frames.append(make_units(family, graded, f"share_{names[option]}", there, chosen, share))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _statuses(questions: pd.DataFrame, answers: pd.DataFrame) -> dict[str, int]:
+    """How many responses ended in each status; those that are missing are `failed`."""
+    counted = answers["status"].value_counts().to_dict()
+    samples = max(answers["sample"].nunique(), 1) if "sample" in answers.columns else 1
+    missing = len(questions) * samples - len(answers)
+    statuses = {name: int(counted.get(name, 0)) for name in STATUSES}
+    statuses["failed"] += max(missing, 0)
+    return statuses
