@@ -131,6 +131,7 @@ def evaluate(
 
     config = config_of(options, sys.argv[1:])
     from eval_harness.results.summary import summary
+    from eval_harness.results.unread import with_unread
     from eval_harness.runs.runner import evaluate as run_evaluation
 
     if dry_run:
@@ -142,7 +143,7 @@ def evaluate(
     if result is None:
         typer.echo("this process has finished its share; the last one to finish writes the result")
         return
-    typer.echo(summary(result))
+    typer.echo(with_unread(summary(result), folder, result))
     typer.echo(f"wrote {folder / 'result.json'}")
 
 
@@ -161,19 +162,37 @@ def score(
     no_judge: Annotated[
         bool, typer.Option("--no-judge", help="read the answers by rules only, even if the run used --judge")
     ] = False,
+    judge: Annotated[
+        str | None, typer.Option(help="openai:NAME, a model that reads what the rules cannot read (run folders)")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="address of the judge's OpenAI-compatible server")] = None,
+    send_to_provider: Annotated[
+        bool,
+        typer.Option(
+            "--send-to-provider", help="permit sending a custom dataset's answers to a judge that is not on this machine"
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="print the result.json document and nothing else")] = False,
 ) -> None:
     """Recompute scores from the answers in a run folder (rewrites its result.json) or in a file of answers."""
     from dataset_builders.errors import BadInput
     from eval_harness.results.summary import summary
+    from eval_harness.results.unread import with_unread
     from eval_harness.runs.planning.config import EvalConfig
     from eval_harness.runs.runner import score_file
-    from eval_harness.runs.scoring import score_run
+    from eval_harness.runs.scoring import judge_run, score_run
 
     if answers.is_dir():
         if benchmark or data or split or name:
             raise BadInput("score RUN_DIR: takes no --benchmark, --data, --split or --name; the run folder says them.")
-        result = score_run(answers, extraction, judged=not no_judge)
+        if judge and (no_judge or extraction):
+            raise BadInput("--judge: a judge reads what our rules leave unread; leave --no-judge and --extraction out.")
+        if judge:
+            result = judge_run(answers, judge, base_url, send_to_provider)
+        else:
+            result = score_run(answers, extraction, judged=not no_judge)
+    elif judge or no_judge:
+        raise BadInput(f"score {answers}: a judge reads the answers of a run folder, and this is none.")
     elif benchmark is None:
         raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
     else:
@@ -188,6 +207,7 @@ def score(
                 argv=sys.argv[1:],
             )
         )
-    typer.echo(result.to_json() if json else summary(result), nl=not json)
+    table = with_unread(summary(result), answers, result) if answers.is_dir() else summary(result)
+    typer.echo(result.to_json() if json else table, nl=not json)
     if answers.is_dir() and not json:
         typer.echo(f"wrote {answers}/result.json")

@@ -1,6 +1,6 @@
-"""The LLM fall-back: a judge model reads what our rules leave unread (GMAI-MMBench), or says which option free text is closer to
-(MediConfusion, method `ff`). What it is asked, and how its replies are read.
+"""A judge model reads what the rules leave unread, or says which option free text is closer to (MediConfusion, method `ff`).
 
+What it is asked, and how its replies are read. It sees the question, the options and the response, never the key.
 See also: which answers it is asked about (`derive/reading.py`), asking it (`runs/judging.py`).
 """
 
@@ -10,10 +10,11 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from eval_harness.reader import Reading
+from eval_harness.reader.rules import Reading
 
 GAP = 3
 """MediConfusion's score gap: the closer option counts only where it leads by so much (paper A.4); its best-of-N oracle uses 2."""
@@ -36,7 +37,7 @@ FREE_FORM_TEMPERATURE = 0.7
 _EXTRACT = (
     "A model was asked a multiple-choice question about a medical image. Say which option its response chooses. Judge only what the "
     "response says; do not answer the question yourself.\n\nQuestion: {question}\n{options}\n\nResponse:\n{response}\n\n"
-    "Reply with the letter of the option chosen and nothing else{several}. Reply with Z if the response chooses no option, "
+    "Reply with the letter of the option chosen and nothing else{several}. Reply with none if the response chooses no option, "
     "more than one without deciding, or refuses."
 )
 
@@ -55,6 +56,13 @@ def prompt_of(method: str) -> dict[str, str]:
     """Name and hash of the prompt that a run of this method puts to its judge (16 hexadecimal digits of a sha256)."""
     name, text = ("mediconfusion-ff", _SYSTEM + _FEEDBACK) if method == "ff" else ("extract-option", _EXTRACT)
     return {"prompt": name, "prompt_hash": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+
+def judge_named(judge: str, base_url: str | None, method: str) -> dict[str, Any]:
+    """What a run says of its judge (`method.judge`), from `openai:NAME`. Raises BadInput for another form."""
+    if not judge.startswith("openai:") or judge == "openai:":
+        raise BadInput(f"--judge {judge}: unknown. Give openai:NAME, a model behind an OpenAI-compatible server.")
+    return {"model": judge.removeprefix("openai:"), "base_url": base_url} | prompt_of(method)
 
 
 def extraction_prompt(question: str, options: Sequence[str], response: str, question_type: str) -> Query:

@@ -16,10 +16,11 @@ from eval_harness.derive.answer_table import answer_frame, answer_of, answers_by
 from eval_harness.derive.derivation import Derived, derive, write_derived
 from eval_harness.derive.files import ANSWERS, JUDGE
 from eval_harness.derive.reading import judge_queries
-from eval_harness.reader.judge import NO_JUDGE
+from eval_harness.models.http.sending import permit_sending
+from eval_harness.reader.judge import NO_JUDGE, judge_named
 from eval_harness.records.result import Result
 from eval_harness.records.run import Run, read_run
-from eval_harness.runs.folder import read_answer_journal, read_questions
+from eval_harness.runs.folder import read_answer_journal, read_questions, write_run
 from eval_harness.runs.judging import Judge
 
 
@@ -37,14 +38,17 @@ class Answered:
         return derive(self.run, self.answers, self.questions, self.replies)
 
 
-def answered(folder: Path, extraction: str | None = None, judged: bool = True) -> Answered:
-    """What a run folder holds. `extraction`: another way of reading than the run's; not `judged`: without the run's judge.
+def answered(
+    folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
+) -> Answered:
+    """What a run folder holds. `extraction`: another way of reading than the run's; not `judged`: without the run's judge; `judge`: with
+    this one instead.
 
     The judge is asked what its cache in the folder does not hold. Raises BadInput when the folder is no run folder or its journal is
     damaged.
     """
     run, questions = read_run(folder), read_questions(folder)
-    run = run if judged else without_judge(run)
+    run = with_judge(run, judge) if judge else run if judged else without_judge(run)
     records = read_answer_journal(folder / "answers.jsonl")
     usage = usage_of(records, run.environment.get("price_per_million_tokens"))
     method = run.method.model_copy(update={"extraction": extraction} if extraction else {})
@@ -62,6 +66,34 @@ def score_run(folder: Path, extraction: str | None = None, judged: bool = True) 
     derived = found.derived()
     write_derived(folder, derived)
     return derived.result
+
+
+def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_provider: bool = False) -> Result:
+    """Let a judge (`openai:NAME`, served at `base_url`) read what the rules left unread, and write the files with what it replied;
+    `run.json` names it from then on.
+
+    Raises BadInput as `answered`, when the server cannot be reached, and before anything of a custom set is sent to another machine
+    without `send_to_provider`.
+    """
+    run = read_run(folder)
+    named = judge_named(judge, base_url, run.method.name)
+    if run.benchmark.origin == "custom" and run.benchmark.name != run.benchmark.family:
+        sent = f"the unread answers to questions of {run.benchmark.name}, with the questions"
+        permit_sending(f"--judge {judge}", base_url, lambda: sent, send_to_provider)
+    found = answered(folder, judge=named)
+    derived = found.derived()
+    if found.replies is not None:
+        replace_file(folder / JUDGE, replies_bytes(found.replies))
+    replace_file(folder / ANSWERS, answers_bytes(found.answers))
+    write_run(folder, with_judge(run, named), None)
+    write_derived(folder, derived)
+    return derived.result
+
+
+def with_judge(run: Run, judge: dict[str, Any]) -> Run:
+    """The run as if it had been asked with this judge."""
+    method = run.method.model_copy(update={"judge": judge})
+    return run.model_copy(update={"method": method, "deviations": [said for said in run.deviations if said != NO_JUDGE]})
 
 
 def without_judge(run: Run) -> Run:

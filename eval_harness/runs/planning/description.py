@@ -12,7 +12,7 @@ from typing import Any
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.models.interface import OPTIONS, Backend, description_of
-from eval_harness.reader.judge import NO_JUDGE, prompt_of
+from eval_harness.reader.judge import NO_JUDGE, judge_named
 from eval_harness.records.conversation import form_hash, form_named
 from eval_harness.records.names import model_slug, normal_name, storable
 from eval_harness.records.result import Method
@@ -77,7 +77,7 @@ def describe_run(
             shots=config.shots,
             samples=samples,
             extraction=config.extraction,
-            judge=_judge(config),
+            judge=judge_named(config.judge, config.settings.base_url, config.method) if config.judge else None,
             generation=generation | hashes,
         ),
         deviations=deviations,
@@ -90,13 +90,6 @@ def describe_run(
         command=shlex.join(["medprobe", *config.argv]) if config.argv else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _judge(config: EvalConfig) -> dict[str, Any] | None:
-    if not config.judge:
-        return None
-    model = {"model": config.judge.removeprefix("openai:"), "base_url": config.settings.base_url}
-    return model | prompt_of(config.method)
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:

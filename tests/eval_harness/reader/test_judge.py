@@ -1,6 +1,7 @@
 """The judge against a server on this machine that plays it."""
 
 import json
+import random
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +17,7 @@ from eval_harness.reader.judge import Query, closeness_prompt, extraction_prompt
 from eval_harness.records.result import Benchmark, Method, Model
 from eval_harness.records.run import Run, RunRequest
 from eval_harness.runs.judging import Judge
+from tests.commands import medprobe
 
 OPTIONS = ["wide bronchi", "a cavity"]
 
@@ -144,7 +146,8 @@ def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path
     [
         ("B", "single", (1,)),
         (" (B). ", "single", (1,)),
-        ("Z", "single", ()),
+        ("none", "single", ()),
+        ("None.", "single", ()),
         ("C", "single", ()),
         ("A, B", "single", ()),
         ("A, B", "multiple", (0, 1)),
@@ -221,3 +224,64 @@ def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path)
     server.replies = [401]
     with pytest.raises(BadInput, match="--judge judge: the server refuses the key"):
         Judge("judge", tmp_path, server.url).ask(Query("x"))
+
+
+def test_a_judge_that_errs_changes_only_what_it_was_shown() -> None:
+    """A judge that is wrong about one answer in twenty: whatever a rule has read stays as it was read."""
+    draw = random.Random(4)
+    said = ("A", "B", "The answer is B.", "I cannot tell from this image.", "hm", "The bronchus is the problem here.")
+    given = answer_frame(
+        {"question_id": f"q{n % 3 + 1}", "sample": n // 3, "response": draw.choice(said), "delivery": "answered"}
+        for n in range(600)
+    )
+    run, alone = judged_run(samples=200), judged_run(samples=200)
+    alone.method.judge = None
+    before, _ = read_run(alone, given, questions())
+    asked = judge_queries(run, given, questions())
+    assert not any("The answer is B." in each.query.prompt for each in asked)
+    rows = [(each.question_id, each.sample, draw.choice(["A"] * 19 + ["B"])) for each in asked]
+    after, report = read_run(run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"]))
+    rules = before["status"] != "irrelevant"
+    pd.testing.assert_frame_equal(after[rules], before[rules])
+    assert report is not None and report["asked"] == len(asked) == (~rules).sum()
+    assert set(after[~rules]["rule"]) == {"judge: option"}
+
+
+def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Path, tmp_path: Path) -> None:
+    server.replies = ["A"]
+    ids = pd.concat([pd.read_parquet(path) for path in sorted((phantoms / "mediconfusion").rglob("*.parquet"))])
+    names = list(ids["question_id"].dropna().unique())
+    unclear = "It is hard to put into words."
+    lines = [{"question_id": name, "response": "A" if n % 4 else unclear} for n, name in enumerate(names)]
+    (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    told = medprobe(
+        *(
+            "eval",
+            "mediconfusion",
+            "--model",
+            f"recorded:{tmp_path}/answers.jsonl",
+            "--data",
+            phantoms / "mediconfusion",
+            "--out",
+            tmp_path / "run",
+        ),
+        cwd=tmp_path,
+    ).stdout.splitlines()
+    count = sum(line["response"] == unclear for line in lines)
+    place = next(n for n, line in enumerate(told) if line.startswith("not read"))
+    assert (
+        told[place]
+        == f"not read: {count} of {len(lines)} answers ({100 * count / len(lines):.1f} %), counted as wrong, for instance"
+    )
+    assert told[place - 1].startswith("set_accuracy ") and sum(unclear in line for line in told) == 3
+    command = told[place + 4]
+    assert command == f"a judge model can read them: medprobe score {tmp_path / 'run'} --judge openai:NAME"
+    done = medprobe("score", tmp_path / "run", "--judge", "openai:judge", "--base-url", server.url, cwd=tmp_path)
+    assert "not read" not in done.stdout
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    judged = result["method"]["judge"]
+    assert (judged["model"], judged["asked"], judged["decided"]) == ("judge", count, count) and len(
+        judged["prompt_hash"]
+    ) == 12
+    medprobe("score", tmp_path / "run", "--judge", "gpt", cwd=tmp_path, code=2)
+    medprobe("score", tmp_path / "run", "--judge", "openai:judge", "--no-judge", cwd=tmp_path, code=2)
