@@ -169,7 +169,8 @@ def score(
     send_to_provider: Annotated[
         bool,
         typer.Option(
-            "--send-to-provider", help="permit sending a custom dataset's answers to a judge that is not on this machine"
+            "--send-to-provider",
+            help="permit sending a custom dataset's answers to a judge that is not on this machine",
         ),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="print the result.json document and nothing else")] = False,

@@ -93,7 +93,9 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
 def with_judge(run: Run, judge: dict[str, Any]) -> Run:
     """The run as if it had been asked with this judge."""
     method = run.method.model_copy(update={"judge": judge})
-    return run.model_copy(update={"method": method, "deviations": [said for said in run.deviations if said != NO_JUDGE]})
+    return run.model_copy(
+        update={"method": method, "deviations": [said for said in run.deviations if said != NO_JUDGE]}
+    )
 
 
 def without_judge(run: Run) -> Run:
