@@ -280,6 +280,11 @@ def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Pat
     assert "not read" not in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     judged = result["method"]["judge"]
-    assert (judged["model"], judged["asked"], judged["decided"], len(judged["prompt_hash"])) == ("judge", count, count, 16)
+    assert (judged["model"], judged["asked"], judged["decided"], len(judged["prompt_hash"])) == (
+        "judge",
+        count,
+        count,
+        16,
+    )
     medprobe("score", tmp_path / "run", "--judge", "gpt", cwd=tmp_path, code=2)
     medprobe("score", tmp_path / "run", "--judge", "openai:judge", "--no-judge", cwd=tmp_path, code=2)
