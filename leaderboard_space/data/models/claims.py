@@ -1,7 +1,7 @@
 """Scores that are claimed on the Hub: the leaderboards of our datasets there, and the evaluation results that models' repositories state.
 
 Asked in the background, kept on disk, and never waited for by a page; off unless datasets are named (the variable `MEDPROBE_CLAIMS`).
-Nothing here was computed by us: the board shows it apart. See also: what we publish there (`eval_harness/results/publish_score.py`).
+Nothing here was computed by us: the board shows it apart. See also: what we publish there (`eval_harness/store/publish_score.py`).
 """
 
 from __future__ import annotations
