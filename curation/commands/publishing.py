@@ -67,9 +67,8 @@ def quality(
 ) -> None:
     """Check a benchmark before publishing it: scores without images, give-aways, repeats, balance, power."""
     from curation.report.blind_baseline import BlindAsking
-    from curation.report.quality import Quality, check
+    from curation.report.quality import check
     from curation.report.quality_page import write_report
-    from curation.report.text_quality import TextQuality, check_text, write_text_report
     from curation.writing.asking import Asking
     from dataset_builders.errors import BadInput
     from eval_harness.models.interface import read_price
@@ -83,13 +82,8 @@ def quality(
     if model is not None:
         asking = Asking(temperature=temperature, price=read_price(price), send=send_to_provider)
         blind = BlindAsking(_blind_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
-    found: Quality | TextQuality
-    if (source / "questions_text").is_dir():
-        found = check_text(source, blind)
-        write_text_report(found, out)
-    else:
-        found = check(source, tuple(images or ()), blind)
-        write_report(found, source.resolve().name, out)
+    found = check(source, tuple(images or ()), blind)
+    write_report(found, out)
     if found.blind_model is not None:
         for name, score in found.blind_model.scores.items():
             if score["value"] is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.report.quality import Quality
+from curation.report.quality import PairQuality, Quality
 from dataset_builders.files import replace_file, write_json
 
 STYLE = """
@@ -28,40 +28,59 @@ svg { display: block; width: 100%; height: 8rem } rect { fill: var(--accent) } l
 """
 
 
-def page(quality: Quality, name: str) -> str:
+def page(quality: Quality) -> str:
     """The whole page."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in quality.warnings()) or "<li>Nothing stands out.</li>"
+    rows = [(rule, *row) for rule, scores in quality.rules.items() for row in score_rows(scores)]
+    alike = ", ".join(f"{escape(a)} / {escape(b)} ({bits} bits)" for a, b, bits in quality.alike_images) or "none"
     seen = (
-        f"{quality.images_seen} of {quality.images} images are at hand and were compared: {groups_of(quality.same_images)} the same file; look alike: "
-        + (", ".join(f"{escape(a)} / {escape(b)} ({bits} bits)" for a, b, bits in quality.alike_images) or "none")
+        f"{quality.images_seen} of {quality.images} images are at hand and were compared. The same file: {groups_of(quality.same_images)}. "
+        f"Look alike: {alike}."
         if quality.images_seen
         else "The images are not at hand, so they were not compared."
     )
+    blind = ""
+    if quality.blind_model is not None:
+        model = quality.blind_model
+        statuses = ", ".join(f"{count} {status}" for status, count in model.statuses.items() if count)
+        blind = (
+            f"<h3>{escape(model.model)}, shown no image (prompt {escape(model.prompt)}, temperature {model.temperature:g}: {statuses})</h3>"
+            + table_of(("asked without images", *HEAD), score_rows(model.scores))
+        )
+    often = f"<h3>Used far more often than others</h3>{bars(quality.often)}" if quality.often else ""
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(name)}: quality</title>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(quality.name)}: quality</title>
 <style>{STYLE}</style></head><body>
-<h1>{escape(name)}</h1>
-<p>{quality.pairs} pairs, {quality.images} images, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>
+<h1>{escape(quality.name)}</h1>
+<p>{quality.questions} questions ({escape(quality.split)}) on {quality.images} images, scored as {escape(quality.family)}.</p>
 <h2>Worth a look</h2><ul>{warnings}</ul>
-<h2>How small a difference can it tell?</h2>
-{_power(quality)}
 <h2>Without looking at the image</h2>
-{table_of(("rule", "set accuracy", "individual accuracy"), [(b.rule, f"{b.set_accuracy:.1f}", f"{b.individual_accuracy:.1f}") for b in quality.blind])}
-<p>Both images of a pair share question and options and differ in the answer: an answerer that never looks gets no pair and half of the questions.
-{_blind_model(quality)}
-Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
-<h2>Similarities of the pairs</h2>
-<h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}
-<h2>Categories (images)</h2>{bars(quality.categories)}
-<h2>Questions</h2>
-<p>Same text: {groups_of(quality.repeated_questions)}. Nearly the same: {", ".join(f"{escape(a)} / {escape(b)}" for a, b, _ in quality.alike_questions) or "none"}.
-Uneven options: {escape(", ".join(quality.uneven_options)) or "none"}.</p>
-<h2>Images</h2><p>{seen}.</p>{bars(quality.often) if quality.often else "<p>No image is used often.</p>"}
+{table_of(("answerer", "metric", *HEAD), rows)}{blind}
+{_of_pairs(quality.of_pairs) if quality.of_pairs else ""}
+<h2>Questions</h2><p>Asked more than once of one image: {groups_of(quality.repeated_questions)}.</p>
+<h2>Images</h2><p>{seen}</p>{often}
 </body></html>
 """
 
 
-def _power(quality: Quality) -> str:
+HEAD = ("%", "95% interval", "chance", "than chance")
+
+
+def _of_pairs(quality: PairQuality) -> str:
+    alike = ", ".join(f"{escape(a)} / {escape(b)}" for a, b, _ in quality.alike_questions) or "none"
+    return f"""<p>Both images of a pair share question and options and differ in the answer: an answerer that never looks gets no pair and half of the
+questions. Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
+<h2>How small a difference can it tell?</h2>
+<p>{quality.pairs} pairs, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>{_power(quality)}
+<h2>Similarities of the pairs</h2>
+<h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}
+<h2>Categories (images)</h2>{bars(quality.categories)}
+<h2>Pairs</h2>
+<p>Same text: {groups_of(quality.repeated_pairs)}. Nearly the same: {alike}.
+Uneven options: {escape(", ".join(quality.uneven_options)) or "none"}.</p>"""
+
+
+def _power(quality: PairQuality) -> str:
     if all(points is None for points in quality.smallest_difference.values()):
         return f"<p>{quality.pairs} pairs cannot tell two models apart, with 80% power, unless nearly all of the pairs separate them.</p>"
     told = "; ".join(
@@ -78,18 +97,6 @@ def _power(quality: Quality) -> str:
 
 def _points(value: float | None) -> str:
     return "none at all" if value is None else f"{value:.1f} points"
-
-
-def _blind_model(quality: Quality) -> str:
-    blind = quality.blind_model
-    if blind is None:
-        return "No language model was asked without the images (<code>--model</code>).</p><p>"
-    head = ("asked without images", "%", "95% interval", "coin flip", "than a coin flip")
-    statuses = ", ".join(f"{count} {status}" for status, count in blind.statuses.items() if count)
-    return (
-        f"</p><h3>{escape(blind.model)}, shown no image (prompt {blind.prompt}, temperature {blind.temperature:g}: {statuses})</h3>"
-        f"{table_of(head, score_rows(blind.scores))}<p>A model that always answers the same text alike gets 0, 50 and 100% confusion.</p><p>"
-    )
 
 
 def score_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -143,9 +150,10 @@ def histogram(values: Sequence[float], bins: int = 24) -> str:
     return f'<svg viewBox="0 0 {24 * bins} 112" preserveAspectRatio="none" role="img">{line}{drawn}</svg><div class="ends">{ends}</div>'
 
 
-def write_report(quality: Quality, name: str, out: Path) -> None:
+def write_report(quality: Quality, out: Path) -> None:
     """Write the page `out` (HTML) and the numbers beside it (`.json`)."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(out, page(quality, name).encode())
+    replace_file(out, page(quality).encode())
     numbers = asdict(quality) | {"warnings": quality.warnings()}
+    numbers["format"] = numbers.pop("family")
     write_json(out.with_suffix(".json"), numbers, ensure_ascii=True)

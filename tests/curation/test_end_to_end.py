@@ -112,7 +112,7 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     assert all(list(value) == ["Pulmonary"] for value in rows["categories"])
     curate("quality", out, "--out", tmp_path / "quality.html")
     numbers = json.loads((tmp_path / "quality.json").read_text())
-    assert numbers["pairs"] == len(pairs) - 1
+    assert numbers["of_pairs"]["pairs"] == len(pairs) - 1
     assert numbers["images_seen"] == numbers["images"]
 
 

@@ -1,6 +1,7 @@
 """Reviews kept append-only, agreement, export in the official layout, the loop through the builder, quality."""
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -338,15 +339,19 @@ def test_quality_finds_what_was_put_there(made, tmp_path):
     log.change("Ada", "4-5", "option_B", "right, " + "and more of the same words again " * 3)
     export("mine", questions, images, tmp_path / "mine", unreviewed=True)
     found = check(tmp_path / "mine")
-    assert (found.pairs, found.images, found.components, found.largest_component) == (6, 7, 1, 6)
-    assert [(blind.set_accuracy, blind.individual_accuracy) for blind in found.blind] == [(0, 50)] * 4
-    assert found.image_1_is_a == 3
+    pairs = found.of_pairs
+    assert (pairs.pairs, found.images, pairs.components, pairs.largest_component) == (6, 7, 1, 6)
+    values = [
+        [scores[name]["value"] for name in ("set_accuracy", "individual_accuracy")] for scores in found.rules.values()
+    ]
+    assert values[:4] == [[0, 50]] * 4
+    assert pairs.image_1_is_a == 3
     keyed = keyed_pairs(log, tmp_path / "mine")
-    assert found.repeated_questions == [[keyed["0-1"], keyed["1-2"]]]
-    assert found.uneven_options == [keyed["4-5"]]
+    assert pairs.repeated_pairs == [[keyed["0-1"], keyed["1-2"]]]
+    assert pairs.uneven_options == [keyed["4-5"]]
     assert len(found.same_images) == 1
     assert found.images_seen == 7
-    write_report(found, "mine <script>", tmp_path / "q.html")
+    write_report(replace(found, name="mine <script>"), tmp_path / "q.html")
     page = (tmp_path / "q.html").read_text()
     assert "mine &lt;script&gt;" in page
     assert json.loads((tmp_path / "q.json").read_text())["warnings"] == found.warnings()
@@ -355,11 +360,12 @@ def test_quality_finds_what_was_put_there(made, tmp_path):
 @pytest.mark.sources
 def test_quality_of_the_real_mediconfusion(sources, tmp_path):
     found = check(sources / "mediconfusion")
-    assert (found.pairs, found.images, found.components, found.largest_component) == (176, 228, 60, 25)
+    pairs = found.of_pairs
+    assert (pairs.pairs, found.images, pairs.components, pairs.largest_component) == (176, 228, 60, 25)
     assert max(found.often.values()) == 14
-    assert found.categories == json.loads((sources / "mediconfusion" / "statistics.json").read_text())
-    assert min(found.sim_med) == pytest.approx(0.9, abs=1e-3)
-    write_report(found, "MediConfusion", tmp_path / "q.html")
+    assert pairs.categories == json.loads((sources / "mediconfusion" / "statistics.json").read_text())
+    assert min(pairs.sim_med) == pytest.approx(0.9, abs=1e-3)
+    write_report(found, tmp_path / "q.html")
     assert "Cerebral" in (tmp_path / "q.html").read_text()
 
 
@@ -386,4 +392,4 @@ def test_an_image_that_cannot_be_opened_is_named_not_fatal(made, tmp_path):
     found = check(tmp_path / "mine")
     assert len(found.unreadable_images) == 1
     assert any("cannot be opened" in line for line in found.warnings())
-    write_report(found, "mine", tmp_path / "q.html")
+    write_report(found, tmp_path / "q.html")

@@ -40,7 +40,7 @@ def test_a_model_that_answers_the_same_text_alike_gets_no_pair(source, tmp_path)
         said, numbers = quality(source, out, url, "--price", "2.5,10")
         asked = len(log.asked)
         again, same = quality(source, out, url, "--price", "2.5,10")
-        assert len(log.asked) == asked == 2 * numbers["pairs"]
+        assert len(log.asked) == asked == 2 * numbers["of_pairs"]["pairs"]
     assert all("image_url" not in prompt for _, prompt in log.asked)
     assert same == numbers
     assert again == said
@@ -96,4 +96,4 @@ def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
 
     found = check(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", Asking(temperature=0)))
     assert found.blind_model.scores["set_accuracy"]["value"] == 100
-    assert any("by heart gets 100.0% of the questions right" in line for line in found.warnings())
+    assert any("by heart gets 100.0 % (individual accuracy)" in line for line in found.warnings())
