@@ -29,9 +29,7 @@ def submit(
     ] = None,
     split: Annotated[str | None, typer.Option(help="split that FILE answers [default: the benchmark's]")] = None,
     extraction: Annotated[str, typer.Option(help="how the answers of FILE are read: ours, official")] = "ours",
-    kind: Annotated[
-        str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical, baseline")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical")] = None,
     reproduced: Annotated[
         bool,
         typer.Option("--reproduced", help="you own the store and ran the model yourself; on the Hub, commit to main"),

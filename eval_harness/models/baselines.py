@@ -29,7 +29,7 @@ class Baseline(Backend):
     options = ()
 
     def __init__(self, name: str, choose: Chooser) -> None:
-        self.model = Model(name=name, kind="baseline")
+        self.model = Model(name=name, kind="baseline", responder="oracle" if name == "Oracle" else "guessing")
         self.deviations: list[str] = []
         self._choose = choose
 

@@ -89,6 +89,9 @@ class Model(_Strict):
     name: str
     revision: str | None = None
     kind: Literal["open", "proprietary", "medical", "baseline"] | None = None
+    responder: Literal["model", "model without image", "guessing", "oracle"] = "model"
+    """What gave the answers. `guessing` and `oracle` are baselines of medprobe, which a store reproduces; all but `model` are of the kind
+    `baseline` and stay unranked."""
     parameters: int | None = None
     snapshot_date: str | None = None
 

@@ -65,12 +65,30 @@ def _wrong_model(run: Run) -> Iterator[str]:
     model: Model = run.model
     if model.parameters is not None and not 0 <= model.parameters < 1 << 53:
         yield "model.parameters must be a number of parameters, or null"
-    ran_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)
-    if ran_baseline and model.kind != "baseline":
-        yield f"model kind {model.kind!r}: {run.request.model} can only land marked as 'baseline'"
+    asked_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)
+    if asked_baseline and model.responder == "model":
+        yield f"responder {model.responder!r}: {clip(run.request.model)} is a baseline, which can only be added as one"
+    if (model.kind == "baseline") != (model.responder != "model"):
+        yield (
+            f"model kind {model.kind!r} and responder {model.responder!r}: exactly what is no model that sees the image is a 'baseline' "
+            "(medprobe eval --model baseline:...)"
+        )
     withheld = any(line.lower().startswith("the image was withheld") for line in run.deviations)
-    if withheld and model.kind != "baseline":
-        yield f"model kind {model.kind!r}: a run without images can only land marked as 'baseline'"
+    if withheld != (model.responder == "model without image"):
+        yield f"responder {model.responder!r}: a run without images can only be added as 'model without image', and only such a run"
+    if model.responder == "model without image" and "text only" not in model.name.lower():
+        yield f"model name {clip(model.name)}: a model without its image is named so, e.g. {clip(model.name + ' (text only)', 220)}"
+    if run.command is not None and not _is_quoted(run.command):
+        yield f"the command {clip(run.command)} is none that medprobe wrote, quoted for a shell; leave it null"
+
+
+def _is_quoted(command: str) -> bool:
+    """Whether a command line is one of medprobe with every argument quoted, so that copying it into a shell runs nothing else."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    return words[:1] == ["medprobe"] and shlex.join(words) == command
 
 
 def _command_ran_a_baseline(command: str | None) -> bool:

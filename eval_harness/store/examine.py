@@ -31,6 +31,7 @@ from eval_harness.records.run import Run
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.store import sandbox
 from eval_harness.store.answer_rows import Expected, checked_rows
+from eval_harness.store.baseline import not_reproduced
 from eval_harness.store.datasets import Dataset, Find
 from eval_harness.store.flags import doubts, odd_selection
 from eval_harness.store.likeness import digests_of
@@ -88,6 +89,7 @@ def examine(sent: Sent, find: Find) -> Submission:
         replies, replies_digest = _replies(run, sent.judge, limits, answers, problems)
         key = key_of(sent, fingerprint_of(questions), facets_digest(questions))
         derived = derive(run, answers, questions, replies, key)
+        wrong += not_reproduced(run, questions, answers)
     except Unavailable:
         raise
     except BadInput as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import pandas as pd
 from pydantic import ValidationError
@@ -46,6 +46,8 @@ T = TypeVar("T")
 JOURNAL, QUESTIONS = "answers.jsonl", "questions.parquet"
 FOLDER_FILES = (RUN, JOURNAL, QUESTIONS, RESULT, ANSWERS, JUDGE)
 """Of a run folder or a submission, what is read."""
+KINDS = ("open", "proprietary", "medical")
+"""Kinds of models of which a file of answers may be. A baseline is run by medprobe, and reproduced."""
 ELSEWHERE = "another harness"
 """What the request of a run says of its model where only a file of its answers is known."""
 UNKNOWN = "answers were given by another harness; its prompt and generation settings are not known"
@@ -114,13 +116,12 @@ def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submi
 def examined_answers(
     path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours"
 ) -> Submission:
-    """The verdict on a file of another harness's answers. `kind`: open, proprietary, medical, baseline.
+    """The verdict on a file of another harness's answers. `kind`: open, proprietary, medical.
 
     Raises BadInput for a file that cannot be read, and a kind that is none of these.
     """
-    kinds = get_args(get_args(Model.model_fields["kind"].annotation)[0])
-    if kind is not None and kind not in kinds:
-        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(kinds)}, or leave it out.")
+    if kind is not None and kind not in KINDS:
+        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(KINDS)}, or leave it out.")
     read = read_predictions(path, dataset.questions)
     limits_for(len(dataset.questions), read.samples)
     said = dataset.benchmark(dataset.questions, dataset.partial)

@@ -256,7 +256,9 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
             )  # fmt: skip
             model = gr.Textbox(label="Model", placeholder="Name to show on the board", max_lines=1, max_length=100)
             kind = gr.Dropdown(
-                [("not stated", ""), *((said, kind) for kind, said in KINDS.items())], value="", label="Kind of model"
+                [("not stated", ""), *((said, kind) for kind, said in KINDS.items() if kind != "baseline")],
+                value="",
+                label="Kind of model",
             )
             files = gr.File(
                 file_count="multiple", type="filepath", height=150,

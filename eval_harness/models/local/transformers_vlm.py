@@ -109,6 +109,7 @@ class TransformersVLM(Backend):
             name=f"{name} (text only)" if text_only else name,
             revision=getattr(loaded.config, "_commit_hash", None),
             kind="baseline" if text_only else "open",
+            responder="model without image" if text_only else "model",
             parameters=loaded.num_parameters(),
         )
 

@@ -56,7 +56,7 @@ def describe_run(
         facets=tuple(config.facets),
         limit=config.limit,
     )
-    model = backend.model.model_copy(update={"name": normal_name(config.name or backend.model.name)})
+    model = backend.model.model_copy(update={"name": _name(config, backend)})
     digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:8]
     hashes = {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))}
     if backend.template_hash:
@@ -90,6 +90,13 @@ def describe_run(
         command=shlex.join(["medprobe", *config.argv]) if config.argv else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _name(config: EvalConfig, backend: Backend) -> str:
+    """The display name; that of a model without its image says so."""
+    name = normal_name(config.name or backend.model.name)
+    is_named_so = backend.model.responder != "model without image" or "text only" in name.lower()
+    return name if is_named_so else f"{name} (text only)"
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:

