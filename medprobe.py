@@ -148,12 +148,18 @@ def board(
         ),
     ] = None,
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host-name", help="further name under which it is reached, e.g. of a tunnel (may be given again)"
+        ),
+    ] = None,
 ) -> None:
     """Serve the board on this machine."""
     from eval_harness.store.hidden_test import HiddenTest
     from leaderboard_space.app import serve
 
-    serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None)
+    serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None, names=host_name or ())
 
 
 @serving.command(short_help="Build a demo board from scratch.")

@@ -33,6 +33,7 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import Front
 from leaderboard_space.service import Service
+from leaderboard_space.serving.access import SPACE, Access
 from leaderboard_space.serving.body_limit import BodyLimit
 from leaderboard_space.serving.endpoint import Endpoint, Function
 from leaderboard_space.serving.gradio_import import get_space, gr
@@ -163,22 +164,27 @@ def serve(
     host: str = "127.0.0.1",
     data: Sequence[str] = (),
     hidden: HiddenTest | None = None,
+    names: Sequence[str] = (),
 ) -> None:
     """Serve the board and print its address; returns when interrupted. `data`, `hidden`: as for `build_app`.
 
-    On a loopback address whoever reads the page sits at this machine, and may submit as its user.
+    On a loopback address readers of the page are users of this machine, and may submit as its user; then only that address is served, and
+    `names` (of a tunnel).
 
     Raises BadInput when `store` is no results store, or the port is taken.
     """
     _check_port(host, port)
-    app, endpoint, begin = build_app(store, data, may_write=host in LOOPBACK and get_space() is None, hidden=hidden)
+    may_write = host in LOOPBACK and get_space() is None
+    app, endpoint, begin = build_app(store, data, may_write=may_write, hidden=hidden)
+    served = {*LOOPBACK, host, *names} if may_write else None
+    access = Middleware(Access, names=served, framed_by=SPACE if get_space() else "'none'")
     with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
         app.launch(
             server_name=host,
             server_port=port,
             prevent_thread_lock=True,
             quiet=True,
-            **launch_options(endpoint),
+            **launch_options(access, endpoint),
         )
     _answer_agents_in_json(app)
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
@@ -196,6 +202,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         "run_history": False,
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
+        "enable_monitoring": False,  # its address is a secret, which it would print
         "app_kwargs": {"middleware": [Middleware(BodyLimit), Middleware(Preview), *middleware]},
         "state_session_capacity": SESSIONS,
         "head": f"<script>{frame.scripts()}</script>",

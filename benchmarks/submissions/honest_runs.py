@@ -72,7 +72,7 @@ def _landed(case: Case, data: Path, folder: Path, flags: Counter[str], client: A
         (outcome,) = verify(str(folder / "store"), data=[str(data)])
         flags.update(re.sub(r"[\d,.]+", "N", flag)[:90] for flag in done.submission.flags)
         wrong = differences(made, Path(done.location))
-        wrong += [] if outcome.word in ("verified", "for a human") else [str(outcome)]
+        wrong += [] if outcome.word in ("verified", "for a person") else [str(outcome)]
         if client is not None and (made / "answers.jsonl").stat().st_size <= MAX_FILE:
             said = handed_in(made, data, client)
             wrong += differences(made, store / said["folder"]) if said["ok"] else [f"the page: {said['problems'][:2]}"]

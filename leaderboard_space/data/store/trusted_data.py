@@ -104,7 +104,7 @@ def _splits(name: str) -> tuple[TrustedSplit, ...]:
 def _is_of(current: Benchmark, theirs: Benchmark) -> bool:
     """Whether a result is about an earlier state of a dataset: the same repository, or asked from a folder that holds one of this name."""
     if theirs.repo is None:
-        return theirs.name == current.name and theirs.origin == current.origin
+        return theirs.name == current.name
     return _same_repository(current.repo, theirs.repo)
 
 

@@ -1,0 +1,63 @@
+"""Which requests a board answers, and which pages may show it in a frame.
+
+A board that may write to a store as this machine serves its own address only: a page on the internet could else reach it through the
+reader's browser, by a name that it lets point to 127.0.0.1 (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+from urllib.parse import urlsplit
+
+SPACE = "'self' https://huggingface.co https://*.hf.space"
+"""Pages that show a Space in a frame."""
+
+
+class Access:
+    """ASGI middleware. `names`: the host names that are served, compared without the port, which a tunnel changes; None: all.
+
+    `framed_by`: sources of the header `Content-Security-Policy: frame-ancestors`.
+    """
+
+    def __init__(self, app: Any, names: Collection[str] | None, framed_by: str) -> None:
+        self.app, self.framed_by = app, framed_by
+        self.names = None if names is None else frozenset(map(str.casefold, names))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        if self.names is not None and not self._is_ours(scope):
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            body = b"This board serves its own address only; `medprobe board --host-name NAME` allows another name."
+            headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": 421, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+            return
+
+        async def framed(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                policy = (b"content-security-policy", f"frame-ancestors {self.framed_by}".encode())
+                message = message | {"headers": [*message.get("headers", []), policy]}
+            await send(message)
+
+        await self.app(scope, receive, framed)
+
+    def _is_ours(self, scope: Any) -> bool:
+        """Whether a request names one of our hosts, and comes from a page of ours where it says from which."""
+        given: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            given.setdefault(name.lower(), []).append(value)
+        hosts = given.get(b"host", [])
+        origins = [urlsplit(value.decode("latin-1")).netloc.encode("latin-1") for value in given.get(b"origin", [])]
+        return len(hosts) == 1 and all(self._is_named(value) for value in (*hosts, *origins))
+
+    def _is_named(self, host: bytes) -> bool:
+        try:
+            name = urlsplit(f"//{host.decode('ascii')}").hostname
+        except ValueError:
+            return False
+        return self.names is not None and name is not None and name.casefold() in self.names
