@@ -16,8 +16,6 @@ from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
 from dataset_builders.lexical_tree import select
 from dataset_builders.sources.problems import clip
-from eval_harness.derive.answers import read_answers
-from eval_harness.derive.reading import REQUEST_STATUS
 from eval_harness.prompts import PROMPTS
 from eval_harness.records.result import Result
 
@@ -27,16 +25,11 @@ ENOUGH = 30
 """Questions from which on such a share, or a pattern in the answers, says something."""
 FEW = 8
 """Questions from which on it is odd that all are right; with fewer it happens by guessing."""
-DISPUTED = 0.01
-"""Share of answers on which the paper's reader and ours may differ without a flag."""
 
 
 def doubts(result: Result, questions: pd.DataFrame, readings: pd.DataFrame) -> list[str]:
     """Flags for a result of `readings` of answers to `questions`."""
-    found = [*_remarkable(questions, readings), *_odd_answers(result, readings), *_odd_method(result)]
-    if result.method.extraction == "official":
-        found += _disputed(result, questions, readings)
-    return found
+    return [*_remarkable(questions, readings), *_odd_answers(result, readings), *_odd_method(result)]
 
 
 def odd_selection(
@@ -152,24 +145,6 @@ def _odd_answers(result: Result, readings: pd.DataFrame) -> Iterator[str]:
     lacking = int(((readings["delivery"] == "answered") & readings["scores"].isna()).sum())
     if lacking and result.method.name in ("gd", "ps", "ps_official"):
         yield f"the method {result.method.name} chooses by option scores, and {lacking:,} answers have none"
-
-
-def _disputed(result: Result, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
-    """Answers that the paper's reader credits and ours does not, or that it reads as two answers at once."""
-    several = set(questions.loc[questions["question_type"] == "multiple", "question_id"])
-    two = sum(
-        len(choice) > 1 and name not in several
-        for name, choice in zip(answers["question_id"], answers["choice"], strict=True)
-    )
-    if two > DISPUTED * len(answers):
-        yield f"{two:,} of {len(answers):,} answers read as two answers at once, and the paper's reader takes either for right"
-    if "permuted" in result.environment:  # of each question, the first sample was shown in the dataset's order
-        answers = answers[answers["sample"] == 0]
-    said = answers.assign(status=answers["delivery"].map(REQUEST_STATUS))
-    ours = read_answers(said, questions, result.benchmark.family, "ours")
-    differ = sum(list(one) != list(other) for one, other in zip(answers["choice"], ours["choice"], strict=True))
-    if differ > DISPUTED * len(answers):
-        yield f"{differ:,} of {len(answers):,} answers are read otherwise by our reader"
 
 
 def _in_the_order_of_the_key(known: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> str | None:

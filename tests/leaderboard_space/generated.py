@@ -158,11 +158,12 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
         landing = entry.folder / "acceptance.json"
         told = json.loads(landing.read_text(encoding="utf-8")) if landing.is_file() else {}
         said = (told.get("account"), (entry.folder / "withdrawn.json").is_file(), told.get("accepted_at"))
+        given = read_readings(entry.folder, ("response", "tokens_in", "tokens_out"))
+        tokens = float(np.nan_to_num((given["tokens_in"] + given["tokens_out"]).astype(float).mean()))
         try:
             pd.read_parquet(entry.folder / "units.parquet")  # the board reads these, and says where it cannot
-            given = read_readings(entry.folder, ("response", "tokens_in", "tokens_out"))
         except Exception:
-            found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said)
+            found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said, tokens)
             continue
         asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
         scored = score(section.family, asked, given)
@@ -171,8 +172,7 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
         if section.family != "mediconfusion" and section.family in FACET:
             facets = [FACET[section.family], *(["image_type"] if section.family == "probmed" else [])]
             cells = cells | {facet: _alone(section.family, facet, asked, given) for facet in facets}
-        tokens = np.nan_to_num((given["tokens_in"] + given["tokens_out"]).astype(float).mean())
-        found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said, float(tokens))
+        found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said, tokens)
     return found
 
 

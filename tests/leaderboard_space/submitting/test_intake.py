@@ -164,7 +164,7 @@ def test_a_model_without_a_name_and_an_unknown_kind(data: Path, store: Path, tmp
     file = write_lines(tmp_path / "answers.jsonl", responses(data))
     with pytest.raises(BadInput, match="no model name was given"):
         receive([file], target_of(data, store), "  ")
-    with pytest.raises(BadInput, match="give one of open, proprietary, medical, baseline"):
+    with pytest.raises(BadInput, match="give one of open, proprietary, medical, or"):
         receive([file], target_of(data, store), "Model", "best")
     found = receive([file], target_of(data, store), "=cmd()<b>")
     assert any("model name" in line for line in found.problems)

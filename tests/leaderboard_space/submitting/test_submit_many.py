@@ -76,7 +76,7 @@ def test_many_at_once_into_a_folder(data: Path, files: list[Path], many: int, tm
         )
         again = hand_in(address, target_of(data), files[0])
         assert again["ok"] and not again["new"] and names(store) == landed
-    assert {outcome.word for outcome in verify(str(store))} <= {"verified", "for a human"}
+    assert {outcome.word for outcome in verify(str(store))} <= {"verified", "for a person"}
 
 
 def test_many_at_once_onto_the_hub(
@@ -140,7 +140,7 @@ def test_a_killed_space_has_lost_nothing_it_acknowledged(
     there = names(store)
     assert {answer["place"] for answer in acknowledged if answer["ok"]} <= there
     assert all((store / name / "answers.parquet").is_file() for name in there), "a result is there whole or not at all"
-    assert {outcome.word for outcome in verify(str(store))} <= {"verified", "for a human"}
+    assert {outcome.word for outcome in verify(str(store))} <= {"verified", "for a person"}
     with board(store, tmp_path / "again", [data]) as (address, _), ThreadPoolExecutor(8) as pool:
         said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files[:many]))
     assert sum(answer["ok"] for answer in said) == many - many // 5

@@ -189,15 +189,8 @@ def scored(data, say, extraction="ours", kind=None, permute=False):
     return derived.result, questions, derived.readings
 
 
-def test_yes_and_no_at_once_is_flagged(probmed):
-    result, questions, answers = scored(probmed, lambda row, number: "Yes. No.", "official")
-    assert {"yes", "no"} <= {option for row in questions["options"] for option in row}
-    assert result.scores[next(iter(result.scores))].value == 100
-    assert any("two answers at once" in line for line in doubts(result, questions, answers))
-
-
 @pytest.mark.parametrize("family", ["probmed", "mediconfusion", "halt-medvqa"])
-def test_plain_answers_are_read_alike_by_both_readers(tmp_path, family):
+def test_an_honest_result_read_as_the_authors_do_is_not_flagged(tmp_path, family):
     data = phantom(family, tmp_path / family)
     found = scored(data, lambda row, number: said(row, number % 3 > 0).capitalize(), "official")
     assert doubts(*found) == []
