@@ -86,3 +86,29 @@ def test_a_number_that_is_none_is_named_and_a_gap_is_a_gap(data, frame, tmp_path
     path.write_bytes(parquet(frame.assign(seconds=[1.5, float("inf")] * (len(frame) // 2))))
     problems = prepare(path, "mediconfusion", "Model", str(data)).problems
     assert "row 2: `seconds` must be a number from 0" in problems[0]
+
+
+HONEST = {
+    "blanks around ids": lambda f: f.assign(question_id=" " + f["question_id"] + "\t").to_csv(index=False),
+    "a cell of half a million characters": lambda f: f.assign(response="x" * 500_000 + " " + f["response"]).to_csv(
+        index=False
+    ),
+    "numbers that are none where none is read": lambda f: "".join(
+        json.dumps(row | {"logprob": float("-inf"), "score": float("nan")}) + "\n" for row in f.to_dict("records")
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", HONEST)
+def test_what_honest_programs_write_is_read(data, frame, tmp_path, shape):
+    path = tmp_path / "answers"
+    path.write_text(HONEST[shape](frame))
+    assert prepare(path, "mediconfusion", "Model", str(data)).problems == []
+
+
+def test_an_empty_field_of_a_table_is_an_empty_response(data, frame, tmp_path):
+    empty = frame.assign(response=["", *frame["response"][1:]])
+    (tmp_path / "a.csv").write_text(empty.to_csv(index=False))
+    write_lines(tmp_path / "a.jsonl", empty.to_dict("records"))
+    one, other = (prepare(tmp_path / name, "mediconfusion", "Model", str(data)) for name in ("a.csv", "a.jsonl"))
+    assert one.files().keys() == other.files().keys() and one.result.statuses == other.result.statuses
