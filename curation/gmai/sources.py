@@ -247,7 +247,16 @@ def _where(raw: dict[str, Any], location: tuple[int | str, ...]) -> str:
 
 def _absolute(sources: Sources, base: Path) -> Sources:
     def below(path: Path | None) -> Path | None:
-        return None if path is None else (base / path.expanduser()).resolve()
+        try:
+            return None if path is None else (base / path.expanduser()).resolve()
+        except (OSError, ValueError, RuntimeError):
+            raise BadInput(f"{str(path)[:60]!r} is not a path. Paths are relative to sources.yaml.") from None
+
+    def is_there(path: Path) -> bool:
+        try:
+            return path.exists()
+        except (OSError, ValueError):  # too long, or no name at all
+            return False
 
     datasets = tuple(
         each.model_copy(update={"path": below(each.path), "annotations": below(each.annotations)})
@@ -255,10 +264,22 @@ def _absolute(sources: Sources, base: Path) -> Sources:
     )
     for each in datasets:
         for path in (each.path, each.annotations):
-            if path is not None and not path.exists():
+            if path is not None and not is_there(path):
                 raise BadInput(f"dataset {each.name}: {path} does not exist. Paths are relative to sources.yaml.")
+        if each.reader != "tsv" and not each.path.is_dir():
+            raise BadInput(
+                f"dataset {each.name}: path {each.path} is not a folder. Give the folder that holds the images."
+            )
+        wants_file = each.reader in ("csv", "wide", "boxes", "coco", "dicom")
+        if each.annotations is not None and not (
+            each.annotations.is_file() if wants_file else each.annotations.is_dir()
+        ):
+            what = "a regular file" if wants_file else "a folder"
+            raise BadInput(
+                f"dataset {each.name}: annotations {each.annotations} is not {what}, which reader {each.reader} needs."
+            )
     files = {name: below(getattr(sources, name)) for name in ("labels", "tags", "questions")}
     for name, path in files.items():
-        if path is not None and not path.is_file():
+        if path is not None and not (is_there(path) and path.is_file()):
             raise BadInput(f"{name}: {path} does not exist. Paths are relative to sources.yaml.")
     return sources.model_copy(update={"datasets": datasets, **files})
