@@ -24,12 +24,14 @@ SPARE = 0.2
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that an image shows, and the facts that it rules out. `image` and `key` name it; `text` is what is asked about."""
+    """A fact that an image shows, and the facts that it rules out. `image` and `key` name it; `text` is what is asked about. `near`: those
+    of `absent` that images of its organ and modality can show, which are harder to tell and so preferred."""
 
     image: str
     key: str
     text: str
     absent: tuple[str, ...]
+    near: tuple[str, ...] = ()
 
 
 def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
@@ -44,7 +46,8 @@ def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], st
     for at, fact in enumerate(facts):
         fitting = [text for text in fact.absent if text in known and text != fact.text]
         if len(fitting) > MOST_CANDIDATES:
-            fitting = [fitting[k] for k in sorted(rng.choice(len(fitting), MOST_CANDIDATES, replace=False))]
+            order = sorted(rng.permutation(len(fitting)), key=lambda at: fitting[at] not in fact.near)
+            fitting = [fitting[at] for at in sorted(order[:MOST_CANDIDATES])]
         pairs += [(at, text) for text in fitting]
     if not pairs:
         return {}
@@ -57,8 +60,9 @@ def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], st
         (np.r_[ones, -ones], (np.r_[present, absent], np.r_[columns, columns])), shape=(len(row), len(pairs))
     )
     once = csr_array((ones, ([at for at, _ in pairs], columns)), shape=(len(facts), len(pairs)))
+    worth = 1 + 0.01 * rng.random(len(pairs)) + 0.05 * np.array([text in facts[at].near for at, text in pairs])
     found = linprog(
-        -(1 + 0.01 * rng.random(len(pairs))), A_ub=once, b_ub=np.ones(len(facts)), A_eq=flow, b_eq=np.zeros(len(row)),
+        -worth, A_ub=once, b_ub=np.ones(len(facts)), A_eq=flow, b_eq=np.zeros(len(row)),
         bounds=(0, 1), method="highs-ds",
     )  # type: ignore[call-overload]  # fmt: skip
     if found.status != 0:
@@ -73,7 +77,8 @@ def drawn_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
     drawn = {}
     for fact in facts:
         if fact.absent:
-            drawn[fact.image, fact.key] = fact.absent[drawn_number(f"{fact.image} {fact.key}", seed) % len(fact.absent)]
+            among = fact.near or fact.absent
+            drawn[fact.image, fact.key] = among[drawn_number(f"{fact.image} {fact.key}", seed) % len(among)]
     return drawn
 
 

@@ -176,15 +176,17 @@ def _facts(images: Sequence[Probed]) -> dict[tuple[str, str], list[Fact]]:
     facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
     for image in images:
         made_by, shown = modalities_in(image.modality), regions_in(image.organ)
-        elsewhere = tuple(other for other in modalities if modalities_apart(made_by, modalities_in(other)))
-        facts["modality", ""].append(Fact(image.image, "", image.modality, elsewhere))
+        others = tuple(other for other in modalities if modalities_apart(made_by, modalities_in(other)))
+        facts["modality", ""].append(Fact(image.image, "", image.modality, others))
         apart = tuple(other for other in organs if regions_apart(shown, regions_in(other)))
         facts["body_part", ""].append(Fact(image.image, "", image.organ, apart))
         absent = (
             tuple(text for text, label in sorted(findings.items()) if is_absent(image, label)) if image.findings else ()
         )
+        elsewhere = {text for text in absent if (term := findings[text].term) and cannot_show(image.place, term)}
+        near = tuple(text for text in absent if text not in elsewhere)
         for index, finding in enumerate(image.findings):
-            facts["entity", ""].append(Fact(image.image, f"_{index}", finding.text, absent))
+            facts["entity", ""].append(Fact(image.image, f"_{index}", finding.text, absent, near))
             if finding.position:
                 key = (image.image_type, finding.text.casefold())
                 fitting = tuple(other for other in sorted(positions[key]) if _lies_elsewhere(image, index, other))

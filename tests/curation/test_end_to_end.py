@@ -63,11 +63,18 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     else:
         images, table, count = real_radiographs(request.getfixturevalue("sources"), tmp_path)
     e, p, q, out = (tmp_path / name for name in ("embeddings", "pairs", "questions", "my-benchmark"))
-    curate("embed", images, "--out", e, "--encoder", f"open_clip:local-dir:{models / 'biomedclip'}", "--device", "cpu")
+    if kind == "drawn":
+        (images / "broken.png").write_bytes(b"no picture")
+    said = curate(
+        "embed", images, "--out", e, "--encoder", f"open_clip:local-dir:{models / 'biomedclip'}", "--device", "cpu"
+    )
+    assert kind != "drawn" or "1 images could not be read and are left out:\n  broken.png: " in said
     curate("embed", images, "--out", e, "--encoder", f"transformers:{models / 'dinov2'}", "--device", "cpu")
     assert len(pd.read_parquet(e / "images.parquet")) == count
     with pytest.raises(BadInput, match="no embeddings called clip"):
         curate("pairs", e, "--out", p, "--med", "clip", "--gen", "dinov2")
+    said = curate("pairs", e, "--out", tmp_path / "none", "--med-at-least", 1, "--gen-at-most", -1)
+    assert "found 0 pairs" in said and "sim_med is " in said and "sim_gen is " in said and "would find" in said
     # Random weights see hardly any difference: the thresholds are wide open, what is tested is the pipeline.
     said = curate(
         "pairs", e, "--out", p, "--med", "biomedclip", "--gen", "dinov2", "--med-at-least", -1, "--gen-at-most", 1,

@@ -224,6 +224,20 @@ def test_what_is_absent_comes_from_the_column_a_stated_exclusion_or_another_orga
     assert denied["4.png"] <= {"right pleural effusion", "lung opacity", "meniscal tear"}
 
 
+@pytest.mark.parametrize("balanced", [True, False])
+def test_what_is_absent_on_such_images_is_asked_rather_than_what_no_such_image_shows(balanced, tmp_path):
+    rows = [
+        {"image": f"{n}.png", "organ": organ, "modality": "X-ray", "findings": own[n % 2], "absent": own[1 - n % 2]}
+        for organ, own in (("chest", ("pneumonia", "pneumothorax")), ("knee", ("joint effusion", "Baker cyst")))
+        for n in (range(8) if organ == "chest" else range(8, 16))
+    ]
+    made, _ = probe(read_probed(table_of(tmp_path / "t.csv", rows), ProbeColumns()).images, 0, balanced)
+    chest = {"Does this image show pneumonia?", "Does this image show pneumothorax?"}
+    asked = [row for row in made if row["qa_type"].startswith("entity_hallu")]
+    assert len(asked) == 16
+    assert all((row["question"] in chest) == (row["image_type"] == "chest_xray") for row in asked)
+
+
 def test_columns_that_are_missing_are_refused_and_unused_ones_named(tmp_path):
     row = {"image": "a.png", "organ": "chest", "modality": "X-ray"}
     for name in ("finding", "Findings ", "find"):
