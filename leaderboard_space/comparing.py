@@ -17,11 +17,12 @@ import pandas as pd
 from eval_harness.records.result import Score
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.ranks import holm_adjusted
+from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
+from eval_harness.scores.comparing.unpaired import unpaired_difference
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import Owner, grouped
 from leaderboard_space.data.ranks.outcomes import Outcomes
-from leaderboard_space.data.ranks.pairs import unpaired_difference
 from leaderboard_space.data.ranks.ranking import scores_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
 from leaderboard_space.data.result_names import find_result, labels
@@ -33,7 +34,6 @@ LEVEL = 0.05
 Default = Literal["", "by answers", "by number", "equal answers", "equal numbers", "another"]
 """How two results were chosen that nobody named: the best, and the next best of another model that scored otherwise, on some question or as
 a number (or that all score alike); or what else there was."""
-UNPAIRED = "unpaired, from the printed numbers"
 
 
 @dataclass(frozen=True)

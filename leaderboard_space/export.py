@@ -72,7 +72,10 @@ def breakdown_table(
 
 def score_columns(score: Score) -> dict[str, Any]:
     """A score as columns of a table."""
-    return {name: getattr(score, name) for name in ("value", "low", "high", "n", "n_cases", "chance", "verdict")}
+    return {
+        name: getattr(score, name)
+        for name in ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
+    }
 
 
 def as_file(table: Table, name: str, form: str) -> dict[str, str]:

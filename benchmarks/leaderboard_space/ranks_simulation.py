@@ -1,13 +1,11 @@
-"""Whether ranks separate what can be separated, and no more: simulated models, and what any test could do.
+"""Whether ranks separate what can be separated, and no more: simulated models, and what any test of the scores' difference could do.
 
 PYTHONPATH=. python benchmarks/leaderboard_space/ranks_simulation.py [--draws 400] [--models 60] [--seed 1]
-    [--layout MediConfusion] [--random 0]     (about 3 minutes; --random: how many cells that nobody chose are drawn instead)
+    [--layout MediConfusion] [--random 0]     (about 1 minute; --random: how many random cells are drawn instead)
 
 Outcomes of a model are correlated within components (ICC, by the mechanism `coin` of interval_coverage.py), and between models by a shared
-difficulty of each unit with the same mechanism (`shared`). The second table is of other tests of the leader against each of the others, on
-the same kind of draws: `flips` is the sign-flip test alone; `known` is told the true variance and uses Dunnett's critical value, which no
-test of the scores' difference can beat; `weighted` counts a component of m units as m / (1 + rho (m - 1)), rho the correlation that the
-models themselves show.
+difficulty of each unit with the same mechanism (`shared`). `known` is told the true variance and uses Dunnett's critical value, which no
+test of the scores' difference can beat.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from scipy import stats
 from benchmarks.scoring.interval_coverage import MECHANISMS, MEDICONFUSION, other_layout, random_layout
 from benchmarks.scoring.interval_coverage import hits as hits_per_cluster
 from eval_harness.scores.comparing.comparisons import pairwise
-from eval_harness.scores.comparing.ranks import RankRanges, pooled_p_values, rank_ranges
-from eval_harness.scores.comparing.sign_flips import listed_sign_flips
+from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
 from eval_harness.scores.outcomes import Outcomes
 
 Floats = NDArray[np.float64]
@@ -51,26 +48,13 @@ def outcomes(rng: np.random.Generator, shares: Floats, sizes: Ints, icc: float, 
     return hits
 
 
-def draw(rng: np.random.Generator, shares: Floats, sizes: Ints, icc: float, shared: float) -> RankRanges:
-    """The ranks of models with these true shares, in one draw."""
-    packed = per_cluster(sums_of(outcomes(rng, shares, sizes, icc, shared), sizes), sizes)
-    pairs = pairwise(packed)
-    return rank_ranges(pairs.value, pairs.p, pooled=pooled_p_values(packed))
-
-
-def sums_of(hits: Floats, sizes: Ints) -> Floats:
-    """Hits per component (M, G)."""
-    found: Floats = np.add.reduceat(hits, np.r_[0, np.cumsum(sizes)[:-1]], axis=1)
-    return found
-
-
-def per_cluster(sums: Floats, sizes: Ints) -> Outcomes:
-    """Hits per component (M, G) as the tests take them."""
-    models, base = tuple(str(number) for number in range(len(sums))), np.broadcast_to(sizes, sums.shape)
-    numbers = np.arange(len(sizes))
-    return Outcomes(
-        models, "m", sums.astype(np.float32), base.astype(np.float32), numbers, numbers.astype(object), True
-    )
+def ranks_of(hits: Floats, sizes: Ints) -> RankRanges:
+    """The ranks of models from their hits (M, U)."""
+    units, top = np.arange(hits.shape[1]), hits.astype(np.float32)
+    cluster = np.repeat(np.arange(len(sizes)), sizes)
+    names = tuple(str(number) for number in range(len(hits)))
+    pairs = pairwise(Outcomes(names, "m", top, np.ones_like(top), cluster, units.astype(object), True))
+    return rank_ranges(pairs.value, pairs.p)
 
 
 def led(models: int) -> Floats:
@@ -81,51 +65,34 @@ def led(models: int) -> Floats:
 def leader(draws: int, models: int, seed: int, icc: float, shared: float, sizes: Ints = MEDICONFUSION) -> float:
     """Share of draws in which at most 3 share rank 1, one model being at .6 and the others at .2."""
     rng = np.random.default_rng([seed, 1])
-    return float(np.mean([draw(rng, led(models), sizes, icc, shared).may_lead.sum() <= 3 for _ in range(draws)]))
+    found = [ranks_of(outcomes(rng, led(models), sizes, icc, shared), sizes) for _ in range(draws)]
+    return float(np.mean([one.may_lead.sum() <= 3 for one in found]))
+
+
+def leader_known(draws: int, models: int, seed: int, icc: float, sizes: Ints) -> float:
+    """The same by a test that knows the true variance (shared difficulty 0)."""
+    rng = np.random.default_rng([seed, 1])
+    spread = led(models) * (1 - led(models)) * (sizes * (1 + icc * (sizes - 1))).sum()
+    error, critical = np.sqrt(spread[0] + spread[1:]), dunnett(models - 1)
+    found = []
+    for _ in range(draws):
+        hits = outcomes(rng, led(models), sizes, icc, 0.0).sum(axis=1)
+        found.append(((hits[0] - hits[1:]) / error > critical).sum() >= models - 3)
+    return float(np.mean(found))
 
 
 def equals(
-    draws: int, models: int, share: float, seed: int, icc: float, shared: float, sizes: Ints = MEDICONFUSION
-) -> tuple[float, float]:
-    """Of equal models: the share of draws in which a designated best is left out of rank 1, and in which any two are told apart."""
+    draws: int, models: int, shares: Floats, seed: int, icc: float, shared: float, sizes: Ints = MEDICONFUSION
+) -> tuple[float, float, float]:
+    """Of equal models: the share of draws in which the first, a designated best, is excluded from rank 1, in which any is, and in which any
+    two differ significantly."""
     rng = np.random.default_rng([seed, 2])
-    found = [draw(rng, np.full(models, share), sizes, icc, shared) for _ in range(draws)]
-    return float(np.mean([~one.may_lead[0] for one in found])), float(np.mean([one.apart.any() for one in found]))
-
-
-def against_first(sums: Floats, sizes: Ints) -> dict[str, Floats]:
-    """Of the first model against each of the others (M - 1,), from hits per component (M, G): 1 where it is better, -1 where worse, 0 where
-    that is not sure; by sign flips alone (`flips`), and by the rule of rank 1 (`today`)."""
-    apart, rivals = sums[0] - sums[1:], len(sums) - 1
-    flips = listed_sign_flips(apart, np.ones(rivals, np.int64))[0]
-    level, ahead = min(0.05, 0.1 / rivals), np.sign(apart.sum(axis=1))
-    surely = flips < 0.05 / (rivals * (rivals + 1) / 2)  # told apart by the first step of Holm's correction
-    possible = pooled_p_values(per_cluster(sums, sizes))[0, 1:] < level
-    beaten = (flips < level) | surely
-    return {"flips": ahead * beaten, "today": ahead * (beaten & possible)}
-
-
-def other_tests(hits: Floats, sizes: Ints, icc: float) -> dict[str, Floats]:
-    """The same from hits (M, U), with the variance `known`, and `weighted`."""
-    starts, models = np.r_[0, np.cumsum(sizes)[:-1]], len(hits)
-    sums = sums_of(hits, sizes)
-    apart = sums[0] - sums[1:]
-    truth = hits.mean(axis=1)
-    spread = truth * (1 - truth) * (sizes * (1 + icc * (sizes - 1))).sum()
-    known = apart.sum(axis=1) / np.sqrt(np.maximum(spread[0] + spread[1:], 1e-9))
-    centred = hits - hits.mean(axis=1, keepdims=True)
-    centred -= centred.mean(axis=0)
-    squares = np.add.reduceat(np.square(centred), starts, axis=1)
-    together = np.square(np.add.reduceat(centred, starts, axis=1)) - squares
-    rho = float(np.clip(together.sum() / max((squares * (sizes - 1)).sum(), 1e-9), 0, 1))
-    weighted = apart / (1 + rho * (sizes - 1))
-    ahead = np.sign(apart.sum(axis=1))
-    return against_first(sums, sizes) | {
-        "known": ahead * (np.abs(known) > dunnett(models - 1)),
-        "weighted": ahead
-        * (listed_sign_flips(weighted, np.zeros(models - 1, np.int64))[0] < min(0.05, 0.1 / (models - 1)))
-        * (ahead == np.sign(weighted.sum(axis=1))),
-    }
+    found = [ranks_of(outcomes(rng, shares, sizes, icc, shared), sizes) for _ in range(draws)]
+    return (
+        float(np.mean([~one.may_lead[0] for one in found])),
+        float(np.mean([not one.may_lead.all() for one in found])),
+        float(np.mean([one.apart.any() for one in found])),
+    )
 
 
 @cache
@@ -136,21 +103,6 @@ def dunnett(rivals: int) -> float:
     return float(np.quantile((highest - rng.standard_normal(highest.size)) / np.sqrt(2), 0.95))
 
 
-def compared(
-    draws: int, models: int, seed: int, icc: float, sizes: Ints, shares: Floats
-) -> dict[str, tuple[float, float]]:
-    """Per test: the share of draws in which at most 3 share rank 1, and in which the first model is left out of it."""
-    rng = np.random.default_rng([seed, 3])
-    found = [other_tests(outcomes(rng, shares, sizes, icc, 0.0), sizes, icc) for _ in range(draws)]
-    return {
-        name: (
-            float(np.mean([(one[name] > 0).sum() >= models - 3 for one in found])),
-            float(np.mean([(one[name] < 0).any() for one in found])),
-        )
-        for name in found[0]
-    }
-
-
 def unlike_by_size(models: int, sizes: Ints, up: float) -> Floats:
     """True shares (M, U): all .5 on the whole, the first model's by `up` higher in large components and lower in the others."""
     large = np.repeat(sizes >= LARGE, sizes)
@@ -159,9 +111,9 @@ def unlike_by_size(models: int, sizes: Ints, up: float) -> Floats:
     return shares
 
 
-def left_out(draws: int, seed: int) -> tuple[str, dict[str, float]]:
-    """A cell that nobody chose: 2 to 60 models that are equal on the whole, and how often (share of draws) the first one is left out, by
-    `flips` and by `today`. Equal in every component, or the first, or all, better in some components and worse in the others."""
+def left_out(draws: int, seed: int) -> tuple[str, float]:
+    """A random cell: 2 to 60 models that are equal on the whole, and how often (share of draws) the first one is excluded from rank 1.
+    Equal in every component, or the first, or all, better in some components and worse in the others."""
     rng = np.random.default_rng([seed, 4])
     kind = str(rng.choice(("equal", "the first by size", "the first by component", "all by size")))
     name, sizes = (random_layout if rng.random() < 0.6 else other_layout)(rng)
@@ -174,25 +126,30 @@ def left_out(draws: int, seed: int) -> tuple[str, dict[str, float]]:
     slope *= 0.9 * min(share, 1 - share) / max(np.abs(slope).max(), 1e-9)
     factor = rng.uniform(-1, 1, models) * (np.arange(models) == 0 if kind.startswith("the first") else 1)
     shares = share + factor[:, None] * slope
-    sums = np.stack([hits_per_cluster(rng, sizes, one, icc, mechanism, draws) for one in shares], axis=1).astype(float)
-    found = [against_first(one, sizes) for one in sums]
-    return f"{kind}, {models} models at {share:.2f}, ICC {icc:.2f} ({mechanism}), {name}", {
-        rule: float(np.mean([(one[rule] < 0).any() for one in found])) for rule in found[0]
-    }
+    sums = np.stack([hits_per_cluster(rng, sizes, one, icc, mechanism, draws) for one in shares], axis=1)
+    missed = np.mean([not ranks_of(spread_out(rng, one, sizes), sizes).may_lead[0] for one in sums])
+    return f"{kind}, {models} models at {share:.2f}, ICC {icc:.2f} ({mechanism}), {name}", float(missed)
+
+
+def spread_out(rng: np.random.Generator, sums: Ints, sizes: Ints) -> Floats:
+    """Hits (M, U) from hits per component (M, G), on any units of it."""
+    cluster, start = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes
+    order = np.argsort(cluster + rng.random((len(sums), cluster.size)), axis=1)
+    hits: Floats = (order - start[cluster] < sums[:, cluster]).astype(float)
+    return hits
 
 
 def print_random(cells: int, draws: int, seed: int) -> None:
-    """How often the designated best is left out over cells that nobody chose, and the worst of them."""
-    found = [left_out(draws, seed + number) for number in range(cells)]
+    """How often the designated best is excluded over random cells, and the worst of them."""
+    found = sorted((left_out(draws, seed + number) for number in range(cells)), key=lambda cell: -cell[1])
     allowed = 0.05 + 2 * np.sqrt(0.05 * 0.95 / draws)
-    for rule in ("flips", "today"):
-        missed = np.array([one[rule] for _, one in found])
-        print(
-            f"{rule}: left out in {100 * missed.mean():.1f} % of draws on average, {100 * missed.max():.1f} % at most; "
-            f"over {100 * allowed:.1f} % in {(missed > allowed).sum()} of {cells} cells ({draws} draws each)"
-        )
-        for text, one in sorted(found, key=lambda cell: -cell[1][rule])[:5]:
-            print(f"    {100 * one[rule]:.1f} % {text}")
+    missed = np.array([one for _, one in found])
+    print(
+        f"excluded in {100 * missed.mean():.1f} % of draws on average, {100 * missed.max():.1f} % at most; "
+        f"over {100 * allowed:.1f} % in {(missed > allowed).sum()} of {cells} cells ({draws} draws each)"
+    )
+    for text, one in found[:8]:
+        print(f"    {100 * one:.1f} % {text}")
 
 
 def main() -> None:
@@ -209,33 +166,17 @@ def main() -> None:
     draws, models, seed, sizes = options.draws, options.models, options.seed, LAYOUTS[options.layout]
     print(f"{options.layout}: {models} models, {draws} draws, seed {seed}; percent of draws\n")
     print(
-        "| ICC | shared | .6 among .2: at most 3 share rank 1 | equal at .2 (.5): designated best left out | any two differ |"
+        "| ICC | shared | .6 among .2: at most 3 share rank 1 (`known`) | equal at .2 (.5): designated best excluded | any excluded | "
+        "any two differ | equal on the whole, unlike by size: designated best excluded |"
     )
-    print("|---|---|---|---|---|")
-    for icc, shared in ((0.0, 0.0), (0.0, 0.3), (0.1, 0.0), (0.3, 0.0)):
-        missed, apart = zip(
-            *(equals(draws, models, share, seed, icc, shared, sizes) for share in (0.2, 0.5)), strict=True
-        )
-        texts = [f"{100 * a:.1f} ({100 * b:.1f})" for a, b in (missed, apart)]
-        share = 100 * leader(draws, models, seed, icc, shared, sizes)
-        print(f"| {icc} | {shared} | {share:.1f} | {texts[0]} | {texts[1]} |", flush=True)
-    if options.layout != "MediConfusion":
-        return
-    print(
-        "\n`flips`, `today`, `known` and `weighted`:\n\n"
-        "| ICC | .6 among .2: at most 3 share rank 1 | equal at .5: designated best left out | "
-        "the same of models equal on the whole, unlike by size |"
-    )
-    print("|---|---|---|---|")
-    for icc in (0.0, 0.1, 0.2, 0.3):
-        power = compared(draws, models, seed, icc, sizes, led(models))
-        equal = compared(draws, models, seed, icc, sizes, np.full(models, 0.5))
-        unlike = compared(draws, models, seed, icc, sizes, unlike_by_size(models, sizes, 0.2))
-        texts = [
-            ", ".join(f"{100 * one[at]:.1f}" for one in found.values())
-            for found, at in ((power, 0), (equal, 1), (unlike, 1))
-        ]
-        print(f"| {icc} | {' | '.join(texts)} |", flush=True)
+    print("|---" * 7 + "|")
+    for icc, shared in ((0.0, 0.0), (0.0, 0.3), (0.1, 0.0), (0.2, 0.0), (0.3, 0.0)):
+        low, middle = (equals(draws, models, np.full(models, share), seed, icc, shared, sizes) for share in (0.2, 0.5))
+        texts = [f"{100 * a:.1f} ({100 * b:.1f})" for a, b in zip(low, middle, strict=True)]
+        power = f"{100 * leader(draws, models, seed, icc, shared, sizes):.1f}"
+        known = "" if shared else f" ({100 * leader_known(draws, models, seed, icc, sizes):.1f})"
+        unlike = equals(draws, models, unlike_by_size(models, sizes, 0.2), seed, icc, shared, sizes)[0]
+        print(f"| {icc} | {shared} | {power}{known} | {' | '.join(texts)} | {100 * unlike:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

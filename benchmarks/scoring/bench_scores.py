@@ -79,9 +79,9 @@ def main() -> None:
         ranked(packed)
         name = f"all 1,770 paired tests of 60 models x 26,000 questions, Holm and ranks ({label})"
         spent(name, lambda packed=packed: ranked(packed), 15, 1e-3, "ms")  # type: ignore[misc]
-    code = [sys.executable, "-c", "import eval_harness.scores.statistics"]
+    code = [sys.executable, "-c", "import eval_harness.scores.intervals"]
     spent(
-        "import eval_harness.scores.statistics, a new process",
+        "import eval_harness.scores.intervals, a new process",
         lambda: subprocess.run(code, check=True),
         5,
         1.0,

@@ -1,15 +1,15 @@
 """How often the 95 % intervals cover, and how wide they are, over a grid of shares, clusters and correlations.
 
 PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--others 0] [--all]
-(about 7 minutes; --random: how many cells of layouts, shares and correlations that nobody chose; --others: the same of layouts and
-mechanisms that the constants have not seen; --all prints every cell)
+(about 4 minutes; --random: how many cells of random layouts, shares and correlations; --others: the same of layouts and mechanisms that
+nothing was chosen with; --all prints every cell)
 
 Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the correlation alone does not say how outcomes
 go together: `beta` (beta-binomial: a cluster's own share is beta distributed) and `coin` (each outcome copies its cluster's coin with
 probability sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many questions); in random cells also
 `probit` (ICC of the underlying normal variable); with --others: `two shares` (a cluster is easy or hard), `some miss` (or hit) throughout,
-`blocks` (a few questions of a cluster copy a coin), `chain` (a question repeats the one before). Width is the mean
-width divided by that of Wilson's interval at the effective sample size of the true ICC, which nobody knows (the oracle).
+`blocks` (a few questions of a cluster copy a coin), `chain` (a question repeats the one before). The reference is Wilson's interval at the
+effective sample size of the analysis-of-variance correlation (`reference`), written here anew.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from eval_harness.records.result import Score
-from eval_harness.scores.comparing.comparisons import difference_interval
-from eval_harness.scores.intervals import NORMAL, clustered_interval, clustered_intervals
+from eval_harness.scores.clustered import NORMAL
+from eval_harness.scores.comparing.comparisons import pairwise
+from eval_harness.scores.comparing.unpaired import unpaired_difference
+from eval_harness.scores.intervals import clustered_interval, clustered_intervals, printed_interval
 from eval_harness.scores.outcomes import Outcomes
-from leaderboard_space.data.ranks.pairs import unpaired_difference
 
 Ints = NDArray[np.int64]
 
@@ -92,7 +93,7 @@ def _other_hits(
 
 @dataclass(frozen=True)
 class Cell:
-    """`below`, `above`: draws whose interval lies below, or above, the truth."""
+    """Coverage and mean width (as shares) of ours, and of the reference."""
 
     layout: str
     share: float
@@ -100,8 +101,13 @@ class Cell:
     mechanism: str
     coverage: float
     width: float
-    below: float
-    above: float
+    reference_coverage: float
+    reference_width: float
+
+    @property
+    def relative(self) -> float:
+        """Our mean width, the reference's being 1."""
+        return self.width / self.reference_width
 
 
 def cells(draws: int, seed: int, names: tuple[str, ...] = ()) -> Iterator[Cell]:
@@ -172,18 +178,31 @@ def cell(name: str, sizes: Ints, share: float, icc: float, mechanism: str, draws
     key = f"{name} {share} {icc} {mechanism}"
     rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
     sums = hits(rng, sizes, share, icc, mechanism, draws).astype(float)
-    weight = sizes.astype(float)
     total = sums.sum(axis=1)
-    low, high, _, _ = clustered_intervals(sums, total, total, weight, weight, True)
-    deff = 1 + icc * ((weight**2).sum() / weight.sum() - 1)
-    oracle = _wilson_width(total / weight.sum(), weight.sum() / deff)
-    below, above = float((high < share).mean()), float((low > share).mean())
-    return Cell(name, share, icc, mechanism, 1 - below - above, float((high - low).mean() / oracle), below, above)
+    ours = clustered_intervals(sums, total, total, sizes.astype(float), float(sizes.sum()), sizes)[:2]
+    measured = [
+        (float(((low <= share) & (share <= high)).mean()), float((high - low).mean()))
+        for low, high in (ours, reference(sums, sizes))
+    ]
+    return Cell(name, share, icc, mechanism, *measured[0], *measured[1])
 
 
-def _wilson_width(share: NDArray[np.float64], n: float) -> float:
-    c2 = NORMAL**2
-    return float((2 * NORMAL / (1 + c2 / n) * np.sqrt(share * (1 - share) / n + c2 / (4 * n * n))).mean())
+def reference(sums: NDArray[np.float64], sizes: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Wilson's interval (1927) at n / (1 + (sum m^2 / n - 1) ICC), the ICC by analysis of variance (Donner 1986), cut at 0 and 1."""
+    n, clusters, m = sizes.sum(), len(sizes), sizes.astype(float)
+    share = sums.sum(axis=1) / n
+    icc = np.zeros(len(sums))
+    if n > clusters:
+        own = sums / m
+        within = (sums * (1 - own)).sum(axis=1) / (n - clusters)
+        among = (m * np.square(own - share[:, None])).sum(axis=1) / (clusters - 1)
+        size = (n - (m * m).sum() / n) / (clusters - 1)
+        with np.errstate(invalid="ignore"):
+            icc = np.clip(np.nan_to_num((among - within) / (among + (size - 1) * within)), 0, 1)
+    worth, c2 = n / (1 + ((m * m).sum() / n - 1) * icc), NORMAL**2
+    centre = (share + c2 / (2 * worth)) / (1 + c2 / worth)
+    half = NORMAL / (1 + c2 / worth) * np.sqrt(share * (1 - share) / worth + c2 / (4 * worth * worth))
+    return centre - half, centre + half
 
 
 def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
@@ -206,22 +225,43 @@ def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, fl
                     yield name, share, icc, valid, covered / counted
 
 
+MORE = {"5 x 9": np.full(5, 9), "one giant": np.r_[40, np.full(40, 2)], "6 unequal": np.array([30, 12, 9, 5, 3, 2])}
+"""Layouts of few clusters, or a giant one, for differences."""
+
+
 def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
-    """The interval of `compare` for the difference of two models: layout, their shares, ICC, coverage."""
-    for name in ("20 x 5", "60 x 5", "MediConfusion", "60 skewed", "176 x 1"):
-        sizes = layouts()[name]
-        cluster = np.repeat(np.arange(len(sizes)), sizes)
+    """The interval of the difference of two models, which is also their test: layout, their shares, ICC, coverage."""
+    for name in (*MORE, "20 x 5", "60 x 5", "MediConfusion", "60 skewed", "20 x 1", "176 x 1"):
         for one, other in ((0.02, 0.02), (0.02, 0.1), (0.1, 0.3), (0.5, 0.5), (0.9, 0.98)):
             for icc in (0.0, 0.3, 0.5):
-                rng = np.random.default_rng([seed, zlib.crc32(f"{name} {one} {other} {icc}".encode())])
-                covered = 0
-                for _ in range(draws):
-                    both = np.stack([_outcomes(rng, cluster, share, icc) for share in (one, other)]).astype(np.float32)
-                    units = np.arange(len(cluster)).astype(object)
-                    packed = Outcomes(("a", "b"), "m", both, np.ones_like(both), cluster, units, True)
-                    low, high = difference_interval(packed)
-                    covered += low <= one - other <= high
-                yield name, one, other, icc, covered / draws
+                yield name, one, other, icc, difference(name, one, other, icc, draws, seed)
+
+
+def difference(name: str, one: float, other: float, icc: float, draws: int, seed: int) -> float:
+    """Coverage of the interval of the difference of two models with these shares."""
+    sizes = (layouts() | MORE)[name]
+    cluster = np.repeat(np.arange(len(sizes)), sizes)
+    rng = np.random.default_rng([seed, zlib.crc32(f"{name} {one} {other} {icc}".encode())])
+    units, base, truth, covered = np.arange(len(cluster)).astype(object), np.ones((2, len(cluster))), one - other, 0
+    for _ in range(draws):
+        both = np.stack([_outcomes(rng, cluster, share, icc) for share in (one, other)])
+        pairs = pairwise(Outcomes(("a", "b"), "m", both.astype(np.float32), base, cluster, units, True))
+        covered += pairs.low[0, 1] <= 100 * truth + 1e-9 and 100 * truth - 1e-9 <= pairs.high[0, 1]
+    return covered / draws
+
+
+def power(draws: int, seed: int) -> dict[str, float]:
+    """How often a true 15 % on MediConfusion's pairs is called worse than chance, 25 %: measured and printed (ICC 0)."""
+    sums = hits(np.random.default_rng(seed), MEDICONFUSION, 0.15, 0.0, "beta", draws).astype(float)
+    total, n = sums.sum(axis=1), float(MEDICONFUSION.sum())
+    high = clustered_intervals(sums, total, total, MEDICONFUSION.astype(float), n, MEDICONFUSION)[1]
+    sharing = (n / len(MEDICONFUSION), float(np.square(MEDICONFUSION).sum()) / n)
+    printed = [printed_interval(100 * hit / n, int(n), sharing).high for hit in total.tolist()]
+    return {
+        "measured": float((high < 0.25).mean()),
+        "printed": float((np.array(printed) < 0.25).mean()),
+        "reference": float((reference(sums, MEDICONFUSION)[1] < 0.25).mean()),
+    }
 
 
 def printed_differences() -> Iterator[tuple[int, int, float]]:
@@ -260,44 +300,34 @@ def main() -> None:
     found = list(cells(options.draws, options.seed))
     print(f"{len(found)} cells, {options.draws} draws each, seed {options.seed}")
     print(
-        "lowest coverage (percent) over all layouts and mechanisms, and in brackets the median width, the oracle's being 1\n"
+        "lowest / mean coverage (percent) and mean width (points) over all layouts and mechanisms, in brackets the reference's\n"
     )
-    print("| p | " + " | ".join(f"ICC {icc}" for icc in CORRELATIONS) + " |")
-    print("|---" * (len(CORRELATIONS) + 1) + "|")
-    for share in SHARES:
-        parts = [[one for one in found if (one.share, one.icc) == (share, icc)] for icc in CORRELATIONS]
-        texts = [f"{100 * min(c.coverage for c in p):.1f} ({np.median([c.width for c in p]):.2f})" for p in parts]
-        print(f"| {share} | {' | '.join(texts)} |")
-    print("\n| layout | lowest coverage | mean coverage | median width | widest |\n|---|---|---|---|---|")
+    _table(found, SHARES, CORRELATIONS)
+    print("\nthe same of MediConfusion's 60 components, and at the end how wide ours is, the reference being 1\n")
+    shares, correlations = (0.05, 0.1, 0.2, 0.3, 0.5), (0.0, 0.1, 0.2, 0.3)
+    ours = [
+        cell("MediConfusion", MEDICONFUSION, share, icc, mechanism, options.draws, options.seed)
+        for share in shares
+        for icc in correlations
+        for mechanism in (MECHANISMS if icc else MECHANISMS[:1])
+    ]
+    _table(ours, shares, correlations, relative=True)
+    called = ", ".join(f"{how} {100 * often:.1f}" for how, often in power(10 * options.draws, options.seed).items())
+    print(f"\na true 15 % is called worse than 25 % in percent of draws: {called}")
+    print("\n| layout | lowest coverage | mean coverage | mean relative width | widest |\n|---|---|---|---|---|")
     for name in layouts():
         part = [one for one in found if one.layout == name]
-        cover, width = [one.coverage for one in part], [one.width for one in part]
-        low, mean = 100 * min(cover), 100 * np.mean(cover)
-        print(f"| {name} | {low:.1f} | {mean:.1f} | {np.median(width):.2f} | {max(width):.2f} |")
-    worst = sorted(found, key=lambda one: one.coverage)
-    under = sum(one.coverage < PROMISE for one in found)
-    print(f"\nunder {100 * PROMISE:.0f} %: {under} of {len(found)} cells; the lowest:")
-    for one in found if options.all else worst[:8]:
+        cover, width = [one.coverage for one in part], [one.relative for one in part]
         print(
-            f"  {one.layout}, p = {one.share}, ICC {one.icc}, {one.mechanism}: {100 * one.coverage:.1f} (below {100 * one.below:.1f},"
-            f" above {100 * one.above:.1f}), width {one.width:.2f}"
+            f"| {name} | {100 * min(cover):.1f} | {100 * np.mean(cover):.1f} | {np.mean(width):.2f} | {max(width):.2f} |"
         )
+    _worst("the grid", found, len(found) if options.all else 8)
     for what, count, others in (
         ("random layouts", options.random, False),
         ("other layouts and mechanisms", options.others, True),
     ):
-        if not count:
-            continue
-        drawn = sorted(random_cells(count, options.draws // 2, options.seed, others), key=lambda one: one.coverage)
-        width, under = [one.width for one in drawn], sum(one.coverage < PROMISE for one in drawn)
-        print(
-            f"\n{what}, {len(drawn)} cells, {options.draws // 2} draws each: under {100 * PROMISE:.0f} %: {under}; width"
-            f" {np.median(width):.2f} (median), {np.quantile(width, 0.95):.2f} (19 of 20), {max(width):.2f} (widest); the lowest:"
-        )
-        for one in drawn[:8]:
-            print(
-                f"  {one.layout}, p = {one.share}, ICC {one.icc}, {one.mechanism}: {100 * one.coverage:.1f}, width {one.width:.2f}"
-            )
+        if count:
+            _worst(what, list(random_cells(count, options.draws // 2, options.seed, others)), 12)
     fewer = max(options.draws // 4, 100)
     for what, draws, rows in (
         ("ratios (p, ICC, share of valid)", fewer, list(ratios(fewer, options.seed))),
@@ -313,6 +343,43 @@ def main() -> None:
     print("\ndifferences of two printed percentages, exact, lowest over both shares:")
     for n, m, lowest in printed_differences():
         print(f"  n = {n} and {m}: {100 * lowest:.1f}")
+
+
+def _table(
+    found: list[Cell], shares: tuple[float, ...], correlations: tuple[float, ...], relative: bool = False
+) -> None:
+    """Rows p, columns ICC."""
+    print("| p | " + " | ".join(f"ICC {icc}" for icc in correlations) + " |")
+    print("|---" * (len(correlations) + 1) + "|")
+    for share in shares:
+        texts = []
+        for icc in correlations:
+            part = [one for one in found if (one.share, one.icc) == (share, icc)]
+            cover, width = [100 * one.coverage for one in part], [100 * one.width for one in part]
+            theirs, wide = [100 * one.reference_coverage for one in part], [100 * one.reference_width for one in part]
+            times = f" = {np.mean(width) / np.mean(wide):.2f}" if relative else ""
+            texts.append(
+                f"{min(cover):.1f} / {np.mean(cover):.1f}, {np.mean(width):.1f} ({min(theirs):.1f} / {np.mean(theirs):.1f}, "
+                f"{np.mean(wide):.1f}){times}"
+            )
+        print(f"| {share} | {' | '.join(texts)} |")
+
+
+def _worst(what: str, found: list[Cell], listed: int) -> None:
+    """How many cells are under PROMISE, and the lowest."""
+    cover, width = np.array([one.coverage for one in found]), np.array([one.relative for one in found])
+    theirs = np.array([one.reference_coverage for one in found])
+    print(
+        f"\n{what}, {len(found)} cells: under {100 * PROMISE:.0f} % {(cover < PROMISE).sum()}, under 90 % {(cover < 0.9).sum()}"
+        f" (the reference {(theirs < PROMISE).sum()} and {(theirs < 0.9).sum()}), mean {100 * cover.mean():.1f}"
+        f" ({100 * theirs.mean():.1f}); relative width {width.mean():.2f} (mean), {np.median(width):.2f} (median),"
+        f" {np.quantile(width, 0.95):.2f} (19 of 20); the lowest:"
+    )
+    for one in sorted(found, key=lambda one: one.coverage)[:listed]:
+        print(
+            f"  {one.layout}, p = {one.share}, ICC {one.icc}, {one.mechanism}: {100 * one.coverage:.1f}, width {100 * one.width:.1f}"
+            f" (reference {100 * one.reference_coverage:.1f}, {100 * one.reference_width:.1f})"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """From units to scores: value, interval, chance and verdict of every metric, for the whole or for any part of the units.
 
-See also: what a unit of a metric is (the benchmark modules), the statistics (`statistics.py`).
+See also: what a unit of a metric is (the benchmark modules), the statistics (`intervals.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import BALANCED, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import numbered
-from eval_harness.scores.intervals import clustered_interval
-from eval_harness.scores.statistics import verdict
+from eval_harness.scores.intervals import METHOD, clustered_interval, verdict
 
 UNKNOWN = MetricInfo("", "")
 """Of a metric that no benchmark names: percent, and higher is better."""
@@ -109,18 +108,19 @@ def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
         return Score(value=None, n=0, n_cases=0)
     interval = clustered_interval(top, base, columns["cluster"])
     assert interval is not None
+    low, high = _round(100 * interval.low), _round(100 * interval.high)
     has_chance = bool(np.isfinite(expected[counted]).all())
+    chance = _round(100 * float(expected[counted].sum()) / total) if has_chance else None
     return Score(
         value=_round(100 * float(top.sum()) / total),
-        low=_round(100 * interval.low),
-        high=_round(100 * interval.high),
+        low=low,
+        high=high,
         n=n,
         n_cases=cases,
-        chance=_round(100 * float(expected[counted].sum()) / total) if has_chance else None,
-        verdict=None
-        if info.higher_is_better is None or not has_chance
-        else verdict(top[counted], base[counted], expected[counted], interval, info.higher_is_better),
-        interval_method=interval.method,
+        n_effective=_round(interval.n_effective),
+        chance=chance,
+        verdict=verdict(low, high, chance, info.higher_is_better),
+        interval_method=METHOD,
     )
 
 

@@ -52,7 +52,8 @@ class Score(_Strict):
     """One number with what it rests on. Percent unless the metric's name says it is a count (`*_irrelevant`).
 
     `value` is None where the metric is undefined (no case of that kind). `n` counts what the metric divides by (questions, pairs,
-    images), `n_cases` the independent cases behind it. `low`, `high`: 95 % interval. `verdict` is against `chance`.
+    images), `n_cases` the cases behind it, `n_effective` how many independent ones give the same 95 % interval (`low`, `high`): less than
+    `n` where cases share images, and more where `value` is a mean over samples. `verdict` is against `chance`, read off the interval.
     """
 
     value: float | None
@@ -60,6 +61,7 @@ class Score(_Strict):
     high: float | None = None
     n: int
     n_cases: int
+    n_effective: float | None = None
     chance: float | None = None
     verdict: Verdict | None = None
     interval_method: str | None = None

@@ -5,6 +5,7 @@ See also: comparing many models (`scores/comparing/comparisons.py`), drawing (th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,13 @@ from eval_harness.derive.scoring import units
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.results.summary import shown
 from eval_harness.runs.folder import read_question_file
-from eval_harness.scores.comparing.comparisons import disagree, paired_test
-from eval_harness.scores.comparing.sign_flips import SMALLEST
+from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
+from eval_harness.scores.comparing.unpaired import unpaired_difference
 
 MOST_LISTED = 8
+SMALLEST = 1e-12
+"""No p-value is shown as smaller."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ def _scores(a: Side, b: Side) -> list[str]:
             if a.answers is None or b.answers is None
             else "they were asked different questions"
         )
-        lines.append(f"  no paired test: {why}; intervals that overlap do not show a difference")
+        lines.append(f"  no paired test: {why}; the scores are compared as if independent")
     return lines
 
 
@@ -188,24 +192,24 @@ def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
 
 
 def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score) -> str:
+    """The 95 % interval of a difference, and the p-value that it implies; of a count the p-value alone, as the interval is of a share."""
     if tables is None:
-        ends = (left.low, left.high, right.low, right.high)
-        if any(end is None for end in ends):
+        if _is_count(metric):
             return ""
-        apart = ends[1] < ends[2] or ends[3] < ends[0]  # type: ignore[operator]
-        return "intervals apart" if apart else "intervals overlap"
+        low, high, p = unpaired_difference(left, right)
+        return "" if math.isnan(low) else f"95% interval {low:+.1f} to {high:+.1f}, {_p_value(p)} ({UNPAIRED})"
     if not all((table["metric"] == metric).any() for table in tables):
         return ""
     try:
         test = paired_test(*tables, metric)
     except BadInput:
         return ""
-    p = f"p < {SMALLEST:g}" if test.p <= SMALLEST else f"p = {test.p:.3g}"
-    p = f"{p} ({test.method})"
-    if _is_count(metric):  # the interval is of a share
-        return p
-    but = "; they disagree about 0" if disagree(test.p, test.low, test.high) else ""
-    return f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p}{but}"
+    p_value = f"{_p_value(test.p)} ({test.method})"
+    return p_value if _is_count(metric) else f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p_value}"
+
+
+def _p_value(p: float) -> str:
+    return f"p < {SMALLEST:g}" if p < SMALLEST else f"p = {p:.3g}"
 
 
 def _answers(a: Side, b: Side) -> list[str]:

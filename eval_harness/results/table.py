@@ -11,7 +11,7 @@ from eval_harness.records.result import Result, Score
 
 COLUMNS: tuple[str, ...] = (
     "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "facet", "facet_value",
-    "value", "low", "high", "n", "n_cases", "source", "table", "note",
+    "value", "low", "high", "n", "n_cases", "n_effective", "source", "table", "note",
 )  # fmt: skip
 """The columns of `medprobe results`, in order."""
 
@@ -25,7 +25,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
     """
     rows = [row for result in results for row in _rows(result)]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    for name in ("value", "low", "high"):
+    for name in ("value", "low", "high", "n_effective"):
         table[name] = table[name].astype("Float64")
     for name in ("n", "n_cases"):
         table[name] = table[name].astype("Int64")
@@ -87,4 +87,5 @@ def _numbers(score: Score) -> dict[str, Any]:
         "high": score.high,
         "n": None if unknown else score.n,
         "n_cases": None if unknown else score.n_cases,
+        "n_effective": score.n_effective,
     }

@@ -1,6 +1,6 @@
-"""The variance of a ratio over clusters, for few and unequal clusters. What intervals and differences stand on.
+"""Design effects: how much clusters of questions on the same images widen an interval. Intervals and differences both use it.
 
-See also: turning it into an interval (`intervals.py`, `comparisons.py`).
+See also: intervals of shares (`intervals.py`), differences between models (`comparing/comparisons.py`).
 """
 
 from __future__ import annotations
@@ -13,22 +13,37 @@ from scipy import special
 
 Floats = NDArray[np.float64]
 
-
-PRIOR_CORRELATION = 0.7
-"""Correlation within clusters that is assumed as far as the data do not show it."""
-PRIOR_DF = 7.0
-"""What this assumption weighs, in degrees of freedom."""
-CLEAR = 0.25
-"""The share of a cluster from which the rarer outcome counts as fully seen in it: a single one among many does not show whether the
-cluster's outcomes go together. All three numbers were chosen with `benchmarks/scoring/interval_coverage.py`."""
+LEVEL = 0.95
+NORMAL = float(special.ndtri(0.5 + LEVEL / 2))
+UNSEEN = 2.0
+"""h outcomes of the rarer kind exclude a correlation within clusters over UNSEEN / h only: if it were larger, one of them would have a
+neighbour of its kind with a probability of 1 - exp(-2), 86 %. `docs/statistics.md` shows what 0, 1, 2 and 3 buy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """`variance` of the ratio, and the degrees of freedom `df` for Student's t."""
+class ClusterSizes:
+    """U `units` in G `clusters`; `squares`: the sum of the squared sizes of the clusters, in units."""
 
-    variance: float
-    df: float
+    units: float
+    clusters: float
+    squares: float
+
+    @classmethod
+    def of(cls, sizes: NDArray[np.generic], times: Floats | None = None) -> ClusterSizes:
+        """From the sizes (G,) of the clusters; `times` (G,): how many clusters are of each size, if not one."""
+        many = np.ones(len(sizes)) if times is None else times
+        each = np.asarray(sizes, dtype=float)
+        return cls(float(each @ many), float(many.sum()), float((each * each) @ many))
+
+    @property
+    def full(self) -> float:
+        """The design effect of outcomes that are identical within clusters (Kish 1965): sum of squares / sum."""
+        return self.squares / self.units
+
+    @property
+    def effective(self) -> float:
+        """As how many clusters of equal size they count (Carter, Schnepel & Steigerwald 2017): U^2 / sum of squares."""
+        return self.units / self.full
 
 
 def numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -42,102 +57,33 @@ def numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return counted
 
 
-def ratio_spread(residual: Floats, base: Floats, index: NDArray[np.int64]) -> Spread:
-    """Cluster-robust variance of sum(numerator) / sum(base), from residual = numerator - ratio x base, per unit (U,), base > 0.
+def intracluster_correlation(squares: Floats, between: Floats, sizes: ClusterSizes) -> Floats:
+    """The analysis-of-variance estimate of the correlation within clusters (Donner 1986, equation 3), at least 0 and at most 1.
 
-    CR2 (Bell & McCaffrey 2002: each cluster's residual sum is divided by the root of 1 - its share), then freed of its bias under the
-    correlation within clusters that the data themselves show, and made safe for rare outcomes (`steadied`). `index` (U,) numbers at
-    least two clusters.
+    `squares`: sum of the squared residuals of the units; `between`: sum over clusters of (sum of residuals)^2 / size; any shape.
     """
-    total = float(base.sum())
-    weight, squares = (np.bincount(index, values).astype(float) for values in (base, base * base))
-    h = np.minimum(weight / total, 1 - 1e-9)  # a cluster that is all but everything
-    size = max(float((weight * weight).sum() / squares.sum()), 1.0)
-    sums = np.square(np.bincount(index, residual))
-    variance = np.array([float((sums / (1 - h)).sum()) / total**2])
-    independent = np.array([float((residual * residual).sum()) / total**2])
-    seen = independent > 0
-    rho = np.clip((variance / np.where(seen, independent, 1.0) - 1) / max(size - 1, 1e-9), 0.0, 1.0) * seen
-    v = (squares * (1 - rho) + weight * weight * rho)[None, :]
-    bias, satterthwaite = under_correlation(h, v, np.ones(len(h)))
-    _, kind, often = np.unique(np.round(residual / base, 9), return_inverse=True, return_counts=True)
-    rarer = np.bincount(index, base * (kind != often.argmax())).astype(float)
-    clusters = Clusters(weight, squares, sums[None, :], rarer[None, :])
-    variance, df = steadied(variance / bias, satterthwaite, independent, independent, clusters)
-    return Spread(float(variance[0]), float(df[0]))
+    if sizes.clusters >= sizes.units or sizes.clusters < 2:
+        return np.zeros(np.shape(squares))
+    between = np.minimum(between, squares)
+    within = (squares - between) / (sizes.units - sizes.clusters)
+    among = between / (sizes.clusters - 1)
+    size = (sizes.units - sizes.full) / (sizes.clusters - 1)
+    total = among + (size - 1) * within
+    return np.clip(np.divide(among - within, total, out=np.zeros_like(total), where=total > 0), 0.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Clusters:
-    """What G clusters show of their outcomes in R runs: `weight`, `squares` (G,) are sums of base and base^2 over a cluster's units,
-    `residual` (R, G) squared sums of residuals, `rarer` (R, G) the part of `weight` that has not the most common outcome. `times` (R, G):
-    how many clusters of a run are as the column says, where alike ones are counted instead of listed."""
+def design_effect(correlation: Floats, rarer: Floats, sizes: ClusterSizes) -> Floats:
+    """The variance of a mean over clusters, divided by that over as many independent units (Kish 1965): 1 + (sum m^2 / sum m - 1) x
+    correlation.
 
-    weight: Floats
-    squares: Floats
-    residual: Floats
-    rarer: Floats
-    times: Floats | None = None
-
-    def sums(self, values: Floats, factor: Floats) -> Floats:
-        """`values` (R, G) times `factor` (G,), summed over the clusters of each run: (R,)."""
-        return (values if self.times is None else values * self.times) @ factor
-
-    def total(self, values: Floats) -> float:
-        """`values` (G,), which follow from the size of a cluster, summed over the clusters: the same in every run."""
-        return float(values.sum() if self.times is None else values @ self.times[0])
-
-
-def steadied(
-    variance: Floats, satterthwaite: Floats, independent: Floats, most: Floats, clusters: Clusters
-) -> tuple[Floats, Floats]:
-    """Variance and degrees of freedom (R,) for Student's t: the cluster-robust ones, or those of one correlation in all clusters,
-    whichever makes the wider interval.
-
-    The cluster-robust `variance` hangs on the few clusters that are large, or hold the rarer outcome: where these happen to look alike,
-    it is far too small. What all clusters of several units show together is steadier. Their correlation is the mean of (squared residual
-    sum / that of one outcome throughout, less what independent units give), a cluster of m units weighing 1 - 1 / m, and is worth 2
-    degrees of freedom for every such cluster in which the rarer outcome is seen (fully from a share of CLEAR). With PRIOR_DF more of
-    PRIOR_CORRELATION, it makes the design effect on `independent`, the variance if units were independent; that in turn is taken for
-    `most`, its largest value for such a share, as far as few clusters show it.
+    It is at least 1 + (U / G - 1) x min(1, UNSEEN / h), where h = `rarer` outcomes of the rarer kind were seen: none or few of them do not
+    show how they cluster.
     """
-    weight, squares = clusters.weight, clusters.squares
-    total, of_squares, full = clusters.total(weight), clusters.total(squares), weight * weight
-    alone = np.minimum(np.divide(squares, full, out=np.ones_like(full), where=full > 0), 1.0)  # 1 / m
-    together = np.where(alone < 1 - 1e-9, 1 - alone, 0.0)
-    several = clusters.total(together)
-    counted = together > 0
-    per_full = np.divide(1.0, full, out=np.zeros_like(full), where=counted & (full > 1e-300))
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        alike = clusters.sums(clusters.residual, per_full) / (independent * total**2 / of_squares)
-        shown = np.clip(np.nan_to_num((alike - clusters.total(alone * counted)) / several), 0.0, 1.0)
-    seen = np.minimum(clusters.rarer * (1 / np.maximum(CLEAR * weight, 1e-300)), 1.0)
-    worth = 2 * clusters.sums(seen, np.ones_like(weight))
-    worth_alike = 2 * clusters.sums(seen, together) * (several / max(clusters.total(together * together), 1e-300))
-    rho = (worth_alike * shown + PRIOR_DF * PRIOR_CORRELATION) / (worth_alike + PRIOR_DF)
-    of_units = (worth * independent + PRIOR_DF * most) / (worth + PRIOR_DF)
-    size = max(clusters.total(full) / of_squares, 1.0)
-    common, df = of_units * (1 + rho * (size - 1)), worth + PRIOR_DF
-    robust_df = np.minimum(satterthwaite, df)
-    wider = np.square(special.stdtrit(df, 0.975)) * common > np.square(special.stdtrit(robust_df, 0.975)) * variance
-    return np.where(wider, common, variance), np.where(wider, df, robust_df)
+    unseen = UNSEEN / np.maximum(rarer, UNSEEN)
+    return np.maximum(1 + (sizes.full - 1) * correlation, 1 + (sizes.units / sizes.clusters - 1) * unseen)
 
 
-def under_correlation(h: Floats, v: Floats, many: Floats) -> tuple[Floats, Floats]:
-    """Bias (expected / true) of the CR2 variance of a mean, and Satterthwaite's degrees of freedom: (R,), (R,).
-
-    `h` (K,): the share of the whole that a cluster of each kind has; `many` (K,): how many clusters there are of each kind; `v` (R, K):
-    variances of the clusters' sums, up to a factor, in R cases. Equal clusters give (1, G - 1).
-    The covariances of the residual sums are v_g [g=k] - h_k v_g - h_g v_k + h_g h_k V; their squares are summed in closed form.
-    """
-    h = np.minimum(h, 1 - 1e-9)  # a cluster that is all but everything
-    whole = v @ many
-    a = 1 / (1 - h)
-    p, q, r = float((many * a * h * h).sum()), (v * v) @ (many * a), v @ (many * a * h)
-    crossed = 2 * h * v - h * h * whole[:, None]
-    own = a * (v - crossed)
-    squares = 2 * p * q + 2 * r * r - 4 * whole * r * p + whole * whole * p * p
-    squares += (own * own - np.square(a * crossed)) @ many
-    expected = own @ many
-    bias = np.maximum(expected / whole, 1e-9)
-    return bias, np.maximum(1.0, expected * expected / np.maximum(squares, 1e-300))
+def student(df: Floats | float) -> Floats:
+    """Student's two-sided 95 % quantile; infinite without a degree of freedom."""
+    quantile = special.stdtrit(np.asarray(df, dtype=float), 0.5 + LEVEL / 2)
+    return np.where(np.isfinite(quantile), quantile, np.inf).astype(np.float64)

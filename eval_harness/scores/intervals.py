@@ -1,63 +1,99 @@
-"""95 % intervals of shares over clusters of questions: what scores, breakdowns and the board show.
+"""95 % intervals of shares over clusters of questions, and the test that reads them: for measured scores, printed ones, every cell.
 
-See also: differences between models (`comparisons.py`), the test against chance (`statistics.py`).
+See also: design effects (`clustered.py`), differences between models (`comparing/comparisons.py`).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from eval_harness.scores.clustered import PRIOR_CORRELATION, Clusters, numbered, steadied, under_correlation
+from eval_harness.records.result import Verdict
+from eval_harness.scores.clustered import (
+    LEVEL,
+    NORMAL,
+    ClusterSizes,
+    Floats,
+    design_effect,
+    intracluster_correlation,
+    numbered,
+    student,
+)
 
-Floats = NDArray[np.float64]
-
-LEVEL = 0.95
-NORMAL = float(special.ndtri(0.5 + LEVEL / 2))
-CLUSTERED = "Wilson at the effective sample size"
-"""The name of the method that `clustered_intervals` follows, as `interval_method` of a score says it."""
-RARE = 0.035
-"""One-sided level of the second limit in `wilson`: with it the interval of n >= 8 independent outcomes covers at least 93.3 % for every
-share (exact sums over the binomial pmf; a test repeats them)."""
+METHOD = "Clopper-Pearson at the effective sample size"
+"""`interval_method` of every score that has an interval."""
 ROUNDING = 1e-12
-"""How far from none or all a share may lie that is none or all: sums of weights such as 1/23 are not exact."""
+"""How far from 0 a number may lie that is 0: sums of weights such as 1/23 are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A 95 % interval as fractions. `n_effective`: independent observations it is worth, `df`: degrees of freedom of that."""
+    """A 95 % interval as fractions, and how many independent outcomes would give it."""
 
     low: float
     high: float
     n_effective: float
-    df: float
-    method: str
 
 
-def wilson(share: float | Floats, n: float | Floats, critical: float | Floats = NORMAL) -> tuple[Floats, Floats]:
-    """Wilson's score interval (1927) of shares (R,) in 0..1, each seen in n independent observations, made safe for rare outcomes.
+def clopper_pearson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """The 95 % interval (Clopper & Pearson 1934) of shares in 0..1, each seen in n independent outcomes; n need not be whole (Korn &
+    Graubard 1998)."""
+    hits, misses, tail = share * n, (1 - share) * n, (1 - LEVEL) / 2
+    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, ROUNDING), misses + 1, tail), 0.0)
+    high = np.where(misses > 0, special.betaincinv(hits + 1, np.maximum(misses, ROUNDING), 1 - tail), 1.0)
+    return np.minimum(low, share), np.maximum(high, share)
 
-    Wilson's limit towards the nearer end lies too far in where a handful of outcomes was seen (it covers 84 % at worst): it is moved
-    to the one-sided limit of Clopper and Pearson at the level RARE where that lies further out, as Brown, Cai and DasGupta (2001,
-    section 4.1.1) do with Poisson's at 5 %. `critical`: Student's quantile instead of the normal one; n shrinks by its square for that
-    other limit (Korn & Graubard 1998).
+
+def p_value(share: float, n: float, level: float) -> float:
+    """Two-sided p-value of "the true share is `level`": under 5 % exactly where the interval of `clopper_pearson` excludes it (twice the
+    smaller binomial tail, which that interval inverts)."""
+    hits, misses = share * n, (1 - share) * n
+    least = special.betainc(hits, misses + 1, level) if hits > 0 else 1.0
+    most = special.betaincc(hits + 1, misses, level) if misses > 0 else 1.0
+    return float(min(1.0, 2 * min(least, most)))
+
+
+def verdict(low: float, high: float, chance: float | None, higher_is_better: bool | None = True) -> Verdict | None:
+    """`better` or `worse` than chance where the 95 % interval excludes it; None where chance is not known, or neither end is good.
+
+    The word judges the responder, not the number: a confusion above chance is `worse` (`higher_is_better` False).
     """
-    c2 = np.square(critical)
-    centre = (share + c2 / (2 * n)) / (1 + c2 / n)
-    half = critical / (1 + c2 / n) * np.sqrt(np.maximum(share * (1 - share), 0.0) / n + c2 / (4 * n * n))
-    worth = n * NORMAL**2 / c2
-    hits, misses = share * worth, (1 - share) * worth
-    with np.errstate(invalid="ignore"):
-        rare_hits = np.where(hits > 0, special.betaincinv(hits, misses + 1, RARE), 0.0)
-        rare_misses = np.where(misses > 0, special.betaincinv(hits + 1, misses, 1 - RARE), 1.0)
-    low = np.minimum(np.minimum(centre - half, rare_hits), share)
-    high = np.maximum(np.maximum(centre + half, rare_misses), share)
-    return np.maximum(low, 0.0), np.minimum(high, 1.0)
+    if chance is None or higher_is_better is None:
+        return None
+    if low <= chance <= high:
+        return "no different"
+    return "better" if (low > chance) == higher_is_better else "worse"
+
+
+def effective_size(n: Floats, share: Floats, sizes: ClusterSizes, correlation: Floats | None = None) -> Floats:
+    """How many independent outcomes n units in clusters are worth: n / `design_effect` x (1.96 / t)^2, t Student's quantile for one degree
+    of freedom less than there are effective clusters (Korn & Graubard 1998); at least as many as if outcomes within clusters were
+    identical.
+
+    `correlation` None: the answers are not known, as of a printed number, and the design effect is its least.
+    """
+    if sizes.clusters >= sizes.units:
+        return n
+    seen = np.zeros(np.shape(share)) if correlation is None else correlation
+    worth = n / design_effect(seen, np.minimum(share, 1 - share) * n, sizes)
+    return np.maximum(worth * (NORMAL / student(sizes.effective - 1)) ** 2, n / sizes.full)
+
+
+def printed_interval(value: float, n_cases: int, sharing: tuple[float, float] = (1.0, 1.0)) -> Interval:
+    """The interval of a printed percentage of which only the number of cases is known: that of the same score measured, with no correlation
+    seen.
+
+    `sharing`: how many cases share images, (a) on average over the clusters, U / G, and (b) over the cases, sum m^2 / sum m. With (1, 1)
+    nothing is known of shared images: the true interval is wider where cases share images.
+    """
+    share = np.array(min(max(value / 100, 0.0), 1.0))
+    sizes = ClusterSizes(n_cases, n_cases / sharing[0], n_cases * sharing[1])
+    n = effective_size(np.array(float(n_cases)), share, sizes)
+    low, high = clopper_pearson(share, n)
+    return Interval(float(low), float(high), float(n))
 
 
 def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: ArrayLike) -> Interval | None:
@@ -67,74 +103,52 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
     if not used.any():
         return None
     top, base, index = top[used], base[used], numbered(np.asarray(cluster)[used])
-    sums = np.bincount(index, top)[None, :]
-    weight, squares = (np.bincount(index, values).astype(float) for values in (base, base * base))
-    low, high, n, df = clustered_intervals(
-        sums, np.array([(top * top).sum()]), np.array([(top * base).sum()]), weight, squares, _plain(top, base)
+    low, high, n = clustered_intervals(
+        np.bincount(index, top)[None, :],
+        np.array([(top * top).sum()]),
+        np.array([(top * base).sum()]),
+        np.bincount(index, base).astype(float),
+        float((base * base).sum()),
+        np.bincount(index),
     )
-    return Interval(float(low[0]), float(high[0]), float(n[0]), float(df[0]), CLUSTERED)
-
-
-def _plain(top: Floats, base: Floats) -> bool:
-    """Whether every unit is one outcome of the same weight, all or nothing."""
-    return bool(np.all(base == base[0])) and bool(np.all((top == 0) | (top == base)))
+    return Interval(float(low[0]), float(high[0]), float(n[0]))
 
 
 def clustered_intervals(
-    sums: NDArray[Any],
+    sums: NDArray[np.generic],
     squared: Floats,
     crossed: Floats,
     weight: Floats,
-    squares: Floats,
-    plain: bool,
+    squares: float,
+    sizes: NDArray[np.generic],
     times: Floats | None = None,
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """95 % intervals of R shares sum(numerator) / sum(base) over the same U units, all base > 0, in the same G clusters.
 
-    `sums` (R, G): numerators per cluster; `weight`, `squares` (G,): sums of base and base^2; `squared`, `crossed` (R,): sums of
-    numerator^2 and numerator x base over units; `plain`: every unit has the same base, and is a hit or none. `times` (R, G): how many
-    clusters of a run are as the column says, where alike ones are counted instead of listed; `sums` is (1, G) then.
-    Gives low, high, effective sample size and degrees of freedom, each (R,).
+    `sums` (R, G): numerators per cluster; `weight` (G,): bases per cluster; `sizes` (G,): units per cluster; `squared`, `crossed` (R,):
+    sums of numerator^2 and numerator x base over units; `squares`: the sum of base^2. `times` (R, G): how many clusters of a run are as
+    the column says, where alike ones are counted instead of listed; `sums` is (1, G) then. Gives low, high, effective sample size (R,).
 
-    Wilson's interval (`wilson`) at the effective sample size p (1 - p) / V with Student's t, V the cluster-robust variance of the ratio
-    (Korn & Graubard 1998; Dean & Pagano 2015 compare such intervals), V = CR2 (`clustered.under_correlation`), or that of one
-    correlation in all clusters (`clustered.steadied`), whichever makes the interval wider. With no hit, or nothing but hits, the effective
-    sample size is that of the assumed correlation. Where every cluster is one outcome this is `wilson` itself.
+    Clopper and Pearson's interval at the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015 compare such intervals): p (1 - p)
+    / V independent units if the numerators are the outcomes' means over samples or are weighted, `effective_size` of these in clusters.
     """
-    many = np.ones(weight.size) if times is None else times[0]  # a run's hits differ, not how large its clusters are
-    total, clusters, runs = float(weight @ many), float(many.sum()), len(crossed)
+    many = None if times is None else times[0]  # a run's hits differ, not how large its clusters are
+    total = float(weight.sum() if many is None else weight @ many)
     hits = sums.sum(axis=1, dtype=np.float64) if times is None else times @ sums[0]
     share = np.clip(hits / total, 0.0, 1.0)
     share = np.where(np.abs(share - np.rint(share)) < ROUNDING, np.rint(share), share)
-    if clusters == 1:
-        one = np.ones(runs)
-        return (*wilson(share, 1.0), one, one)
-    n = total * total / float(squares @ many)
-    if plain and n < clusters + 0.5:
-        return (*wilson(share, clusters), np.full(runs, float(clusters)), np.full(runs, math.inf))
-    size = max(float((weight * weight) @ many / (squares @ many)), 1.0)
-    residual = np.square(sums - share[:, None] * weight)
-    seen = residual if times is None else residual * times
-    variance = (seen @ (1 / (1 - np.minimum(weight / total, 1 - 1e-9)))) / total**2
-    independent = np.maximum(squared - 2 * share * crossed + share**2 * (squares @ many), 0.0) / total**2
-    kinds, many = _kinds(weight, squares, many)
-    one = share * (1 - share) / n  # the variance of n independent outcomes
-    # Units that all have one share between none and all (the same few of their samples) vary by rounding alone.
-    mixed = (share > 0) & (share < 1) & (independent > ROUNDING * one)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rho = np.where(mixed & (size > 1), np.clip((variance / independent - 1) / (size - 1), 0.0, 1.0), 0.0)
-        spread = kinds[1] * (1 - rho[:, None]) + kinds[0] ** 2 * rho[:, None]
-        bias, satterthwaite = under_correlation(kinds[0] / total, spread, many)
-        rarer = np.where((share <= 0.5 + ROUNDING)[:, None], sums, weight - sums)
-        alike = Clusters(weight, squares, residual, rarer, times)
-        variance, df = steadied(variance / bias, satterthwaite, independent, one, alike)
-        worth = np.where(mixed, share * (1 - share) / variance, n / (1 + PRIOR_CORRELATION * (size - 1)))
-    df = np.where(mixed, df, math.inf)
-    critical = np.where(mixed, special.stdtrit(np.where(mixed, df, 1.0), 0.5 + LEVEL / 2), NORMAL)
-    return (*wilson(share, worth, critical), worth, df)
-
-
-def _kinds(weight: Floats, squares: Floats, times: Floats) -> tuple[Floats, Floats]:
-    """The different clusters: their weight and squares (2, K), and how many there are of each (K,)."""
-    kinds, kind = np.unique(np.stack([weight, squares]), axis=1, return_inverse=True)
-    return kinds, np.bincount(kind.ravel(), times).astype(float)
+    layout = ClusterSizes.of(sizes, many)
+    single = share * (1 - share)
+    plain = total * total / squares  # as many equally weighted 0/1 outcomes (Kish 1965)
+    independent = squared - 2 * share * crossed + share**2 * squares
+    independent = np.where(independent > ROUNDING * squares, independent, 0.0)
+    # One 0/1 outcome more keeps the variance of units that happen to be equal above 0; of 0/1 outcomes it changes nothing.
+    variance = (independent / squares * plain + single) / (plain + 1)
+    n = np.divide(single, variance, out=np.ones_like(single), where=single > ROUNDING) * plain
+    correlation = None
+    if layout.clusters < layout.units:
+        residual = np.square(sums - share[:, None] * weight)
+        between = (residual if times is None else residual * times) @ (1 / np.asarray(sizes, dtype=float))
+        correlation = intracluster_correlation(independent, between, layout)
+    n = effective_size(n, share, layout, correlation)
+    return (*clopper_pearson(share, n), n)

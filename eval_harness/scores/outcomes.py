@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ class Outcomes:
     """M models x U units of one metric, packed once, compared often.
 
     `numerator`, `denominator` (M, U) float32; `cluster` (U,) ascending; `units` (U,) their ids. `paired`: all models have the same
-    denominators, so that a difference is a sum over units.
+    denominators.
     """
 
     models: tuple[str, ...]
@@ -30,21 +29,6 @@ class Outcomes:
     cluster: Ints
     units: NDArray[np.object_]
     paired: bool
-
-    @cached_property
-    def binary(self) -> bool:
-        """Whether every unit is one 0/1 outcome of a cluster of its own: then McNemar's test is exact."""
-        unclustered = len(np.unique(self.cluster)) == len(self.cluster)
-        one = bool(np.all(self.denominator == 1))
-        return self.paired and unclustered and one and bool(np.all((self.numerator == 0) | (self.numerator == 1)))
-
-    @cached_property
-    def by_cluster(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Sums per cluster: numerators and denominators (M, G)."""
-        starts = np.flatnonzero(np.r_[True, np.diff(self.cluster) != 0])
-        if len(starts) == len(self.cluster):
-            return self.numerator, self.denominator
-        return np.add.reduceat(self.numerator, starts, axis=1), np.add.reduceat(self.denominator, starts, axis=1)
 
     def only(self, chosen: NDArray[np.bool_]) -> Outcomes:
         """The same for a part of the units (mask (U,)), as when a facet is selected."""

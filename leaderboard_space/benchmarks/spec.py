@@ -17,9 +17,10 @@ class BoardSpec:
     tree (None: each facet is a group of its own). `first_facet`: what the breakdown shows first. `hidden_splits`: splits whose answers
     their source keeps from the public. `chance`: exact chance of printed scores in percent, by metric; `prints_chance`: the paper's own
     random run stands in for it, cell by cell (a sample: `data/ranks/random_run.py` tests against it).
-    `cases_sharing`: how many cases share images with a case, itself included, on average by facet value ("": all), for the intervals of
-    printed scores. `facet_metrics`: printed metrics that are cells of a facet:
-    (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units are questions, which may share a case with another image.
+    `cases_sharing`: by facet value ("": all), how many cases a component that shares images holds on average over the components and over
+    the cases, for the intervals of printed scores (`printed_interval`). `facet_metrics`: printed metrics that are cells of a facet:
+    (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units are questions, which may share a case with another
+    image.
     `plot`: the drawing above the breakdown, `plot_metric` the score by which its results are chosen. `by_image_type`: it is also broken
     down by organ and modality of the image types. `published`: when its questions became public (YYYY-MM), for a model's exposure to them.
     """
@@ -34,7 +35,7 @@ class BoardSpec:
     hidden_splits: frozenset[str] = frozenset()
     chance: Mapping[str, float] = field(default_factory=dict)
     prints_chance: bool = False
-    cases_sharing: Mapping[str, float] = field(default_factory=dict)
+    cases_sharing: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     facet_metrics: tuple[str, str, Mapping[str, tuple[str, ...]]] | None = None
     per_image: bool = False
     plot: Literal["slopes", "scatter"] | None = None

@@ -17,15 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import cast
-
-import numpy as np
 
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import METRICS
-from eval_harness.records.result import Breakdown, Score, Scores, Verdict
-from eval_harness.scores.intervals import LEVEL
-from eval_harness.scores.statistics import chance_p_value, published_interval
+from eval_harness.records.result import Breakdown, Score, Scores
+from eval_harness.scores.intervals import METHOD, printed_interval, verdict
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.published_tables import Cell, Row, cells
 
@@ -71,21 +67,20 @@ def score_of(cell: Cell, group: Group) -> Score:
     info = METRICS.get(metric) or ONLY_PRINTED[metric]
     if info.unit == "count" or n_cases == 0:
         return Score(value=cell.value, n=n, n_cases=n_cases)
-    size = spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), 1.0)
-    low, high, how = (
-        round(x, 10) if isinstance(x, float) else x for x in published_interval(cell.value, n_cases, size)
-    )
+    sharing = spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), (1.0, 1.0))
+    interval = printed_interval(cell.value, n_cases, sharing)
+    low, high = round(100 * interval.low, 10), round(100 * interval.high, 10)
     exact = spec(group.about["benchmark"]).chance.get(metric, spec(group.paper["paper"]).chance.get(metric))
-    chance = exact if exact is not None else _printed_chance(cell, group.paper["paper"])
     return Score(
         value=cell.value,
-        low=cast(float, low),
-        high=cast(float, high),
+        low=low,
+        high=high,
         n=n,
         n_cases=n_cases,
-        chance=chance,
-        verdict=None if exact is None else _verdict(cell.value, n_cases, (low, high), exact, info.higher_is_better),
-        interval_method=cast(str, how),
+        n_effective=round(interval.n_effective, 10),
+        chance=exact if exact is not None else _printed_chance(cell, group.paper["paper"]),
+        verdict=verdict(low, high, exact, info.higher_is_better),
+        interval_method=METHOD,
     )
 
 
@@ -116,22 +111,6 @@ def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, con
         if fits and known <= answers <= known + pairs - valid:
             return valid
     return 0
-
-
-def _verdict(
-    value: float, n_cases: int, interval: tuple[object, object], chance: float, higher_is_better: bool | None
-) -> Verdict | None:
-    """Better or worse than chance only where the interval leaves it out and the exact binomial test says so too, as for measured
-    results; for confusion, less is better."""
-    if higher_is_better is None:
-        return None
-    low, high = (cast(float, end) for end in interval)
-    if low <= chance <= high:
-        return "no different"
-    hits = np.arange(n_cases) < round(value * n_cases / 100)
-    if chance_p_value(hits, np.ones(n_cases), np.full(n_cases, chance / 100)) >= 1 - LEVEL:
-        return "no different"
-    return "better" if (low > chance) == higher_is_better else "worse"
 
 
 def _printed_chance(cell: Cell, paper: str) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from eval_harness.scores.comparing.comparisons import disagree
 from leaderboard_space.html import count, in_words, number, plural
 from leaderboard_space.sentences.headlines import SAME
 
@@ -35,13 +34,10 @@ def compared_in_full(
 ) -> str:
     """What stands under the finding of a paired test."""
     alike = n - only_a - only_b
-    but = ""
-    if disagree(p, low, high):
-        but = "The interval and the test disagree about 0, as they may where few or unequal clusters decide. "
     return (
         f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} ({method}). "
         f"Of {plural(n, 'scored unit')}, the first scored more on {count(only_a)} and the second on {count(only_b)}; "
-        f"{count(alike)} had the same outcome. {but}The p-value is for this comparison alone; it is not corrected for others "
+        f"{count(alike)} had the same outcome. Interval and p-value are for this comparison alone, not corrected for others "
         "you may have looked at."
     )
 
@@ -51,7 +47,7 @@ def compared_unpaired(difference: float, low: float, high: float, p: float) -> s
     return (
         f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} (unpaired: only the numbers "
         "are known; they are assumed independent, with one right and one wrong case added to each). A paired test on answers "
-        "to the same questions would be more powerful. The p-value is for this comparison alone; it is not corrected for "
+        "to the same questions would be more powerful. Interval and p-value are for this comparison alone, not corrected for "
         "others you may have looked at."
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from eval_harness.records.result import Score
 from eval_harness.scores.grading import Bools, Graded, Ints
-from eval_harness.scores.intervals import clustered_interval
+from eval_harness.scores.intervals import METHOD, clustered_interval
 
 STEPS: dict[str, tuple[str, ...]] = {
     "abnormality": ("modality", "organ"),
@@ -85,5 +85,6 @@ def _share(numerator: np.ndarray, denominator: np.ndarray, cluster: Ints) -> Sco
         high=round(100 * interval.high, 10),
         n=n,
         n_cases=n,
-        interval_method=interval.method,
+        n_effective=round(interval.n_effective, 10),
+        interval_method=METHOD,
     )

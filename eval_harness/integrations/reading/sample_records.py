@@ -18,7 +18,7 @@ from eval_harness.benchmarks import spec
 from eval_harness.derive.answers import read_answers
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
-from eval_harness.scores.clustered import ratio_spread
+from eval_harness.scores.intervals import clustered_interval
 
 KEPT = tuple(dict.fromkeys((*READ_BY_SCORING, *FACETS_READ)))
 """Columns of a question that a sample carries: all that scoring reads."""
@@ -89,15 +89,16 @@ def scores_of_records(family: str, records: Sequence[Mapping[str, Any]]) -> tupl
 
 
 def _errors(table: pd.DataFrame) -> dict[str, float]:
-    """Metric -> cluster-robust standard error; absent for counts, and where fewer than two clusters speak for it."""
+    """Metric -> the standard error of as many independent outcomes as its interval is worth; absent for counts, and where fewer than two
+    clusters speak for it."""
     errors: dict[str, float] = {}
     for name, part in table.groupby("metric", sort=False):
-        base = part["denominator"].to_numpy(float)
-        counted = base > 0
-        top, base = part["numerator"].to_numpy(float)[counted], base[counted]
-        index = pd.factorize(part["cluster"].to_numpy()[counted])[0].astype(np.int64)
         info = METRICS.get(str(name))
-        if len(index) and index.max() > 0 and (info is None or info.unit != "count"):
-            ratio = top.sum() / base.sum()
-            errors[str(name)] = 100 * math.sqrt(ratio_spread(top - ratio * base, base, index).variance)
+        if info is not None and info.unit == "count":
+            continue
+        top, base = part["numerator"].to_numpy(float), part["denominator"].to_numpy(float)
+        found = clustered_interval(top, base, part["cluster"].to_numpy())
+        if found is not None and part["cluster"][base > 0].nunique() > 1:
+            share = float(top.sum() / base.sum())
+            errors[str(name)] = 100 * math.sqrt(share * (1 - share) / found.n_effective)
     return errors

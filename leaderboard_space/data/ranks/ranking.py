@@ -1,13 +1,12 @@
 """Scores of all runs of a section on a selection of units at once.
 
 The statistics are those of `eval_harness.scores`; here only what they cost is cut, so that ticking a branch takes milliseconds (a test
-holds the two together). See also: their differences (`pairs.py`), units (`outcomes.py`), drawing (`views/`).
+holds the two together). See also: units (`outcomes.py`), drawing (`views/`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,19 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from eval_harness.records.result import Score, Verdict
-from eval_harness.scores import intervals, statistics
-from eval_harness.scores.intervals import CLUSTERED, LEVEL, clustered_intervals
+from eval_harness.records.result import Score
+from eval_harness.scores import intervals
+from eval_harness.scores.comparing.comparisons import pairwise
+from eval_harness.scores.intervals import METHOD, clustered_intervals
+from eval_harness.scores.outcomes import Outcomes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-ALPHA = 1 - LEVEL
-EXACT_UP_TO = 2000
-"""Trials up to which a verdict is always taken from the exact distribution of a guesser's hits. Beyond, a normal z over 3 or under 1.5
-decides (Berry-Esseen: with so many trials the exact p-value is then under, or over, 0.05), and the exact distribution the rest."""
-
 
 NOTHING = Score(value=None, n=0, n_cases=0)
 """The score where nothing counts."""
@@ -107,7 +102,7 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     top = _hits(units.top.T) if units.top.dtype == np.uint8 else units.top.sum(axis=1, dtype=np.float64)
     if units.is_count:
         return [
-            Score(value=_round(top[run]), n=int(n[run]), n_cases=int(n_cases[run]))
+            Score(value=float(_rounded(top[run])), n=int(n[run]), n_cases=int(n_cases[run]))
             if n[run]
             else NOTHING  # none of nothing is no count
             for run in range(runs)
@@ -116,29 +111,26 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     with np.errstate(invalid="ignore", divide="ignore"):
         share = top / total
         chance = np.broadcast_to(_chance(units, counted), runs) / total
-    low, high = _intervals(units, counted, top)
-    verdicts: list[Verdict | None] = [None] * runs
-    if higher_is_better is not None:
-        verdicts = _verdicts(units, counted, top, chance, low, high, higher_is_better)
+    numbers = np.stack([share, *_intervals(units, counted, top)])
+    numbers[:3] *= 100
+    levels = [level if math.isfinite(level) else None for level in _rounded(100 * chance).tolist()]
     return _SCORES.validate_python(
         [
             {
-                "value": _round(value),
-                "low": _round(left),
-                "high": _round(right),
+                "value": value,
+                "low": low,
+                "high": high,
                 "n": size,
                 "n_cases": cases,
-                "chance": _round(level) if math.isfinite(level) else None,
-                "verdict": verdict,
-                "interval_method": CLUSTERED,
+                "n_effective": worth,
+                "chance": level,
+                "verdict": intervals.verdict(low, high, level, higher_is_better),
+                "interval_method": METHOD,
             }
             if of > 0
             else NOTHING
-            for value, left, right, level, size, cases, of, verdict in zip(
-                *(np.broadcast_to(100 * shares, runs).tolist() for shares in (share, low, high, chance)),
-                *(numbers.tolist() for numbers in (n, n_cases, total)),
-                verdicts,
-                strict=True,
+            for (value, low, high, worth), level, size, cases, of in zip(
+                _rounded(numbers).T.tolist(), levels, n.tolist(), n_cases.tolist(), total.tolist(), strict=True
             )
         ]
     )
@@ -203,94 +195,50 @@ def _counted_clusters(units: MetricUnits, total: Floats) -> tuple[Floats, Floats
     return weight.astype(float), hits.astype(float), times
 
 
-def _intervals(units: MetricUnits, counted: Bools, total: Floats) -> tuple[Floats, Floats]:
-    """95 % intervals of all runs as shares; NaN where nothing is counted. `total`: the sums of their numerators (R,)."""
+def _intervals(units: MetricUnits, counted: Bools, total: Floats) -> tuple[Floats, Floats, Floats]:
+    """95 % intervals of all runs as shares, and their effective sample sizes; NaN where nothing is counted. `total`: the sums of their
+    numerators (R,)."""
     runs = len(units.top)
     if units.top.dtype == np.uint8 and counted.all() and (kinds := _counted_clusters(units, total)) is not None:
         weight, hits, times = kinds
-        return clustered_intervals(hits[None, :], total, total, weight, weight, True, times)[:2]
+        return clustered_intervals(hits[None, :], total, total, weight, float(units.cluster.size), weight, times)
     if units.top.dtype == np.uint8:
         units = replace(units, top=np.ascontiguousarray(units.top, dtype=np.float32))
+    found = np.full((3, runs), np.nan)
     if units.base.shape[0] == 1 and units.base.size and counted.all():
         base = units.base[0]
-        squares = base * base
-        crossed = units.top @ base.astype(units.top.dtype)
-        squared = (
-            crossed if units.binary and bool(np.all(base == 1)) else np.square(units.top).sum(axis=1, dtype=np.float64)
-        )
-        weight, per_cluster = units.per_cluster(units.base)[0], units.per_cluster(squares[None, :])[0]
-        even = bool(np.all(base == base[0]))
-        # Each run by itself, as in its result: that another run has several samples says nothing about this one.
-        plain = np.full(runs, even and units.binary)
-        if even and not units.binary:
-            plain = ((units.top == 0) | (units.top == base)).all(axis=1)
-        low, high = np.empty(runs), np.empty(runs)
+        crossed = (units.top @ base.astype(units.top.dtype)).astype(float)
+        sizes, weight = np.diff(np.r_[units.starts, units.cluster.size]), units.per_cluster(units.base)[0]
         block = max(1, BLOCK // base.size)  # some runs at a time: hundreds of them times all units would take gigabytes
-        for is_plain in (True, False):
-            alike = np.flatnonzero(plain == is_plain)
-            for some in (alike[at : at + block] for at in range(0, alike.size, block)):
-                low[some], high[some] = clustered_intervals(
-                    units.per_cluster(units.top[some]),
-                    squared[some],
-                    crossed[some].astype(float),
-                    weight,
-                    per_cluster,
-                    is_plain,
-                )[:2]
-        return low, high
-    low, high = np.full(runs, np.nan), np.full(runs, np.nan)
+        for at in range(0, runs, block):
+            some = units.top[at : at + block]
+            squared = np.square(some).sum(axis=1, dtype=np.float64)
+            found[:, at : at + block] = clustered_intervals(
+                units.per_cluster(some), squared, crossed[at : at + block], weight, float(base @ base), sizes
+            )
+        return found[0], found[1], found[2]
     for run in range(runs):
-        found = intervals.clustered_interval(units.top[run].astype(float), _row(units.base, run), units.cluster)
-        if found is not None:
-            low[run], high[run] = found.low, found.high
-    return low, high
+        one = intervals.clustered_interval(units.top[run].astype(float), _row(units.base, run), units.cluster)
+        if one is not None:
+            found[:, run] = one.low, one.high, one.n_effective
+    return found[0], found[1], found[2]
 
 
-def _verdicts(
-    units: MetricUnits, counted: Bools, top: Floats, chance: Floats, low: Floats, high: Floats, up: bool
-) -> list[Verdict | None]:
-    """`statistics.verdict` for all runs, without the exact distribution of a guesser's hits where it cannot change the verdict.
-
-    `up`: higher is better. The verdict judges the responder, not the number."""
-    verdicts: list[Verdict | None] = [None] * top.size
-    tested = np.isfinite(chance) & np.isfinite(low)
-    outside = tested & ~((low <= chance) & (chance <= high))
-    p = np.ones(top.size)
-    shared = units.base.shape[0] == 1 and units.expected.shape[0] == 1
-    runs = np.flatnonzero(outside)
-    together: Sequence[Ints] = [runs] if shared and runs.size else [runs[at : at + 1] for at in range(runs.size)]
-    for some in together:
-        used = _row(counted, some[0])
-        p[some] = _chance_p_values(units, some, used, top[some])
-    for run in np.flatnonzero(tested):
-        if p[run] >= ALPHA:
-            verdicts[run] = "no different"
-        else:
-            verdicts[run] = "better" if (low[run] > chance[run]) == up else "worse"
-    return verdicts
-
-
-def _chance_p_values(units: MetricUnits, runs: Ints, used: Bools, top: Floats) -> Floats:
-    """`statistics.chance_p_value` of runs that share their denominators and what a guesser gets; of what a normal z decides, 0 or 1."""
-    base, mean = _row(units.base, runs[0])[used], _row(units.expected, runs[0])[used]
-    probability = np.clip(mean / base, 0.0, 1.0)
-    spread = float(np.sqrt((base * base * probability * (1 - probability)).sum()))
-    p = np.ones(runs.size)
-    left = np.arange(runs.size)
-    if base.size > EXACT_UP_TO and spread > 12:
-        z = np.abs(top - float(mean.sum())) / spread
-        p[z > 3] = 0.0
-        left = np.flatnonzero((z >= 1.5) & (z <= 3))
-    if left.size and units.binary and bool(np.all(base == 1)):
-        pmf = statistics.poisson_binomial(probability)
-        rare = np.sort(pmf)
-        highest = pmf[np.rint(top[left]).astype(np.int64)] * (1 + 1e-7)
-        p[left] = np.cumsum(rare)[np.searchsorted(rare, highest, side="right") - 1]
-    else:
-        p[left] = [statistics.chance_p_value(units.top[runs[at]][used].astype(float), base, mean) for at in left]
-    return p
-
-
-def _round(value: float) -> float:
+def _rounded(values: Floats) -> Floats:
     """Ten decimals, as the scores of a result file."""
-    return round(float(value), 10) + 0.0
+    return np.round(values, 10) + 0.0
+
+
+def p_values(units: MetricUnits) -> Floats:
+    """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `comparisons.pairwise`."""
+    runs = units.top.shape[0]
+    outcomes = Outcomes(
+        models=tuple(str(run) for run in range(runs)),
+        metric="",
+        numerator=np.ascontiguousarray(units.top, dtype=np.float32),
+        denominator=np.broadcast_to(units.base.astype(np.float32), units.top.shape),
+        cluster=units.cluster,
+        units=np.empty(0, dtype=object),
+        paired=units.base.shape[0] == 1 or bool(np.all(units.base == units.base[0])),
+    )
+    return pairwise(outcomes).p

@@ -17,7 +17,8 @@ from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import HEADLINE, METRICS
 from eval_harness.records.result import Score, Scores
 from eval_harness.scores.comparing.ranks import rank_ranges
-from eval_harness.scores.statistics import published_interval
+from eval_harness.scores.comparing.unpaired import unpaired_differences
+from eval_harness.scores.intervals import METHOD, printed_interval
 from leaderboard_space.data.facets import cells_in, groups_of
 from leaderboard_space.data.published_scores import ONLY_PRINTED
 from leaderboard_space.data.ranks.groups import (
@@ -28,9 +29,8 @@ from leaderboard_space.data.ranks.groups import (
     grouped,
 )
 from leaderboard_space.data.ranks.outcomes import Outcomes
-from leaderboard_space.data.ranks.pairs import p_values, unpaired_p_values
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
-from leaderboard_space.data.ranks.ranking import Bools, Floats, MetricUnits, scores_of
+from leaderboard_space.data.ranks.ranking import Bools, Floats, MetricUnits, p_values, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Path, Tree
 
@@ -266,14 +266,14 @@ def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
 
 
 def with_interval(score: Score, metric: str) -> Score:
-    """A percentage without an interval of its own gets Wilson's on its number of cases (nothing is known of shared images). A count has
-    none."""
+    """A percentage without an interval of its own gets that of its cases (nothing is known of shared images). A count has none."""
     if score.value is None or score.low is not None or score.n_cases <= 0 or not 0 <= score.value <= 100:
         return score
     if info_of(metric).unit != "percent":
         return score
-    low, high, method = published_interval(score.value, score.n_cases)
-    return score.model_copy(update={"low": low, "high": high, "interval_method": method})
+    found = printed_interval(score.value, score.n_cases)
+    ends = {"low": 100 * found.low, "high": 100 * found.high, "n_effective": found.n_effective}
+    return score.model_copy(update=ends | {"interval_method": METHOD})
 
 
 def _ranked(
@@ -286,14 +286,13 @@ def _ranked(
         here = [number for number, row in enumerate(models) if row.recomputed]
     p: Floats = np.ones((len(models), len(models)))
     if len(here) < len(models):
-        p = unpaired_p_values([row.score for row in models], are_counts)
-    pooled: Floats = np.zeros_like(p)  # of printed numbers the one test is all there is
+        p = unpaired_differences([row.score for row in models], are_counts)[2]
     if here and units is not None and outcomes is not None:
         runs = [outcomes.row_of[models[number].entry.key] for number in here]
         block = np.ix_(here, here)
-        p[block], pooled[block] = p_values(units.of(np.array(runs)))
+        p[block] = p_values(units.of(np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
-    found = rank_ranges(values, p, higher, pooled=pooled)
+    found = rank_ranges(values, p, higher)
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
     ahead = (found.apart & above).sum(axis=1)
     behind = found.apart.sum(axis=1) - ahead

@@ -418,7 +418,7 @@ def test_what_does_not_fit_is_refused_in_one_line() -> None:
 
 def test_scoring_imports_no_heavy_library() -> None:
     heavy = ("torch", "gradio", "datasets", "transformers")
-    code = f"import sys, eval_harness.scores.statistics; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, eval_harness.scores.intervals; print([name for name in {heavy} if name in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, read_result
 from eval_harness.results.table import COLUMNS, tidy, variant
 from eval_harness.scores.grading import clusters
-from eval_harness.scores.statistics import PUBLISHED, PUBLISHED_CLUSTERED
+from eval_harness.scores.intervals import METHOD
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_results, table_of
@@ -206,13 +207,15 @@ def test_intervals():
                     assert score.low is None and score.verdict is None
                     continue
                 assert 0 <= score.low <= score.value <= score.high <= 100
-                shared = result.benchmark.family == "mediconfusion"
-                assert score.interval_method == (PUBLISHED_CLUSTERED if shared else PUBLISHED)
+                assert score.interval_method == METHOD and 0 < score.n_effective <= score.n_cases
+                expected = proportion_confint(score.value * score.n_effective / 100, score.n_effective, method="beta")
+                assert (score.low, score.high) == pytest.approx([100 * end for end in expected], abs=1e-6)
                 outside = score.chance is not None and not score.low <= score.chance <= score.high
-                assert outside or score.verdict in (None, "no different")
+                assert score.verdict is None or (score.verdict != "no different") == outside
     cell = the_cell("Table 1", "Gemini 2.0 Flash", "set_accuracy", method="mc")
-    # Wilson on 52 of 176 would be 23.3 to 36.7; 176 pairs in 60 components are worth 176 / (1 + 0.1 (9.7 - 1)) = 94
-    assert (round(cell["low"], 1), round(cell["high"], 1)) == (21.2, 39.4)
+    # 52 of 176 pairs in 60 components: a design effect of at least 1 + (176 / 60 - 1) 2 / 52 = 1.074, t (17.1 degrees of freedom) 2.11
+    assert cell["n_effective"] == pytest.approx(176 / 1.0744 * (1.9600 / 2.1085) ** 2, rel=1e-3)
+    assert (round(cell["low"], 1), round(cell["high"], 1)) == (22.2, 37.8)
 
 
 @pytest.mark.sources
@@ -228,10 +231,11 @@ def test_components_are_those_of_the_dataset(sources: Path):
         )
     )[::2]
     assert sorted(np.bincount(cluster), reverse=True) == sorted(MEDICONFUSION, reverse=True)
-    for category, size in spec("mediconfusion").cases_sharing.items():
+    for category, sharing in spec("mediconfusion").cases_sharing.items():
         labelled = [not category or category in pair["category_1"] + pair["category_2"] for pair in pairs]
         many = np.bincount(cluster[labelled])
-        assert size == pytest.approx((many**2).sum() / many.sum(), abs=0.006), category
+        many = many[many > 0]
+        assert sharing == pytest.approx((many.mean(), (many**2).sum() / many.sum()), abs=0.006), category
 
 
 def _score(table: str, model: str, metric: str, **method: str) -> Score:

@@ -14,19 +14,18 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparing.comparisons import paired_test, pairwise
-from eval_harness.scores.comparing.ranks import pooled_p_values, rank_ranges
-from eval_harness.scores.intervals import CLUSTERED, clustered_interval
+from eval_harness.scores.comparing.ranks import rank_ranges
+from eval_harness.scores.comparing.unpaired import unpaired_difference, unpaired_differences
+from eval_harness.scores.intervals import clustered_interval, verdict
 from eval_harness.scores.outcomes import pack
-from eval_harness.scores.statistics import verdict
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.outcomes import Outcomes, read_run
-from leaderboard_space.data.ranks.pairs import p_values, unpaired_p_values
-from leaderboard_space.data.ranks.ranking import MetricUnits, scores_of
+from leaderboard_space.data.ranks.ranking import MetricUnits, p_values, scores_of
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.data.tree import tree_of
 from tests.leaderboard_space.stores import MODELS, answers, make_store, questions
 
-FIELDS = ("value", "low", "high", "n", "n_cases", "chance", "verdict")
+FIELDS = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,7 @@ def test_a_branch_gives_what_its_questions_alone_give(store: Path, family: str, 
             if metric not in outcomes.metrics or expected[metric].value is None:
                 continue
             found = scores_of(outcomes.metrics[metric].part(outcomes.rows(metric, mask)))[run]
-            for field in FIELDS[:6]:
+            for field in FIELDS[:7]:
                 assert getattr(found, field) == pytest.approx(getattr(expected[metric], field), abs=1e-8), (
                     metric,
                     name,
@@ -130,17 +129,15 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     rows = standings(section, outcomes, tree, metric).models
     measured = {row.entry.key: read_readings(row.entry.folder) for row in rows if row.recomputed and row.entry.folder}
     by_key = {key: units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
-    pairs, pooled = pairwise(pack(by_key, metric)), pooled_p_values(pack(by_key, metric))
-    board_p, _ = p_values(
-        outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models]))
-    )
+    pairs = pairwise(pack(by_key, metric))
+    board_p = p_values(outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models])))
     assert len(pairs.models) > 2
     for i, one in enumerate(pairs.models):
         for j, other in enumerate(pairs.models[:i]):
             expected = paired_test(by_key[one], by_key[other], metric).p
             assert board_p[i, j] == pytest.approx(expected, rel=1e-6), (one, other)
     if len(rows) == len(measured):
-        found = rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False, pooled=pooled)
+        found = rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
         for row in rows:
             index = pairs.models.index(row.entry.key)
             assert (row.first, row.last) == (found.first[index], found.last[index])
@@ -154,26 +151,22 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
 def test_published_numbers_need_a_gap_that_their_cases_can_show() -> None:
     near = [Score(value=v, n=176, n_cases=176) for v in (29.5, 21.6)]
     far = [Score(value=v, n=176, n_cases=176) for v in (29.5, 1.1)]
-    assert unpaired_p_values(near)[0, 1] > 0.05
-    assert unpaired_p_values(far)[0, 1] < 1e-6
+    assert unpaired_difference(*near)[2] > 0.05
+    assert unpaired_difference(*far)[2] < 1e-6
 
 
-def test_a_measured_number_against_a_published_one_is_as_unsure_as_its_interval() -> None:
-    """Two thirds of the information may be lost to shared images; counted as 176 independent pairs the difference would be sure."""
-    printed = Score(value=29.55, low=23.3, high=36.7, n=176, n_cases=176)
-    measured = Score(value=45.0, low=38.0, high=52.0, n=176, n_cases=176, interval_method=CLUSTERED)
-    wide = measured.model_copy(update={"low": 31.0, "high": 60.0})
-    assert unpaired_p_values([printed, measured])[0, 1] < 0.05 < unpaired_p_values([printed, wide])[0, 1]
-    alone = measured.model_copy(update={"interval_method": None})
-    assert unpaired_p_values([printed, measured])[0, 1] == pytest.approx(
-        unpaired_p_values([printed, alone])[0, 1], rel=0.1
-    )
+def test_a_measured_number_against_a_published_one_counts_as_what_it_is_worth() -> None:
+    """Counted as 176 independent pairs the difference would be significant; as 40, as its shared images make it, it is not."""
+    printed = Score(value=29.55, n=176, n_cases=176)
+    measured = Score(value=45.0, n=176, n_cases=176)
+    assert unpaired_difference(printed, measured)[2] < 0.05
+    assert unpaired_difference(printed, measured.model_copy(update={"n_effective": 40.0}))[2] > 0.05
 
 
 def test_counts_are_compared_as_shares_of_what_they_count() -> None:
     """Table 1 of HALT: of 543, 538 irrelevant is significantly more than 138, and 43 not more than 40; as percent both were over 100."""
     some = [Score(value=value, n=543, n_cases=543) for value in (538.0, 138.0, 43.0, 40.0)]
-    p = unpaired_p_values(some, are_counts=True)
+    p = unpaired_differences(some, are_counts=True)[2]
     assert p[0, 1] < 1e-6 and p[1, 2] < 1e-6 and p[2, 3] > 0.5
 
 
@@ -209,7 +202,8 @@ def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
         assert expected is not None and found.low is not None and found.high is not None
         assert found.low == pytest.approx(100 * expected.low, abs=1e-7)
         assert found.high == pytest.approx(100 * expected.high, abs=1e-7)
-        assert found.verdict == verdict(row, base, base / 2, expected, up)
+        assert found.n_effective == pytest.approx(expected.n_effective, rel=1e-6)
+        assert found.verdict == verdict(found.low, found.high, found.chance, up)
 
 
 def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:

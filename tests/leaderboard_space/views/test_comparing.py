@@ -16,12 +16,12 @@ from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparing.unpaired import unpaired_difference, unpaired_differences
 from leaderboard_space import sentences
 from leaderboard_space.comparing import SLOTS, comparable_sections, compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks import random_run
-from leaderboard_space.data.ranks.pairs import unpaired_difference, unpaired_p_values
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import text
 from leaderboard_space.views.comparing import compare, compare_flips, compare_settings
@@ -43,7 +43,7 @@ def test_an_unpaired_interval_leaves_out_nothing_exactly_where_p_is_small(one: S
     low, high, p = unpaired_difference(one, other)
     assert (low <= high and (p < 0.05) == (low > 0 or high < 0)) or abs(p - 0.05) < 1e-6
     assert low >= -100 and high <= 100
-    assert math.isclose(p, unpaired_p_values([one, other])[0, 1], rel_tol=1e-9, abs_tol=1e-12)
+    assert math.isclose(p, unpaired_differences([one, other])[2][0, 1], rel_tol=1e-9, abs_tol=1e-12)
     back = unpaired_difference(other, one)
     assert math.isclose(back[0], -high, abs_tol=1e-9) and math.isclose(back[2], p, abs_tol=1e-12)
 
@@ -51,7 +51,7 @@ def test_an_unpaired_interval_leaves_out_nothing_exactly_where_p_is_small(one: S
 @given(SHARES, SHARES, st.booleans())
 def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: Score, run: Score, up: bool) -> None:
     found = random_run.tested(score, run, MetricInfo("Accuracy", "", up))
-    p = unpaired_p_values([score, run])[0, 1]
+    p = unpaired_difference(score, run)[2]
     assert found is not None and found.chance == run.value and (found.value, found.n) == (score.value, score.n)
     assert abs(p - 0.05) < 1e-6 or (found.verdict == "no different") == (p >= 0.05)
     assert found.verdict == "no different" or (found.verdict == "better") == ((score.value > run.value) == up)  # type: ignore[operator]

@@ -13,10 +13,11 @@ from scipy import stats
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.records.result import Score
+from eval_harness.scores.intervals import printed_interval, verdict
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.data.store.trust import binomial_p_value, holm, p_against_guessing, verdicts
+from leaderboard_space.data.ranks.standings import info_of, with_interval
+from leaderboard_space.data.store.trust import holm, p_against_guessing, verdicts
 from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
 from leaderboard_space.front import Front
 from leaderboard_space.html import number
@@ -113,12 +114,16 @@ def test_holm_keeps_the_order_and_rejects_no_more_than_each_alone(p: list[float 
 
 
 @given(st.integers(1, 2000), st.floats(0, 1), st.floats(0.01, 0.99))
-def test_a_mark_goes_by_the_exact_binomial_test(n: int, share: float, chance: float) -> None:
-    hits = round(share * n)
-    expected = stats.binomtest(hits, n, chance).pvalue
-    assert binomial_p_value(hits, n, chance) == pytest.approx(expected, rel=1e-6, abs=1e-12)
-    score = Score(value=100 * hits / n, n=n, n_cases=n, chance=100 * chance, verdict="better")  # no interval to go by
-    assert p_against_guessing(score) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+def test_a_mark_goes_by_the_test_that_the_interval_inverts(n: int, share: float, chance: float) -> None:
+    found = printed_interval(100 * share, n)
+    low, high = 100 * found.low, 100 * found.high
+    said = verdict(low, high, 100 * chance)
+    score = Score(
+        value=100 * share, low=low, high=high, n=n, n_cases=n, n_effective=n, chance=100 * chance, verdict=said
+    )
+    p = p_against_guessing(score)
+    assert p is not None and verdicts([(score, None, True)]) == [said]
+    assert (p < 0.05) == (said != "no different") == (not low <= 100 * chance <= high)
 
 
 def test_guessers_are_rarely_marked() -> None:
@@ -130,12 +135,8 @@ def test_guessers_are_rarely_marked() -> None:
         for _ in range(12):
             n = int(rng.choice([60, 176, 500]))
             hits = int(rng.binomial(n, 0.25))
-            from eval_harness.scores.statistics import chance_p_value, published_interval
-
-            low, high, _ = published_interval(100 * hits / n, n)
-            alone = low <= 25 <= high or chance_p_value(np.arange(n) < hits, np.ones(n), np.full(n, 0.25)) >= 0.05
-            verdict = "no different" if alone else "better" if low > 25 else "worse"
-            exact = Score(value=100 * hits / n, low=low, high=high, n=n, n_cases=n, chance=25.0, verdict=verdict)
+            exact = with_interval(Score(value=100 * hits / n, n=n, n_cases=n, chance=25.0), "accuracy")
+            exact = exact.model_copy(update={"verdict": verdict(exact.low, exact.high, 25.0)})
             scores.append((exact, None, True))
         run = Score(value=100 * rng.binomial(500, 0.3) / 500, n=500, n_cases=500)
         scores += [(Score(value=100 * rng.binomial(500, 0.3) / 500, n=500, n_cases=500), run, True) for _ in range(12)]
