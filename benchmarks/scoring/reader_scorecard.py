@@ -1,12 +1,14 @@
 """How often our reader and the parsers of other harnesses read an answer as a careful human does. Prints the tables of docs/reader.md.
 
-    python benchmarks/scoring/reader_scorecard.py --recorded dev.jsonl --vlmevalkit CHECKOUT --lmms-eval CHECKOUT --mmmu CHECKOUT
+    python benchmarks/scoring/reader_scorecard.py SAMPLE ... --vlmevalkit CHECKOUT --lmms-eval CHECKOUT --mmmu CHECKOUT
 
-`--recorded`: real answers with `kind, question, response, options, accepted, model` (see the README beside them); without it only the
-project's own cases are scored. The other parsers are taken out of checkouts of their repositories and run as they are: VLMEvalKit's
-`can_infer` and `YOrN_Extraction`, lmms-eval's `extract_mcq_answer`, its MMMU parser and POPE's comparison, MMMU's
-`parse_multi_choice_response`. None of their code is in this project. Where such a parser draws an option at random, that counts as read.
-An *invention* is an option read where none, or another, was meant.
+SAMPLE: labelled answers, JSON Lines of `response, options, accepted` (readings that a careful human allows: lists of option positions,
+null for none) and `kind` (`yesno` for a question that is answered by the words yes and no). The other parsers are taken out of checkouts
+of their repositories and run as they are: VLMEvalKit's `can_infer` and `YOrN_Extraction`, lmms-eval's `extract_mcq_answer`, its MMMU
+parser and POPE's comparison, MMMU's `parse_multi_choice_response`. None of their code is in this project. A parser that draws an option
+at random where it finds none has read that option.
+
+*right*: as a careful human; *unread*: nothing, where an option is chosen; *wrong*: an option where none, or another, is chosen.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import argparse
 import ast
 import json
 import random
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,6 @@ from typing import Any
 from eval_harness.reader import read_choice
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-CASES = Path(__file__).parents[2] / "tests" / "eval_harness" / "reader" / "answer_cases.jsonl"
 
 Parser = Callable[["Answer"], "str | None"]
 """The letter read, or None. Not for questions with several answers."""
@@ -38,79 +38,22 @@ class Answer:
     options: list[str]
     type: str
     accepted: frozenset[str]
-    kind: str
-    family: str
-    question: str | None = None
-    finish_reason: str | None = None
 
 
-def recorded(path: Path) -> Iterator[Answer]:
+def answers_of(path: Path) -> Iterator[Answer]:
     for line in path.read_text().splitlines():
         row = json.loads(line)
         accepted = row["accepted"] if row["accepted"] is not None else [None]
         letters = frozenset(
-            "" if reading in (None, [None], []) else "".join(LETTERS[index] for index in reading)
-            for reading in accepted
+            "" if not each or each == [None] else "".join(LETTERS[at] for at in each) for each in accepted
         )
-        words = {str(option).lower() for option in row["options"]}
-        kind = "yes_no" if row["kind"] == "yesno" and words == {"yes", "no"} else "single"
-        yield Answer(
-            row["response"],
-            list(row["options"]),
-            kind,
-            letters,
-            kind_of(row["response"], letters, bool(row["needs_question"]), words == {"yes", "no"}),
-            family_of(row["model"]),
-            row["question"],
-        )
-
-
-def own_cases() -> Iterator[Answer]:
-    for line in CASES.read_text().splitlines():
-        row = json.loads(line)
-        kind = row.get("kind", f"first cases, {row['type']}")
-        yield Answer(
-            row["response"], row["options"], row["type"], frozenset([row["choice"]]), kind, "",
-            row.get("question"), row.get("finish_reason"),
-        )  # fmt: skip
-
-
-def kind_of(response: str, accepted: frozenset[str], needs_question: bool, yes_no: bool) -> str:
-    """The kind of a recorded answer, by its looks."""
-    if accepted == {""}:
-        return "names no option, or declines"
-    if needs_question:
-        return "repeats the question"
-    if "<think" in response or "<answer" in response:
-        return "with reasoning tags"
-    if re.fullmatch(r"\W*(?:answer\W*)?[A-Za-z]\W*", response.strip(), re.IGNORECASE):
-        return "a letter"
-    if yes_no:
-        return "yes or no"
-    return "up to 200 characters" if len(response) <= 200 else "long prose"
-
-
-def family_of(model: str) -> str:
-    names = (
-        "qwen",
-        "gpt",
-        "llava",
-        "gemini",
-        "bard",
-        "claude",
-        "internlm",
-        "mplugowl",
-        "minigpt",
-        "idefics",
-        "instruct_blip",
-    )
-    lowered = model.lower().replace("chatgpt", "gpt")
-    return next((name for name in names if name in lowered), lowered.split()[0])
+        options = list(map(str, row["options"]))
+        words = row.get("kind") == "yesno" and {option.lower() for option in options} == {"yes", "no"}
+        yield Answer(row["response"], options, "yes_no" if words else "single", letters)
 
 
 def ours(answer: Answer) -> str:
-    reading = read_choice(answer.response, answer.options, answer.type, answer.finish_reason)
-    return "".join(LETTERS[index] for index in reading.choice)
+    return "".join(LETTERS[at] for at in read_choice(answer.response, answer.options, answer.type).choice)
 
 
 def functions(path: Path, given: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -176,41 +119,28 @@ def letter_of(word: str, answer: Answer) -> str | None:
     return LETTERS[words.index(word.lower())] if word.lower() in words else None
 
 
-def table(answers: list[Answer], readers: dict[str, Parser], by: Callable[[Answer], str], title: str) -> None:
-    """Percent read right per group; inventions of all in the last row."""
+def row(name: str, parser: Parser, answers: list[Answer]) -> str:
     random.seed(0)  # the parsers that draw an option
-    groups = sorted({by(answer) for answer in answers})
-    print(f"| {title} | n | {' | '.join(readers)} |")
-    print(f"|---|---:|{'---:|' * len(readers)}")
-    read = {name: [(reader(answer) or "") for answer in answers] for name, reader in readers.items()}
-    for group in [*groups, ""]:
-        members = [index for index, answer in enumerate(answers) if group in ("", by(answer))]
-        right = {name: sum(said[p] in answers[p].accepted for p in members) for name, said in read.items()}
-        cells = " | ".join(f"{100 * right[name] / len(members):.1f}" for name in readers)
-        print(f"| {group or '**all**'} | {len(members)} | {cells} |")
-    wrong = {
-        name: sum(bool(s) and s not in answer.accepted for s, answer in zip(said, answers, strict=True))
-        for name, said in read.items()
-    }
-    print(
-        f"| *inventions, percent* | {len(answers)} | {' | '.join(f'{100 * wrong[n] / len(answers):.1f}' for n in readers)} |\n"
-    )
+    said = [parser(answer) or "" for answer in answers]
+    right = sum(found in answer.accepted for found, answer in zip(said, answers, strict=True))
+    wrong = sum(bool(found) and found not in answer.accepted for found, answer in zip(said, answers, strict=True))
+    shares = (100 * count / len(answers) for count in (right, len(answers) - right - wrong, wrong))
+    return f"| {name} | {' | '.join(f'{share:.1f}' for share in shares)} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("--recorded", "--vlmevalkit", "--lmms-eval", "--mmmu"):
+    parser.add_argument("samples", type=Path, nargs="+")
+    for name in ("--vlmevalkit", "--lmms-eval", "--mmmu"):
         parser.add_argument(name, type=Path)
     args = parser.parse_args()
     readers: dict[str, Parser] = {"ours": ours} | others(args)
-    if args.recorded:
-        answers = list(recorded(args.recorded))
-        print(f"Recorded answers of real models: {len(answers)}\n")
-        table(answers, readers, lambda answer: answer.kind, "kind of answer")
-        table(answers, readers, lambda answer: answer.family, "model family")
-    cases = [answer for answer in own_cases() if answer.type != "multiple"]
-    print(f"The project's own cases with one answer: {len(cases)}\n")
-    table(cases, readers, lambda answer: answer.kind, "kind of answer")
+    for path in args.samples:
+        answers = list(answers_of(path))
+        print(
+            f"{path.name}: {len(answers)} answers, percent\n\n| reader | right | unread | wrong |\n|---|---:|---:|---:|"
+        )
+        print("\n".join(row(name, reader, answers) for name, reader in readers.items()), end="\n\n")
 
 
 if __name__ == "__main__":

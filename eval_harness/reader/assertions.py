@@ -33,7 +33,8 @@ _SEEN_AFTER = re.compile(
     r"|most \w+ )?(?:to|with|the)\b"
 )
 _BESIDE = re.compile(
-    r"\b(?:adjacent to|next to|near|close to|behind|in front of|above|below|beneath|beside|surround\w*|around"
+    r"\b(?:at least|at most|up to|(?:more|less|higher|lower|greater) than|adjacent to|next to|near|close to"
+    r"|behind|in front of|above|below|beneath|beside|surround\w*|around"
     r"|anterior to|posterior to"
     r"|lateral to|medial to|superior to|inferior to|abut\w+|compress\w+|supplies|drains?|mimic\w*|confused with"
     r"|treated (?:for|with)"
@@ -61,6 +62,7 @@ _BESIDE = re.compile(
 _TOPIC_AFTER = re.compile(
     r"(?: [a-z-]+){0,2} (?:is|are) (?:usually|often|typically|commonly|generally|frequently|sometimes) (?!due"
     r"|caused|seen)"
+    r"| (?:has|have|had) (?:since |now )?(?:resolved|cleared|healed|been (?:removed|resected|treated))\b"
     r"|[ -](?:like|mimic\w*)\b| (?:risk|screening|incidence|prevalence|mortality|staging|awareness)\b"
     r"|[^.;\n,]{0,40}?\b(?:is|are|appears?|remains?|looks?)\s+(?:\w+\s+)?(?:intact|preserved|unremarkable|spared"
     r"|healthy|normal|clear)\b"
@@ -91,7 +93,7 @@ _ENUMERATED = re.compile(
 """Before the last of several things that are named as examples."""
 _BOTH = re.compile(r"\b(?:both|sowohl|à la fois)\b|(?<!por )(?<!lo )\btanto\b|既")
 _NOT_BUT = re.compile(r"\bnot\b[^.;\n]{1,100}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|is|it is|a|an|the)\s+)*$")
-_SHORT = 8
+_SHORT = 4
 """Words up to which a response is an answer rather than prose, its options' words not counted: whatever option it names, it means."""
 _PROSE = 1000
 """Characters up to which a response is read by numbers or by single words."""
@@ -170,7 +172,8 @@ def _is_meant(said: Response, mention: Mention, short: bool) -> bool:
 
 
 _IMAGE = (
-    r"(?:image|x-?ray|radiograph|scan|study|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct|it|this|that|bild"
+    r"(?:image|x-?ray|radiograph|scan|study|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct"
+    r"|it|this|that|bild"
     r"|befund)s?"
 )
 _PART_IS_NORMAL = re.compile(
@@ -180,7 +183,7 @@ _PART_IS_NORMAL = re.compile(
 _NORMAL_PART = re.compile(rf"\s+(?!(?:{_IMAGE}|and|or|but|because|with|as|in|on|for|given|due|since)\b)[a-z]")
 _AGREES, _LEFT_SO = (
     re.compile(r"\b(?:that is|you(?:'re| are)|all)\s+$"),
-    re.compile(r"\s+(?:un\w+ed|alone|behind|out|over|in place)\b"),
+    re.compile(r"\s+(?:the|un\w+ed|alone|behind|out|over|in place)\b"),
 )
 
 

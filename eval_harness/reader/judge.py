@@ -23,21 +23,30 @@ NO_JUDGE = "no judge: free-form answers were matched with the options by rules"
 
 _SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
 _FEEDBACK = (
-    "We would like to request your feedback on the performance of an AI assistant in response to the user question displayed above. "
-    "The user asks the question on observing an image. We have provided two possible answers, [Answer A] and [Answer B] to the question. "
-    "Your job is to evaluate how close the AI assistant's answer is to each of the answers. You don't have to decide whether the answers "
-    "are correct or not. Each answer should receive an overall score on a scale of 1 to 10, where a higher score indicates the AI "
-    "assistant's answer is closer to the specific answer. After providing the scores, concisely provide your explanation for the given "
-    "scores. Remember, you don't need to comment on the correctness of the answers. Please provide your answer in the following format:\n"
+    "We would like to request your feedback on the performance of an AI assistant in response to the user question "
+    "displayed above. "
+    "The user asks the question on observing an image. We have provided two possible answers, [Answer A] and "
+    "[Answer B] to the question. "
+    "Your job is to evaluate how close the AI assistant's answer is to each of the answers. You don't have to "
+    "decide whether the answers "
+    "are correct or not. Each answer should receive an overall score on a scale of 1 to 10, where a higher score "
+    "indicates the AI "
+    "assistant's answer is closer to the specific answer. After providing the scores, concisely provide your "
+    "explanation for the given "
+    "scores. Remember, you don't need to comment on the correctness of the answers. Please provide your answer in "
+    "the following format:\n"
     "A: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
 )
 """MediConfusion's free-form judge, system message and prompt: appendix A.4, line breaks as the authors' prompt file (`conversion`)."""
 FREE_FORM_TEMPERATURE = 0.7
 
 _EXTRACT = (
-    "A model was asked a multiple-choice question about a medical image. Say which option its response chooses. Judge only what the "
-    "response says; do not answer the question yourself.\n\nQuestion: {question}\n{options}\n\nResponse:\n{response}\n\n"
-    "Reply with the letter of the option chosen and nothing else{several}. Reply with none if the response chooses no option, "
+    "A model was asked a multiple-choice question about a medical image. Say which option its response chooses. "
+    "Judge only what the "
+    "response says; do not answer the question yourself.\n\nQuestion: "
+    "{question}\n{options}\n\nResponse:\n{response}\n\n"
+    "Reply with the letter of the option chosen and nothing else{several}. Reply with none if the response chooses "
+    "no option, "
     "more than one without deciding, or refuses."
 )
 

@@ -175,7 +175,8 @@ def _decide(found: tuple[int, ...], multiple: bool, rule: str) -> Reading:
 
 
 _CUE = re.compile(
-    r"[\s\"'(\[#:]*(?:(?:based on|according to|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*)?"
+    r"[\s\"'(\[#:]*(?:(?:based on|according to|looking at|judging (?:by|from)|from|given|considering"
+    r"|in)\b[^.,:\n]{1,80}[,:]\s*)?"
     r"(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|ans|choice|diagnosis|option)\b(?: is)?\s*[:=–-]?\s*"
     r"|(?:it|this) is (?:an? |the )?)?",
     re.IGNORECASE,
@@ -325,7 +326,9 @@ def _names_another(said: Response, mention: Mention) -> Found:
 
 def _leads_by_text(said: Response, mention: Mention) -> bool:
     """Whether an option's text is a sentence or line of its own at the start of a response that asserts no other."""
-    end = re.compile(r"[\"')\]]*(?:\.(?=\s|$)|\s*\n|\s*$|!)").match(said.text, mention.end)
+    end = re.compile(
+        r"[\"')\]]*(?:\s*\([^()\n]{1,80}\))?(?:\.(?=\s|$)|\s*\n|\s*$|!|,? (?:because|since|not|rather than|given)\b)"
+    ).match(said.text, mention.end)
     if end is None or len(mention.options) > 1:
         return False
     others = [each for each in said.mentions[1:] if each.options != mention.options and each.text]
@@ -495,6 +498,10 @@ def _letter(said: Response) -> Found:
         return None
     short = len(said.text) <= 300 and not _GEOMETRY.search(said.text)
     for mention in letters:
+        if not mention.bracketed and (
+            _SAYS_OF_IT.match(said.lowered, mention.end) or _IN_RANGE.search(said.before(mention.start))
+        ):
+            continue  # "D is tempting", "from A to D"
         named = mention.bracketed or AFTER_OPTION.search(said.lowered, max(0, mention.start - 12), mention.start)
         if not named and not (short and said.text[mention.start : mention.start + 1].isupper()):
             continue
@@ -512,6 +519,8 @@ def _letter(said: Response) -> Found:
     return left if len(left) == 1 or (said.multiple and len(left) < said.count) else None
 
 
+_IN_RANGE = re.compile(r"\b(?:from|to|through)\s+\W?$")
+_SAYS_OF_IT = re.compile(r"\s+(?:is|was|would|might|may|can|could|looks?|seems?|here)\b")
 _GEOMETRY = re.compile(
     r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b"
     r"|\bdistance (?:between|from)\b|∠|△"

@@ -44,7 +44,9 @@ _DENIED_AFTER = re.compile(
     r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+ly\s+)?(?:show|have|appear|present|look|need|require|cause|produce"
     r"|shift|highlight|demonstrate"
     r"|reveal|stain|be(?!\s+(?:\w+ly\s+)?(?:the|my|best|most|correct|consistent|right)\b))\b"
-    r"|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not\b(?!\s+(?:option\s+)?\(?[a-z]\b\)?\s*(?:$|[.,;)]))|false"
+    r"|[\"')\]}:]*\s*[-:–—(]?\s*not\b(?!\s+(?:option\s+)?\(?[a-z]\b\)?\s*(?:$|[.,;)]))"
+    r"|[\"')\]}.:]*\s*[-:–—(]?\s*(?:incorrect|wrong|not (?:likely|correct|present|visible|seen|supported"
+    r"|consistent|true|applicable)\b|false"
     r"|unlikely|absent\b"
     r"|not present|no\b(?!,)|ruled out|eliminated|excluded|✗|❌|✘|×)"
     r"|[^.;:\n,]{0,20}?\s*\bwould\s+(?:\w+\s+){0,4}?if\b(?!\s+(?:i|we|asked|forced)\b)"
@@ -213,7 +215,7 @@ def _opens_answer(said: Response, cue: re.Match[str], link: re.Match[str]) -> bo
 _PREVIOUS = re.compile(r"\b(?:earlier|previous|first|initial|original) $")
 _LETTER_FIRST = re.compile(r"\W*[a-z](?![^\W_])")
 _NEGATED_MID = re.compile(
-    r"\b(?:not|no|n't|never|nicht|pas|wrong|incorrect|unclear|if|whether|with|by|letter)\b|不|并非|错误"
+    r"\b(?:not|no|n't|never|nicht|pas|depends|wrong|incorrect|unclear|if|whether|with|by|letter)\b|不|并非|错误"
 )
 
 

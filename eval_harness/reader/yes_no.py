@@ -40,7 +40,8 @@ _UNDECIDED = re.compile(
 _SURELY = r"(?:(?:certainly|definitely|clearly|probably|(?:most )?likely|indeed|absolutely|simply)\s+)?"
 _NOT_NO = (
     r"(?!\s+(?:puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]|cuento|dispongo|está claro)\b"
-    r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|longer|problem|question|of)\b"
+    r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|prior|previous|longer|problem"
+    r"|question|of)\b"
     r"|\s+\w+ answer\b|\s+evidence either\b|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b[^.!]*[.!]?\s*(?:let me|let us|let's)"
     r"|\s+(?:\w+ )?(?:determination|conclusion|judge?ment)\b|\s+(?:\w+\s+){0,4}\w+\?"
     r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer"
@@ -77,7 +78,8 @@ _STATED = re.compile(
     r"(?:\b(?:ist|lautet|es|est|è|é|is)\b|[是为は은:：-])?\s*:?\s*[\"'«]?(?P<word>\w+)"
 )
 _IF = re.compile(
-    r"\b(?:if|unless|whether|wenn|falls|si)\b(?! (?:i|we) (?:had|have|must|were forced)| forced| asked| ich)[^.;\n]*$"
+    r"\b(?:not (?:true|certain|sure) that|if|unless|whether|wenn|falls|si)\b(?! (?:i|we) (?:had|have|must"
+    r"|were forced)| forced| asked| ich)[^.;\n]*$"
 )
 _LAST = re.compile(r"(?:[.!?\n])[\s\"'(\[]*(yes|no)[\s.!\"')\]]*$")
 _ALONE = re.compile(
@@ -91,7 +93,8 @@ _BEGINS = (
     r"|(?:i (?:do not )?(?:think|believe)|it (?:appears|seems)) (?:that )?)?"
 )
 _FOUND = (
-    r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated|visuali[sz]ed|apparent|appreciated"
+    r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated|visuali[sz]ed"
+    r"|apparent|appreciated"
     r"|in place)"
 )
 _DENIES = re.compile(
@@ -137,7 +140,8 @@ _AFFIRMS = re.compile(
     r"|\W{0,20}indeed\b"
 )
 _NO_BUT = re.compile(
-    r"\W{0,20}no\s+(?!there|it|this|that|the|i\b)\w[^.\n]{0,120}?\b(?:but|however)\b[^.\n]{0,20}?\bthere (?:is|are)\b"
+    r"\W{0,20}no\s+(?!there|it|this|that|the|i\b)\w[^.\n]{0,120}?\b(?:but|however)\b[^.\n]{0,40}?\b(?:is|are|has"
+    r"|have|shows?)\b"
 )
 """A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
 
