@@ -15,7 +15,8 @@ from eval_harness.reader.statements import denied, in_condition
 _ASSERTS = re.compile(
     r"\b(?:is|are|was|were|be|shows?|showing|shown|reveals?|depicts?|displays?|demonstrates?|illustrates?"
     r"|represents?|indicates?"
-    r"|indicative of|suggests?|suggestive of|consistent with|compatible with|appears?|looks? like|likely|probably"
+    r"|indicative of|suggests?|suggestive of|consistent with|compatible with|appears?|looks?|estimates?|zeigt"
+    r"|zeigen|sieht|spricht für|montre|évoque|muestra|mostra|sugiere|likely|probably"
     r"|see|evidence of"
     r"|presence of|diagnos\w+|corresponds? to|characteristic of|typical of|contains?|has|have|there|matches"
     r"|choose|select|think|believe"

@@ -92,9 +92,6 @@ _UNDECIDED = re.compile(
     r"|maybe|perhaps|it depends|can ?not be (?:confirmed|verified|excluded|ruled out|said)|can ?not (?:say|tell|confirm"
     r"|assess|judge|conclude|rule out|exclude)|(?:answer|response) is not (?:yes|no))\b"
 )
-_SENDS_AWAY = re.compile(
-    r"\bconsult (?:a|an|your|with)\b|\bplease (?:see|consult|contact)\b|\bnot (?:a doctor|a medical|a substitute)\b"
-)
 _CANNOT_KNOW = re.compile(
     r"\b(?:do not know|(?:can ?not|could not|unable to|not able to|(?:not |im)possible to) (?:be )?(?:\w+ly )?"
     r"(?:determine[ds]?|say|said|tell|told|know|known|decided?|conclude[ds]?|established?|ascertain(?:ed)?"
@@ -117,11 +114,6 @@ def declines(lowered: str) -> bool:
 def undecided(lowered: str) -> bool:
     """Whether a response says that it does not know which."""
     return _UNDECIDED.search(_ends(lowered)) is not None
-
-
-def sends_to_a_doctor(lowered: str) -> bool:
-    """Whether a response advises to see a doctor, which declines only where it says nothing else."""
-    return _SENDS_AWAY.search(_ends(lowered)) is not None
 
 
 def cannot_know(lowered: str) -> bool:

@@ -12,7 +12,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.reader import yes_no
 from eval_harness.reader.assertions import asserted, by_words
-from eval_harness.reader.declining import cannot_know, declines, sends_to_a_doctor, undecided
+from eval_harness.reader.declining import cannot_know, declines, undecided
 from eval_harness.reader.letters import AFTER_OPTION, Found, position, ticked, verdicts, whole_letters
 from eval_harness.reader.mentions import Mention, Response
 from eval_harness.reader.options import OptionTexts, option_texts
@@ -467,10 +467,6 @@ def _undecided(said: Response) -> Found:
     return () if undecided(said.lowered) and said.options.yes_no else None
 
 
-def _sends_away(said: Response) -> Found:
-    return () if sends_to_a_doctor(said.lowered) else None
-
-
 _NONE_FITS = re.compile(
     r"\bnone of (?:the )?(?:\w+ ){0,2}?(?:options|choices|answers)\b|\bnot (?:listed"
     r"|among)\b[^.\n]{0,20}\b(?:options|choices)\b"
@@ -520,7 +516,10 @@ def _letter(said: Response) -> Found:
 
 
 _IN_RANGE = re.compile(r"\b(?:from|to|through)\s+\W?$")
-_SAYS_OF_IT = re.compile(r"\s+(?:is|was|would|might|may|can|could|looks?|seems?|here)\b")
+_SAYS_OF_IT = re.compile(
+    r"\s+(?:is|was|would|might|may|can|could|looks?|seems?|here)\b(?! (?:my|(?:the )?(?:most|best|only|right"
+    r"|correct|likely)|more|clearly)\b)"
+)
 _GEOMETRY = re.compile(
     r"\b(?:angles?|triangles?|points?|segments?|vert(?:ex|ices)|sides?|arcs?)\s+[A-Z]{1,3}\b"
     r"|\bdistance (?:between|from)\b|∠|△"
@@ -564,7 +563,6 @@ RULES: tuple[Rule, ...] = (
     Rule("letter", "implied", _letter, "a letter in brackets or after 'option', not denied", "It looks like option B to me"),
     Rule("option text", "implied", _asserted, "an option's text, said to be there", "The image shows a rib fracture."),
     Rule("words of one option", "implied", _by_words, "words that only one option has, in a short response", "Fracture of a rib"),
-    Rule("advice only", "declining", _sends_away, "nothing but the advice to see a doctor", "Please consult a doctor."),
 )  # fmt: skip
 """Every rule, in the order of the promise. `name` is stored in `answers.parquet` (column `rule`)."""
 EXPLICIT = tuple(rule for rule in RULES if rule.stage == "explicit" or rule.name == "refusal")
