@@ -262,11 +262,19 @@ def swapped(
 
 def names_what_is_missing(question: CustomQuestion, kind: str, modality: str) -> bool:
     """True where a question's words name an organ of its own image, or its modality, that an image of `kind` and `modality` lacks."""
-    organs, made_by = regions_in(question.question), modalities_in(question.question)
+    organs, made_by = regions_in(question.question), _modalities_of(question)
     names_its_own = bool(organs) and not regions_apart(organs, regions_in(question.kind))
     return (names_its_own and regions_apart(organs, regions_in(kind))) or modalities_apart(
         made_by, modalities_in(modality)
     )
+
+
+def _modalities_of(question: CustomQuestion) -> frozenset[str]:
+    """The modalities that a question's words name, where its own image is made so ("what does this film tell us" names none)."""
+    named = modalities_in(
+        re.sub(r"\b(?:us|films?|echo|pet|smear|slides?|photo(?:graph)?s?|[Mm]r)\b", " ", question.question)
+    )
+    return named if not modalities_apart(named, modalities_in(question.modality)) else frozenset()
 
 
 def _unswappable(question: CustomQuestion) -> str | None:
@@ -274,7 +282,7 @@ def _unswappable(question: CustomQuestion) -> str | None:
         return why
     if not regions_in(question.kind):
         return "what its image shows is not known"
-    if not regions_in(question.question) and not (question.modality and modalities_in(question.question)):
+    if not regions_in(question.question) and not (question.modality and _modalities_of(question)):
         return "it names no organ or modality, so another image may answer it"
     if _offers_unknown(question.options):
         return 'offers "I do not know" already'

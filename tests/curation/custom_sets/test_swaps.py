@@ -162,3 +162,20 @@ def test_none_of_the_above_is_right_only_where_no_other_option_may_be(right, oth
     made, _ = none_of_the_above([question], 0, controls=False)
     assert bool(made) is apart
     assert all(entry[f"choice_{entry['answer']}"].endswith(NONE) for entry in made)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_asked"),
+    [
+        ("Is a fracture visible?", False), ("What does this film tell us?", False), ("What does this image tell us, Mr X?", False),
+        ("What is the diagnosis?", False), ("Which lesion of the brain is shown?", False), ("What does this MRI show?", True),
+        ("Which ligament of the knee is torn?", True), ("What does this CT show?", False), ("Which organ is shown?", False),
+        ("What is wrong with this knee or brain?", False), ("What is wrong with the body?", False),
+    ],
+)  # fmt: skip
+def test_only_a_question_that_names_what_the_other_image_lacks_is_swapped(text, is_asked):
+    """An MRI of a knee, and a radiograph of a brain that could answer anything that names neither knee nor MRI."""
+    own = CustomQuestion("knee.png", text, ("a tear", "a cyst"), 0, "knee", "", "MRI")
+    other = CustomQuestion("brain.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain", "", "X-ray")
+    entries, _ = swapped([own, other], SwapImages({}, {}, {}), 0, controls=False)
+    assert any(entry["question"] == text for entry in entries.values()) is is_asked
