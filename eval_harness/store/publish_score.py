@@ -19,6 +19,7 @@ from dataset_builders.hub.commits import commit_files
 from eval_harness.records.result import Result
 from eval_harness.records.run import read_run
 from eval_harness.results.eval_results import eval_result_entries, to_yaml
+from eval_harness.store.datasets import named_dataset
 from eval_harness.store.hub import fetched, files_at, open_pulls
 from eval_harness.store.submit import prepare
 
@@ -51,11 +52,12 @@ def score_file(run: Path, dataset: str, store: str | None = None) -> ScoreFile:
         )
     submission = prepare(run, data=dataset)
     submission.check(run, "Nothing was published.")
-    said = read_run(run).benchmark if (run / "run.json").is_file() else submission.result.benchmark
-    result = submission.result
-    if said.origin == "phantom":  # whatever the dataset of the same questions calls itself
-        result = result.model_copy(update={"benchmark": result.benchmark.model_copy(update={"origin": "phantom"})})
-    tasks = _tasks(dataset, result.benchmark.revision)
+    scored = named_dataset(submission.result.benchmark, dataset)
+    about: dict[str, Any] = {"repo": scored.repo, "revision": scored.revision}
+    if read_run(run).benchmark.origin == "phantom":  # whatever the dataset of the same questions calls itself
+        about["origin"] = "phantom"
+    result = submission.result.model_copy(update={"benchmark": submission.result.benchmark.model_copy(update=about)})
+    tasks = _tasks(dataset, scored.revision)
     source = _source(store, submission.folder) if store else None
     entries = eval_result_entries(result, dataset, tasks=tasks, source=source)
     return ScoreFile(f".eval_results/{_name(result)}.yaml", to_yaml(entries), entries)
