@@ -22,7 +22,7 @@ from dataset_builders.fingerprints import asked_digest
 from dataset_builders.sources.problems import clip
 from eval_harness.derive.answer_table import answer_frame, answers_bytes
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
-from eval_harness.records.limits import MAX_FILE, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
+from eval_harness.records.limits import MAX_FILE, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, MOST_UNPACKED, Limits, limits_for
 from eval_harness.records.names import normal_name
 from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
 from eval_harness.records.run import Run, RunRequest, read_run
@@ -54,6 +54,8 @@ UNKNOWN = "answers were given by another harness; its prompt and generation sett
 NEEDED = {"question_id", "case_id", "question", "options", "question_type", "answer"}
 LEAST_ROW = 16
 """Bytes of an answer in any file."""
+MAX_JOURNAL = 2 * MOST_UNPACKED
+"""Bytes of a journal, which says the names of its fields in every line."""
 MAX_RESULT = 8 << 20
 """Bytes of a result.json; with all its facets GMAI-MMBench's has under one million."""
 
@@ -268,7 +270,7 @@ def _journal(folder: Path, problems: ProblemList) -> Iterator[Placed]:
         return
     kept: dict[Any, Placed] = {}
     extra: list[Placed] = []
-    check_file(path)
+    check_file(path, MAX_JOURNAL)
     for where, record in json_lines(path, problems, torn=True):
         key = (str(record.get("question_id")), str(record.get("sample", 0)))
         if key in kept and kept[key][1].get("status") != "failed":
