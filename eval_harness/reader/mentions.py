@@ -29,7 +29,9 @@ class Mention:
     bracketed: bool = False
 
 
-_SENTENCE = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\bDr)(?<!\bapprox)[.!?]+[\"')\]]*(?=\s|$)|\n")
+_SENTENCE = re.compile(
+    r"[.!?](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?<!\bapprox\.)[.!?]*[\"')\]]*(?=\s|$)|\n"
+)
 _BOUNDARY = re.compile(
     r"[.!?;](?=\s)|\n|\b(?:but(?<!anything but)(?<!everything but)(?<!all but)|however|although|though|whereas"
     r"|while|sondern|sino|mais)\b"

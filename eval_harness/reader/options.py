@@ -72,14 +72,13 @@ class Words:
 
 def words_of(text: str) -> Words:
     """The words of a text that has been made plain."""
-    found = list(_TOKEN.finditer(text))
-    return Words(
-        tuple(
-            _STATUS.get(match[0].strip(), normal(match[0])) if match.lastgroup else normal(match[0]) for match in found
-        ),
-        tuple(match.start() for match in found),
-        tuple(match.end() for match in found),
-    )
+    words, starts, ends = [], [], []
+    for match in _TOKEN.finditer(text):
+        word = match[0]
+        words.append(_STATUS.get(word.strip()) or normal(word) if match.lastgroup else normal(word))
+        starts.append(match.start())
+        ends.append(match.end())
+    return Words(tuple(words), tuple(starts), tuple(ends))
 
 
 _LEADING = ("the", "a", "an")

@@ -464,7 +464,7 @@ def _declines(said: Response) -> Found:
 
 
 def _undecided(said: Response) -> Found:
-    return () if undecided(said.lowered) and said.options.yes_no else None
+    return () if said.options.yes_no and undecided(said.lowered) else None
 
 
 _NONE_FITS = re.compile(

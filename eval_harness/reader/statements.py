@@ -100,18 +100,20 @@ def supposed(said: Response, start: int, end: int) -> bool:
     before = said.before(start)
     if _SUPPOSED.search(before) or _IF_AFTER.match(said.lowered, end, end + 120) or _PAST.search(before):
         return True
+    return _asked(said, start, end) or said.lowered[end : end + 2].lstrip().startswith("吗")
+
+
+def _asked(said: Response, start: int, end: int) -> bool:
+    """Whether the sentence of text[start:end] is a question; not where a question mark is the end of an option."""
     stop = said.sentence(max(end - 1, start))[1]
-    return said.lowered[max(end, stop - 3) : stop].rstrip("\"') \n").endswith("?") or said.lowered[
-        end : end + 2
-    ].lstrip().startswith("吗")
+    if not said.lowered[max(end, stop - 3) : stop].rstrip("\"') \n").endswith("?"):
+        return False
+    return said.lowered[end : end + 1] != "?" or not any(option.endswith("?") for option in said.options.plain)
 
 
 def in_condition(said: Response, mention: Mention) -> bool:
     """Whether a mention is part of a condition that its sentence begins with ("If the pike died, ..."), or is asked."""
-    if _IN_CONDITION.match(said.before(mention.start)):
-        return True
-    stop = said.sentence(max(mention.end - 1, mention.start))[1]
-    return said.lowered[max(mention.end, stop - 3) : stop].rstrip("\"') \n").endswith("?")
+    return _IN_CONDITION.match(said.before(mention.start)) is not None or _asked(said, mention.start, mention.end)
 
 
 _IN_CONDITION = re.compile(r"\W*(?:if|when|suppose|assuming|given|unless|wenn|falls|si)\b[^.,;:!?\n]*$")
@@ -321,10 +323,11 @@ _SAYS_OF_IT = re.compile(r"\s+(?:is|are|was|were|may|might|could|can)\b")
 
 def _chosen(said: Response) -> Iterator[tuple[int, Found]]:
     """ "I choose C", "so, it is D"; the last first."""
-    for mention in reversed([each for each in said.mentions if each.letter][-_MOST:]):
-        begin = max(0, mention.start - 60)
-        cue = _CHOOSES.search(said.lowered, begin, mention.start)
-        if cue is None or (not mention.text and not mention.bracketed and not _ends_strictly(said, mention)):
+    for mention in reversed([each for each in said.mentions if each.letter][-_MOST // 2 :]):
+        if not mention.text and not mention.bracketed and not _ends_strictly(said, mention):
+            continue
+        cue = _CHOOSES.search(said.lowered, max(0, mention.start - 60), mention.start)
+        if cue is None:
             continue
         if _NEGATOR.search(said.clause(cue.start())) or _DOUBTED.search(
             said.lowered, max(0, cue.start() - 40), cue.start()
