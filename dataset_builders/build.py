@@ -103,6 +103,8 @@ def build(
         if is_custom:
             _check_groups(content)
             content.patients = read_about(folder, source_manifest(folder))
+            validated = source_manifest(folder).get("validated")
+            content.validated = validated if isinstance(validated, bool) else None
             notes = source_manifest(folder).get("notes")
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
             if source_manifest(folder).get("ids") != KEYED:

@@ -107,6 +107,8 @@ class Content:
     tree: list[tuple[str, str, str, str]] | None = None
     patients: dict[str, str] | None = None
     """Of custom sets: how the images were de-identified, approval, consent, licence, terms, each in words."""
+    validated: bool | None = None
+    """Of custom sets: whether a person has checked any of the questions; None where the source does not say."""
 
     @property
     def has_several_images(self) -> bool:

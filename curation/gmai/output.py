@@ -48,7 +48,7 @@ def write_tsvs(
     private: Path,
     sources: Sources,
     table: LabelTable,
-    notes: list[str],
+    checked: Mapping[str, Any],
 ) -> None:
     """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
     reader of single letters fails on those), and the tree. Into `keys`: the test's answers."""
@@ -90,7 +90,8 @@ def write_tsvs(
     manifest: dict[str, Any] = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED}
     mesh = {label: table.labels[label].mesh for each in written for label in each.case.answers if label in table.labels}
     known = "; ".join(f"{label} {number}" for label, number in sorted(mesh.items()) if number)
-    manifest["notes"] = [*notes, f"MeSH ids of the labels: {known or 'none given'}."]
+    manifest |= checked
+    manifest["notes"] = [*checked["notes"], f"MeSH ids of the labels: {known or 'none given'}."]
     write_json(folder / MANIFEST, manifest)
     (folder / TREE).write_text(tree_page(tree_rows(written), "Lexical tree"), encoding="utf-8")
     if answers:
@@ -155,17 +156,17 @@ def write_report(
 
 def write_outputs(
     out: Path, name: str, written: list[Written], private: Path, sources: Sources, table: LabelTable, about: Mapping[str, str],
-    notes: list[str], report: Callable[[Path], None],
+    checked: Mapping[str, Any], report: Callable[[Path], None],
 ) -> BuildReport:  # fmt: skip
     """Write `tsv/`, `report/` and the dataset repository `dataset/` (test answers: `dataset-answers/`, private), each whole or not at all.
-    about, notes: what is said of the people in it, and of how it was checked, for the card.
+    about: what is said of the people in it; checked: `notes` for the card and `validated`, of how far the set was checked.
 
     The repository is built by the builder of gmai-mmbench from the same files, so that what it refuses never replaces a good set.
     """
     with temporary_folder(out, ".source.") as source, replacing(out / "tsv") as tsv, replacing(out / "report") as page:
         keys = source / "keys"
         keys.mkdir()
-        write_tsvs(tsv, keys, name, written, private, sources, table, notes)
+        write_tsvs(tsv, keys, name, written, private, sources, table, checked)
         if about:
             (tsv / ABOUT).write_text(yaml.safe_dump(dict(about), allow_unicode=True), encoding="utf-8")
         report(page)

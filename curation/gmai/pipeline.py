@@ -157,7 +157,7 @@ def run(
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
         write_outputs(
-            out, out.name, written, private, sources, table, about, _card_notes(funnel, branches),
+            out, out.name, written, private, sources, table, about, _checked(funnel, branches),
             lambda page: write_report(page, written, table, branches, by_model, funnel, tasks, departments),
         )  # fmt: skip
         write_drawn(private, written, read_drawn(private), candidates)
@@ -166,8 +166,8 @@ def run(
     return Made(out, written, funnel, notes)
 
 
-def _card_notes(funnel: dict[str, Any], branches: list[checks.Branch]) -> list[str]:
-    """What the dataset's card says of how far the set was checked."""
+def _checked(funnel: dict[str, Any], branches: list[checks.Branch]) -> dict[str, Any]:
+    """What the dataset's card and manifest say of how far the set was checked."""
     validation, text = funnel["validation"], funnel["burned_in_text"]
     notes = [
         f"Validation: {validation['validated_questions']} of {funnel['questions']} questions by {validation['reviewers']} people "
@@ -188,7 +188,7 @@ def _card_notes(funnel: dict[str, Any], branches: list[checks.Branch]) -> list[s
             f"Text alone: {branches[0]}, answering with the option that is most often right elsewhere"
             f"{'; the set was built nonetheless' if any(each.flagged for each in branches) else ''}."
         )
-    return notes
+    return {"notes": notes, "validated": bool(validation["validated_questions"])}
 
 
 def _about(path: Path, sources: Sources) -> dict[str, str]:

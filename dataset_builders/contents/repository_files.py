@@ -165,6 +165,8 @@ def _manifest(description: Description, content: Content, known: ImageFacts) -> 
         made["more"] = {config: splits(of) for config, of in content.more.items()}
     if content.patients is not None:
         made["patients"] = content.patients
+    if content.validated is not None:
+        made["validated"] = content.validated
     return made
 
 

@@ -83,6 +83,8 @@ class Benchmark(_Strict):
     asked: str | None = None
     """The digest of what was put to the model (`fingerprints.asked_digest`), which an answer key that is corrected later leaves alone."""
     origin: Literal["official", "phantom", "custom"] | None = None
+    validated: bool | None = None
+    """Whether a person has checked any question of a custom set; None where the set does not say."""
     selection: str | None = None
     """What a `--limit`, `--branch` or partial dataset left out, in words; None for a complete run."""
 

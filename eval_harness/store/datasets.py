@@ -46,6 +46,8 @@ class Dataset:
     repo: str | None = None
     revision: str | None = None
     remark: str | None = None
+    validated: bool | None = None
+    """Whether a person has checked any of the questions; None where the dataset does not say."""
 
     def part(self, ids: Collection[str]) -> pd.DataFrame:
         """The questions of these ids, in the dataset's order."""
@@ -64,6 +66,7 @@ class Dataset:
             facets=facets_digest(questions),
             asked=asked_digest(questions),
             origin=self.origin,  # type: ignore[arg-type]  # pydantic checks it
+            validated=self.validated,
             selection=selection,
         )
 
@@ -140,6 +143,7 @@ def dataset_of(repository: Repository, split: str, ours: bool) -> Dataset:
         ours=ours,
         repo=str(repository.data),
         revision=repository.revision,
+        validated=repository.manifest.get("validated"),
     )
 
 

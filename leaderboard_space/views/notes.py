@@ -31,6 +31,9 @@ def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
         lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.")
     elif section.kind == "custom":
         lines.append("Not the benchmark's own set, but one in its format: its results are ranked among themselves.")
+    validated = {entry.result.benchmark.validated for entry in section.entries}
+    if False in validated and True not in validated:
+        lines.append("No person has checked the questions of this set.")
     lines += _unranked(found, query.branches, printed)
     if not query.ready:
         lines.append(

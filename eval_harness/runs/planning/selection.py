@@ -46,6 +46,7 @@ class Selection:
             facets=facets_digest(self.questions),
             asked=asked_digest(self.questions),
             origin=self.repository.origin,  # type: ignore[arg-type]  # pydantic checks it
+            validated=self.repository.manifest.get("validated"),
             selection=self.left_out,
         )
 

@@ -274,6 +274,9 @@ def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
     offered = {tool.__name__: tool for tool in tools(board, Service(board))}
     ours = next(each for each in offered["question_sets"]() if "our-hospital" in str(each))
     asked = {"benchmark": "gmai-mmbench", "question_set": ours["question_set"]}
+    (section,) = [each for each in board.snapshot.sections["gmai-mmbench"] if each.benchmark == "our-hospital"]
+    page = Service(board).view({"format": "gmai-mmbench", "section": section.key})["html"]
+    assert "No person has checked the questions of this set." in page
     rows = rows_of(folder, "*_VAL*.tsv")
     branches = offered["branches_of"](**asked)
     for row in rows:
