@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Sequence
 
+from eval_harness.results.summary import decimals
+
 LONGEST = 120
 """Characters of a name or a note that are shown; the rest is behind an ellipsis."""
 LONGEST_NAME = 300
@@ -94,11 +96,17 @@ def score_text(value: float | None, unit: str) -> str:
     return number(value, 0 if unit == "count" and value is not None and value.is_integer() else 1)
 
 
-def interval(low: float | None, high: float | None) -> str:
-    """A 95 % interval in whole percent; a dash where there is none."""
+def interval(low: float | None, high: float | None, level: float | None = None) -> str:
+    """A 95 % interval in whole percent; a dash where there is none. `level`: what it is compared with, such as chance, to whose other side
+    no end is rounded.
+
+    >>> interval(25.3, 37.2), interval(25.3, 37.2, 25.0)
+    ('25–37', '25.3–37.2')
+    """
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return "–"
-    return f"{number(low, 0)}–{number(high, 0)}"
+    digits = decimals(low, high, level, 0)
+    return f"{number(low, digits)}–{number(high, digits)}"
 
 
 def count(value: int) -> str:

@@ -18,7 +18,7 @@ from eval_harness.derive.files import READINGS, read_readings
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Result, Score, read_result
-from eval_harness.results.summary import shown
+from eval_harness.results.summary import decimals, shown
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
@@ -197,7 +197,7 @@ def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: S
         if _is_count(metric):
             return ""
         low, high, p = unpaired_difference(left, right)
-        return "" if math.isnan(low) else f"95% interval {low:+.1f} to {high:+.1f}, {_p_value(p)} ({UNPAIRED})"
+        return "" if math.isnan(low) else f"{_interval(low, high)}, {_p_value(p)} ({UNPAIRED})"
     if not all((table["metric"] == metric).any() for table in tables):
         return ""
     try:
@@ -205,11 +205,18 @@ def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: S
     except BadInput:
         return ""
     p_value = f"{_p_value(test.p)} ({test.method})"
-    return p_value if _is_count(metric) else f"95% interval {test.low:+.1f} to {test.high:+.1f}, {p_value}"
+    return p_value if _is_count(metric) else f"{_interval(test.low, test.high)}, {p_value}"
+
+
+def _interval(low: float, high: float) -> str:
+    digits = decimals(low, high, 0.0)
+    return f"95% interval {low:+.{digits}f} to {high:+.{digits}f}"
 
 
 def _p_value(p: float) -> str:
-    return f"p < {SMALLEST:g}" if p < SMALLEST else f"p = {p:.3g}"
+    if p < SMALLEST:
+        return f"p < {SMALLEST:g}"
+    return "p < 0.05" if p < 0.05 and f"{p:.3g}" == "0.05" else f"p = {p:.3g}"
 
 
 def _answers(a: Side, b: Side) -> list[str]:

@@ -18,6 +18,7 @@ from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.records.result import Result, Score, read_result
+from eval_harness.results.summary import interval
 
 SOURCE_NAME = "answers and scores (medprobe)"
 
@@ -88,7 +89,7 @@ def _notes(metric: str, score: Score, result: Result) -> str:
     method = result.method
     words = [f"{metric}, percent", f"n = {score.n} ({score.n_cases} cases)"]
     if score.low is not None and score.high is not None:
-        words.append(f"95% interval {score.low:.1f}-{score.high:.1f}")
+        words.append(f"95% interval {interval(score)}")
     if score.chance is not None:
         words.append(
             f"chance {score.chance:.2f}"

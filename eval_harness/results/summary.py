@@ -52,6 +52,20 @@ def _cells(breakdown: Breakdown) -> list[str]:
     return lines
 
 
+def decimals(low: float, high: float, level: float | None, least: int = 1) -> int:
+    """How many decimals an interval is shown with: so many that neither end is rounded to the other side of the level that it excludes.
+
+    >>> decimals(25.03, 37.2, 25.0), decimals(12.1, 24.7, 25.0, 0), decimals(20.0, 37.2, 25.0)
+    (2, 1, 1)
+    """
+    for digits in range(least, 9):
+        if level is None or (
+            (low > level) <= (round(low, digits) > level) and (high < level) <= (round(high, digits) < level)
+        ):
+            return digits
+    return 9
+
+
 def shown(value: float | None) -> str:
     """A score with two digits; "100.00" and "0.00" stand for all and none, not for nearly.
 
@@ -63,16 +77,23 @@ def shown(value: float | None) -> str:
     return "<0.01" if 0 < value < 0.005 else ">99.99" if 99.995 <= value < 100 else f"{value:.2f}"
 
 
+def interval(score: Score) -> str:
+    """The 95 % interval of a score; empty where it has none."""
+    if score.low is None or score.high is None:
+        return ""
+    digits = decimals(score.low, score.high, score.chance)
+    return f"{score.low:.{digits}f} - {score.high:.{digits}f}"
+
+
 def _value(score: Score | None) -> str:
     return shown(None if score is None else score.value)
 
 
 def _line(name: str, score: Score, width: int) -> str:
     value = _value(score)
-    interval = "" if score.low is None or score.high is None else f"{score.low:.1f} - {score.high:.1f}"
     chance = "" if score.chance is None else f"{score.chance:.2f}"
     verdict = _VERDICT.get(score.verdict or "", "")
-    return f"{name:<{width}}  {value:>7}  {interval:>13}  {score.n:>6}  {chance:>6}  {verdict}".rstrip()
+    return f"{name:<{width}}  {value:>7}  {interval(score):>13}  {score.n:>6}  {chance:>6}  {verdict}".rstrip()
 
 
 def pairs_summary(found: dict[str, Scores]) -> str:
@@ -83,6 +104,6 @@ def pairs_summary(found: dict[str, Scores]) -> str:
     for name, scores in found.items():
         plain, both = scores["accuracy_without_adversarial"], scores["accuracy_with_adversarial"]
         assert plain.value is not None and both.value is not None
-        numbers = "  ".join(f"{score.value:>7.2f}  {score.low:>5.1f} - {score.high:>5.1f}" for score in (plain, both))
+        numbers = "  ".join(f"{score.value:>7.2f}  {interval(score):>13}" for score in (plain, both))
         lines.append(f"{name:<12}  {plain.n:>6}  {numbers}  {both.value - plain.value:>7.2f}")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from pathlib import Path
 from dataset_builders.files import replace_file
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.records.result import Result
-from eval_harness.results.summary import shown
+from eval_harness.results.summary import interval, shown
 from eval_harness.results.table import tidy
 from eval_harness.sweep.forecast import aligned
 from eval_harness.sweep.tasks import Task
@@ -55,7 +55,6 @@ def _listed(group: Sequence[Task]) -> str:
 def _row(task: Task, result: Result) -> tuple[str, ...]:
     metric = HEADLINE[result.benchmark.family]
     score = result.scores[metric]
-    known = score.low is not None and score.high is not None
     return (
         str(task.number),
         task.label,
@@ -63,7 +62,7 @@ def _row(task: Task, result: Result) -> tuple[str, ...]:
         result.method.name,
         metric,
         shown(score.value),
-        f"{score.low:.1f} - {score.high:.1f}" if known else "",
+        interval(score),
         str(score.n),
         str(result.statuses.get("failed", 0)),
     )

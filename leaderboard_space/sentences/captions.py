@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from eval_harness.records.result import Verdict
+from eval_harness.records.result import Score, Verdict
 from leaderboard_space.html import count, interval, number, plural
 
 FEW = 30
@@ -98,14 +98,12 @@ def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
     return [*lines, *([f"italic grey: fewer than {FEW} cases, or not known how many"] if few else [])]
 
 
-def behind(low: float | None, high: float | None, n: int, n_cases: int) -> str:
+def behind(score: Score) -> str:
     """What a number rests on, as its tooltip says it."""
-    said = f"n {count(n)}, {plural(n_cases, 'case')}" if n_cases else "n not known"
-    return (
-        f"95% interval {interval(low, high)}, {said}"
-        if low is not None and high is not None
-        else f"no interval, {said}"
-    )
+    said = f"n {count(score.n)}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
+    if score.low is None or score.high is None:
+        return f"no interval, {said}"
+    return f"95% interval {interval(score.low, score.high, score.chance)}, {said}"
 
 
 def left_out(dropped: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from eval_harness.results.summary import decimals
 from leaderboard_space.html import count, in_words, number, plural
 from leaderboard_space.sentences.headlines import SAME
+from leaderboard_space.sentences.rows import corrected_for
 
 
 def compared(first: str, second: str, label: str, higher_is_better: bool | None, difference: float, p: float) -> str:
@@ -29,13 +31,23 @@ def chosen_by_default(label: str, how: str) -> str:
     return f"No result is named: {best}, and the next best model{otherwise}."
 
 
+def difference_interval(low: float, high: float) -> str:
+    """The ends of the interval of a difference, neither rounded to the other side of 0.
+
+    >>> difference_interval(-0.3, 5.14), difference_interval(0.03, 5.14)
+    ('−0.3 to 5.1', '0.03 to 5.14')
+    """
+    digits = decimals(low, high, 0.0)
+    return f"{number(low, digits)} to {number(high, digits)}"
+
+
 def compared_in_full(
     difference: float, low: float, high: float, p: float, method: str, n: int, only_a: int, only_b: int
 ) -> str:
     """What stands under the finding of a paired test."""
     alike = n - only_a - only_b
     return (
-        f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} ({method}). "
+        f"Difference {number(difference)} points, 95% interval {difference_interval(low, high)}, {p_value(p)} ({method}). "
         f"Of {plural(n, 'scored unit')}, the first scored more on {count(only_a)} and the second on {count(only_b)}; "
         f"{count(alike)} had the same outcome. Interval and p-value are for this comparison alone, not corrected for others "
         "you may have looked at."
@@ -45,7 +57,7 @@ def compared_in_full(
 def compared_unpaired(difference: float, low: float, high: float, p: float) -> str:
     """What stands under the finding of a test of two printed numbers."""
     return (
-        f"Difference {number(difference)} points, 95% interval {number(low)} to {number(high)}, {p_value(p)} (unpaired: only the numbers "
+        f"Difference {number(difference)} points, 95% interval {difference_interval(low, high)}, {p_value(p)} (unpaired: only the numbers "
         "are known; they are assumed independent, with one right and one wrong case added to each). A paired test on answers "
         "to the same questions would be more powerful. Interval and p-value are for this comparison alone, not corrected for "
         "others you may have looked at."
@@ -70,7 +82,8 @@ def pairs_tested(paired: int, unpaired: int) -> str:
         parts.append(f"{plural(paired, 'pair')} on the same answers (paired)")
     if unpaired:
         parts.append(f"{plural(unpaired, 'pair')} by the scores alone (unpaired, assumed independent)")
-    return f"Tested: {' and '.join(parts)}. Holm's correction for all of them; significant pairs first, then by the size of the difference."
+    marks = f"Significance is {corrected_for(paired + unpaired)} (Holm)"
+    return f"Tested: {' and '.join(parts)}. {marks}; intervals and the p-values beside them are not corrected."
 
 
 def p_value(p: float) -> str:

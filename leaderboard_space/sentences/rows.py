@@ -14,7 +14,18 @@ def ranks_in_words(ahead: int, behind: int, tied: int, may_lead: bool) -> str:
     """What a row's ranks stand for: how many others are significantly ahead, significantly behind, and neither."""
     lead = "may be the best" if may_lead else "not the best"
     others = f"{count(ahead)} significantly ahead, {count(behind)} significantly behind, {count(tied)} not significantly different"
-    return f"{lead}; of the others {others}"
+    models = ahead + behind + tied + 1
+    corrected = f", {corrected_for(models * (models - 1) // 2)}" if models > 2 else ""
+    return f"{lead}; of the others {others}{corrected}"
+
+
+def corrected_for(tests: int) -> str:
+    """That a significance is corrected for several tests.
+
+    >>> corrected_for(15), corrected_for(1)
+    ('corrected for 15 comparisons', 'one comparison, not corrected')
+    """
+    return f"corrected for {count(tests)} comparisons" if tests > 1 else "one comparison, not corrected"
 
 
 def beside(abstained: float | None, answered_accuracy: float | None) -> str:

@@ -43,9 +43,14 @@ def page(found: Overview, labels: Sequence[Label], request: Request) -> str:
     said = f'<p class="note">There is no page {text(unknown)} here. This is the overview.</p>' if unknown else ""
     return (
         f'{said}<h2 class="finding">{prose(sentences.trust(found.finding), 400)}</h2>'
+        f"{_corrected(found)}"
         f"{_chips(labels)}{_bar(found, request, len(lines))}{_matrix(found, lines, request)}"
         f'<div class="bar-head below only-narrow"><span class="acts">{acts("matrix")}</span></div>{_legend(found)}'
     )
+
+
+def _corrected(found: Overview) -> str:
+    return f'<p class="sub">At 95%, {sentences.corrected_for(found.tested)}.</p>' if found.tested else ""
 
 
 def _lines(found: Overview, request: Request) -> list[Line]:
@@ -121,7 +126,7 @@ def _matrix(found: Overview, lines: Sequence[Line], request: Request) -> str:
     pinned = _pinned(request)
     drawn = list(lines[: max(steps * MORE or FIRST, len(pinned))])
     scales = {column.family: _scale(found, column.family) for column in found.columns}
-    body = "".join(_line(found.columns, line, scales, pinned) for line in drawn)
+    body = "".join(_line(found.columns, line, scales, pinned, found.tested) for line in drawn)
     rest = len(lines) - len(drawn)
     label = (
         f"All {count(len(lines))} models" if rest <= MORE else f"Show {count(MORE)} more of {count(len(lines))} models"
@@ -160,7 +165,7 @@ def _head(found: Overview, request: Request) -> str:
     return f"<thead><tr>{cells}</tr></thead>"
 
 
-def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pinned: Sequence[str]) -> str:
+def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pinned: Sequence[str], tested: int) -> str:
     is_pinned = line.name in pinned
     names = [name for name in pinned if name != line.name] if is_pinned else [*pinned, line.name]
     value = ",".join(quote(name, safe="") for name in names)
@@ -170,7 +175,7 @@ def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pin
         f'aria-label="Pin {text(line.name)}" title="{"Unpin" if is_pinned else "Keep at the top"}" data-name="pin" '
         f'value="{text(value, 8000)}"></button>'
     )
-    cells = "".join(_cell(column, line.cells.get(column.family), scales[column.family]) for column in columns)
+    cells = "".join(_cell(column, line.cells.get(column.family), scales[column.family], tested) for column in columns)
     return (
         f'<tr data-key="{text(line.name, 300)}"><th scope="row"><span class="who">{pin}'
         f'<i class="k k-{KIND_CLASS.get(line.kind or "", "u")}" title="{kind}"></i>'
@@ -178,17 +183,18 @@ def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pin
     )
 
 
-def _cell(column: Column, cell: Cell | None, scale: Axis) -> str:
+def _cell(column: Column, cell: Cell | None, scale: Axis, tested: int) -> str:
     if cell is None:
         return f'<td class="none" data-b="{text(column.label)}">not run</td>'
     score, row = cell.score, cell.row
     mark = sentences.MARK[cell.verdict]
     kind = row.entry.result.kind
     source = table_of(row.entry.result, column.metric) if kind == "published" else kind
-    said = [WORD[cell.verdict], sentences.behind(score.low, score.high, score.n, score.n_cases), source or "published"]
+    word = f"{WORD[cell.verdict]}, {sentences.corrected_for(tested)}" if cell.verdict else WORD[None]
+    said = [word, sentences.behind(score), source or "published"]
     if column.section.key and cell.results > 1:
         said.append(f"1 of {cell.results} results")
-    spoken = f'<span class="hear"> {WORD[cell.verdict]}, {_range(score)}</span>'
+    spoken = f'<span class="hear"> {word}, {_range(score)}</span>'
     return (
         f'<td class="{CLASS[cell.verdict]}" data-b="{text(column.label)}" title="{text(", ".join(said), 300)}">'
         f'<a class="c" href="{benchmark_address(column.section, column.metric)}"><b>{percent(score.value)}</b>'
@@ -199,7 +205,7 @@ def _cell(column: Column, cell: Cell | None, scale: Axis) -> str:
 def _range(score: Score) -> str:
     if score.low is None or score.high is None:
         return "no interval"
-    return f"95% interval {interval(score.low, score.high)}"
+    return f"95% interval {interval(score.low, score.high, score.chance)}"
 
 
 def _track(score: Score, scale: Axis) -> str:
@@ -231,8 +237,9 @@ def _legend(found: Overview) -> str:
     return (
         f'<p class="fine kinds">{kinds}</p><p class="fine">Dot: score in percent; bar: 95% interval; dashed line: what guessing gets. '
         f"{sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly different from it, "
-        f"{sentences.MARK['worse']} worse: at 95% for all {plural(found.tested, 'mark')} of the whole table together (Holm's correction), "
-        f"filtered or not; the pages of a benchmark and of a model test each row separately. {text(sentences.by_random_run(drawn), 400)}"
+        f"{sentences.MARK['worse']} worse: at 95%, {sentences.corrected_for(found.tested)} (Holm; all marks of the table, filtered or "
+        "not); intervals are not corrected, and the pages of a benchmark and of a model test each row separately. "
+        f"{text(sentences.by_random_run(drawn), 400)}"
         "No number is an average over benchmarks. "
         "The columns are the official question sets and include the papers' numbers.</p>"
     )

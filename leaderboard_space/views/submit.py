@@ -238,7 +238,7 @@ def _row(name: str, score: Score, family: str) -> str:
     )
     return (
         f'<tr><th scope="row">{text(info.label)}</th><td>{text(value)}</td>'
-        f"<td>{interval(score.low, score.high)}</td><td>{number(score.chance)}</td><td>{n}</td>"
+        f"<td>{interval(score.low, score.high, score.chance)}</td><td>{number(score.chance)}</td><td>{n}</td>"
         f"<td>{VERDICTS.get(score.verdict or '', '')}</td></tr>"
     )
 

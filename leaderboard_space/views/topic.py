@@ -53,11 +53,11 @@ def page(topic: Topic, parts: Sequence[Part], every: str) -> str:
     knowing = [part for part in parts if any(known.relation == "same" for known in part.known)]
     related = [part for part in parts if part.known and part not in knowing]
     without = [part for part in parts if not part.known]
-    drawn = "".join(_part(part, every == part.family) for part in [*knowing, *related])
     silent = "".join(f"<p>{_why_nothing(part)}</p>" for part in without)
     tested = sum(
         row.score.verdict is not None for part in parts for known in part.known for row in known.standings.models
     )
+    drawn = "".join(_part(part, every == part.family, tested) for part in [*knowing, *related])
     said = sentences.topic(topic.name, [part.label for part in knowing], [part.label for part in related])
     return (
         f'<h2 class="finding" data-title="{text(topic.name)}">{prose(said, 400)}</h2>'
@@ -75,7 +75,7 @@ def _marks(tested: int, by_random_run: Sequence[str]) -> str:
     return (
         f"{sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly different from it, "
         f"{sentences.MARK['worse']} worse "
-        f"(at 95% for all {plural(tested, 'test')} of this page together, Holm); · not tested. "
+        f"(at 95%, {sentences.corrected_for(tested)} of this page, Holm; intervals are not corrected); · not tested. "
         f"{text(sentences.by_random_run(by_random_run), 400)}"
     )
 
@@ -85,21 +85,22 @@ def _by_random_run(parts: Sequence[Part]) -> list[str]:
     return [part.label for part in parts if any(row.run for known in part.known for row in known.standings.models)]
 
 
-def _part(part: Part, every: bool) -> str:
+def _part(part: Part, every: bool, tested: int) -> str:
     same = [known for known in part.known if known.relation == "same"]
     first = (same or part.known)[0]
     headline = findings.headline(part.family, first.standings)
     said = f"{first.label.shown}: {headline}" if len(part.known) > 1 or not same else headline
     link = benchmark_address(part.section, first.standings.metric, choice(first.label.facet, first.label.value))
     rest = f'<p class="fine">Also related: {text(", ".join(part.rest), 400)}.</p>' if part.rest else ""
+    table = _table(part, every, tested)
     return (
         f'<section class="part"><h3><a href="{address_of("b", part.family)}">{text(part.label)}</a> '
         f'<small>{text(part.task)}</small></h3><p class="asked">{text(said, 400)}</p>'
-        f'{_table(part, every)}{rest}<p class="fine"><a href="{link}">The leaderboard of {text(first.label.shown)}</a></p></section>'
+        f'{table}{rest}<p class="fine"><a href="{link}">The leaderboard of {text(first.label.shown)}</a></p></section>'
     )
 
 
-def _table(part: Part, every: bool) -> str:
+def _table(part: Part, every: bool, tested: int) -> str:
     """Models by labels, each cell with its own interval: that of the result that stands for the model (`groups.order_of`)."""
     cells: dict[str, dict[int, list[Row]]] = {}
     for at, known in enumerate(part.known):
@@ -117,7 +118,7 @@ def _table(part: Part, every: bool) -> str:
     )
     body = "".join(
         f'<tr data-key="{text(name, 300)}"><th scope="row"><a href="{model_address(name)}"><bdi>{text(name)}</bdi></a></th>'
-        + "".join(_cell(cells[name].get(at, [])) for at in range(len(part.known)))
+        + "".join(_cell(cells[name].get(at, []), tested) for at in range(len(part.known)))
         + "</tr>"
         for name in shown
     )
@@ -147,17 +148,18 @@ def _order(held: Mapping[int, Sequence[Row]], part: Part) -> tuple[int, float]:
     return (at, -value if higher else value)
 
 
-def _cell(rows: Sequence[Row]) -> str:
-    """A model's cell: its first row's score."""
+def _cell(rows: Sequence[Row], tested: int) -> str:
+    """A model's cell: its first row's score. `tested`: how many tests of the page its mark is corrected for."""
     if not rows:
         return '<td class="none" data-v="">–</td>'
     score = rows[0].score
-    said = f"{WORD[score.verdict]}, {sentences.behind(score.low, score.high, score.n, score.n_cases)}"
+    corrected = f", {sentences.corrected_for(tested)}" if score.verdict else ""
+    said = f"{WORD[score.verdict]}{corrected}, {sentences.behind(score)}"
     said += f", 1 of {len(rows)} results" if len(rows) > 1 else ""
     few = " few" if score.n_cases < sentences.FEW else ""
     return (
         f'<td class="{CLASS[score.verdict]}{few}"{sorted_by(score.value)} title="{text(said, 300)}"><b>{percent(score.value)}</b> '
-        f'<span class="mark">{sentences.MARK[score.verdict]}</span> <small>{interval(score.low, score.high)}</small></td>'
+        f'<span class="mark">{sentences.MARK[score.verdict]}</span> <small>{interval(score.low, score.high, score.chance)}</small></td>'
     )
 
 

@@ -18,7 +18,7 @@ from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.export import Table, as_file, cited
-from leaderboard_space.html import interval, number, options, prose, score_text, text
+from leaderboard_space.html import count, interval, number, options, prose, score_text, text
 from leaderboard_space.views.addresses import address_of, model_address, set_name
 from leaderboard_space.views.comparing import compare_flips, compare_settings
 from leaderboard_space.views.parts import CITE_BOX, acts, dots, fitted, framed, sorted_by
@@ -143,7 +143,7 @@ def _scores(found: Comparison) -> str:
             continue
         rows += (
             f'<tr><th scope="row">{name}</th><td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
-            f'<td class="chart">{dots(score, axis)}</td><td class="num">{interval(score.low, score.high)}</td>'
+            f'<td class="chart">{dots(score, axis)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
             f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
         )
     chance = {round(score.chance, 6) for score in held.values() if score.chance is not None}
@@ -170,12 +170,13 @@ def _pairs(found: Comparison, pairs: Sequence[Difference]) -> str:
         rows += (
             f'<tr><th scope="row"><a href="{alone}">{text(found.name(upper), 100)} over {text(found.name(lower), 100)}</a></th>'
             f"<td{sorted_by(abs(pair.value))}>{number(abs(pair.value))}</td>"
-            f"<td{sorted_by(ends[0])}>{number(ends[0])} to {number(ends[1])}</td>"
-            f"<td{sorted_by(pair.corrected)}>{text(sentences.p_value(pair.corrected))}</td>"
-            f"<td>{'significant' if pair.is_sure else 'not significant'}</td><td>{'paired' if pair.is_paired else 'unpaired'}</td></tr>"
+            f"<td{sorted_by(ends[0])}>{sentences.difference_interval(*ends)}</td>"
+            f"<td{sorted_by(pair.p)}>{text(sentences.p_value(pair.p))}</td>"
+            f"<td{sorted_by(pair.corrected)}>{'significant' if pair.is_sure else 'not significant'},"
+            f" {text(sentences.p_value(pair.corrected))}</td><td>{'paired' if pair.is_paired else 'unpaired'}</td></tr>"
         )
-    heads = (("pair", "Pair"), ("difference", "Difference (points)"), ("interval", "95% interval"), ("p", "p (corrected)"),
-             ("different", "Different?"), ("test", "Test"))  # fmt: skip
+    heads = (("pair", "Pair"), ("difference", "Difference (points)"), ("interval", "95% interval"), ("p", "p"),
+             ("different", f"Different? (corrected for {count(len(pairs))} comparisons)"), ("test", "Test"))  # fmt: skip
     return framed("Every pair", "pairs", heads, rows)
 
 
@@ -199,7 +200,7 @@ def _every_score(found: Comparison) -> str:
                 mark = "significant" if pair.is_sure else "not significant"
                 more = (
                     f"<td{sorted_by(pair.value)}>{number(pair.value)}</td>"
-                    f"<td{sorted_by(pair.low)}>{number(pair.low)} to {number(pair.high)}</td><td>{mark}</td>"
+                    f"<td{sorted_by(pair.low)}>{sentences.difference_interval(pair.low, pair.high)}</td><td>{mark}</td>"
                 )
         rows += f'<tr><th scope="row">{text(info_of(name, found.section.family).label)}</th>{values}{more}</tr>'
     heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]

@@ -87,7 +87,7 @@ def _small_row(label: str, score: Score, address: str) -> str:
     return (
         f'<tr class="v-{tone(score)}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a></th>'
         f'<td class="num" title="{text(said, 200)}"><b>{percent(score.value)}</b> <i>{MARK[score.verdict]}</i></td>'
-        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high)}</td></tr>'
+        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td></tr>'
     )
 
 

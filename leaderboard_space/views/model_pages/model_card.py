@@ -24,7 +24,7 @@ def badge(line: Line) -> str:
     sign = "%" if info.unit == "percent" else ""
     right = f"{score_text(score.value, info.unit)}{sign} {_word(line)}".strip()
     one, other = (round(LETTER * len(part)) + 14 for part in (left, right))
-    said = f"{left} {right}, 95% interval {interval(score.low, score.high)}"
+    said = f"{left} {right}, 95% interval {interval(score.low, score.high, score.chance)}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{one + other}" height="22" viewBox="0 0 {one + other} 22" role="img" '
         f'aria-label="{_in_svg(said)}">'
@@ -66,7 +66,7 @@ def markdown(who: Identity, lines: Sequence[Line]) -> str:
         cells = (
             line.questions,
             f"{info.label} {score_text(score.value, info.unit)}",
-            interval(score.low, score.high),
+            interval(score.low, score.high, score.chance),
             verdict,
             f"{line.section.title()}, {line.section.split}",
             source,

@@ -285,7 +285,7 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     mark = (
         mark if score.verdict in ("better", "worse") else f"\N{THIN SPACE}{mark}"
     )  # they would read as part of the number
-    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
+    said = sentences.behind(score)
     if score.chance is not None:
         said += f", chance {number(score.chance)}"
     said += f", {entry_mark(entry, metric, cell)}"

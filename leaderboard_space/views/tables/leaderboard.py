@@ -231,7 +231,7 @@ def _row(
     result, score, metric = row.entry.result, with_interval(row.score, found.metric), found.metric
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
-    ends = interval(score.low, score.high)
+    ends = interval(score.low, score.high, score.chance)
     known = score.value is not None
     mark = entry_mark(row.entry, metric, None if row.recomputed else own_cell(row.entry, branches))
     said = [f"n {n}", mark] if known else [mark]  # what a narrow screen has no columns for

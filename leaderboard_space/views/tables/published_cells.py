@@ -62,9 +62,9 @@ def printed_table(found: Standings, printed: Printed, family: str, window: Windo
 def _published_cell(entry: Entry, metric: str, cell: tuple[str, str], score: Score | None) -> str:
     if score is None:
         return '<td data-v="">–</td>'
-    said = sentences.behind(score.low, score.high, score.n, score.n_cases)
+    said = sentences.behind(score)
     table = table_of(entry.result, metric, *cell)
     return (
         f'<td{sorted_by(score.value)} title="{text(f"{said}, {table}" if table else said, 200)}">'
-        f"{score_text(score.value, info_of(metric).unit)} <small>{interval(score.low, score.high)}</small></td>"
+        f"{score_text(score.value, info_of(metric).unit)} <small>{interval(score.low, score.high, score.chance)}</small></td>"
     )

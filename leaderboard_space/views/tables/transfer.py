@@ -134,5 +134,5 @@ def _columns(held: dict[str, Score], name: str) -> str:
     return (
         f'<td class="chart">{chart}</td>'
         f'<td class="num val" title="{text(said, 200)}"{sorted_by(score.value)}>{number(score.value)}</td>'
-        f'<td class="num ci">{interval(score.low, score.high)}</td><td class="num ci">{number(rest)}</td>'
+        f'<td class="num ci">{interval(score.low, score.high, score.chance)}</td><td class="num ci">{number(rest)}</td>'
     )

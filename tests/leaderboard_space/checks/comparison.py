@@ -120,7 +120,16 @@ def check_three(page: str, three: list[Raw]) -> None:
     assert f"{words[sure]} significantly in " in plain(
         page
     ) and "Tested: 3 pairs on the same answers (paired)." in plain(page), (sure, page[:3000])
-    assert page.count("<td>significant</td>") >= sure, sure
+    rows = re.findall(
+        r"<td[^>]*>([^<]*) to ([^<]*)</td><td[^>]*>p (=|&lt;) ([\d.]+)( \(under 0.05\))?</td>"
+        r"<td[^>]*>(not )?significant, p [^<]*</td>",
+        page,
+    )
+    assert len(rows) == 3 and sum(not row[5] for row in rows) == sure, (rows, sure)
+    assert "Different? (corrected for 3 comparisons)" in page and "Significance is corrected for 3 comparisons" in page
+    for low, high, sign, p, under, no in rows:  # the interval and the p-value beside it; the mark is corrected
+        assert excludes_0(low, high) == (sign != "=" or float(p) < 0.05 or bool(under)), rows
+        assert no or excludes_0(low, high), rows
 
 
 def check_settings(page: str, results: list[Raw]) -> None:
@@ -131,6 +140,12 @@ def check_settings(page: str, results: list[Raw]) -> None:
     )
     said = f"{'Both' if len(results) == 2 else 'All'} were run with the same settings."
     assert (said in page) == same and ("Settings that differ" in page) == (not same), same
+
+
+def excludes_0(low: str, high: str) -> bool:
+    """Whether an interval, as it is shown, excludes 0."""
+    ends = [float(end.replace("−", "-").replace("+", "")) for end in (low, high)]
+    return ends[0] > 0 or ends[1] < 0
 
 
 def _near(said: str, value: float) -> bool:
@@ -153,6 +168,7 @@ def check_compared_in_full(page: str, test: PairedTest) -> None:
     counts = [int(number.replace(",", "")) for number in found.groups()[6:]]
     assert counts == [test.n, test.only_a, test.only_b, test.n - test.only_a - test.only_b], (found[0], test)
     assert found[6] == test.method, (found[0], test)
+    assert (test.p < 0.05) == excludes_0(*found.groups()[1:3]), (found[0], test)
 
 
 def check_every_score(page: str, family: str, one: Raw, other: Raw) -> None:
@@ -181,6 +197,7 @@ def check_every_score(page: str, family: str, one: Raw, other: Raw) -> None:
         )
         sure = test.p < 0.05 and abs(test.difference) > 1e-9
         assert cells[4] == ("significant" if sure else "not significant"), (label, cells, test)
+        assert sure == excludes_0(low, high), (label, cells)
 
 
 def check_flips(page: str, compared: Comparison, one: Raw, other: Raw, metric: str) -> None:

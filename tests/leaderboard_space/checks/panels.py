@@ -88,6 +88,9 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
         if score.low is not None and score.high is not None:
             low, high = ends.split("–")
             assert rounds_to(low, score.low) and rounds_to(high, score.high), (ends, score)
+            if score.verdict is not None and score.chance is not None:
+                outside = not float(low) <= score.chance <= float(high)
+                assert outside == (score.verdict != "no different"), (ends, score)
         words = {
             "better": "significantly better than",
             "worse": "significantly worse than",
@@ -164,12 +167,14 @@ def check_place_titles(page: str, places: dict[str, str]) -> None:
             continue
         found = re.fullmatch(
             r"(may be|not) the best; of the others (\d+) significantly ahead, (\d+) significantly behind, "
-            r"(\d+) not significantly different",
+            r"(\d+) not significantly different(?:, corrected for ([\d,]+) comparisons)?",
             html.unescape(said),
         )
         assert found, said
         first = int(places[html.unescape(key)].partition("–")[0])
-        assert sum(map(int, found.groups()[1:])) == len(places) - 1, (said, places)
+        assert sum(map(int, found.groups()[1:4])) == len(places) - 1, (said, places)
+        pairs = len(places) * (len(places) - 1) // 2
+        assert found[5] == (f"{pairs:,}" if pairs > 1 else None), (said, places)
         assert (found[1] == "may be") == (first == 1) and (first > 1 or found[2] == "0"), (said, places)
 
 

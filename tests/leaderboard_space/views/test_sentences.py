@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.html import number, percent
 from leaderboard_space.sentences import Caption, Finding, Ranked
@@ -167,8 +168,11 @@ ENDS = st.one_of(st.none(), st.tuples(st.floats(0, 50), st.floats(50, 100)))
 
 @given(ends=ENDS, n=st.integers(0, 30_000), cases=st.integers(0, 30_000))
 def test_what_a_number_rests_on(ends, n, cases) -> None:  # type: ignore[no-untyped-def]
-    said = sentences.behind(*(ends or (None, None)), n, cases)
-    found = re.fullmatch(r"(?:95% interval (\d+)–(\d+)|no interval), n (?:not known|([\d,]+), ([\d,]+) (cases?))", said)
+    low, high = ends or (None, None)
+    said = sentences.behind(Score(value=50.0, low=low, high=high, n=n, n_cases=cases))
+    found = re.fullmatch(
+        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n (?:not known|([\d,]+), ([\d,]+) (cases?))", said
+    )
     assert found and bool(found[1]) == bool(ends)
     assert not ends or (rounds_to(found[1], ends[0]) and rounds_to(found[2], ends[1]))
     assert bool(found[3]) == bool(cases)
@@ -176,10 +180,27 @@ def test_what_a_number_rests_on(ends, n, cases) -> None:  # type: ignore[no-unty
         assert [int(found[at].replace(",", "")) for at in (3, 4)] == [n, cases] and (found[5] == "case") == (cases == 1)
 
 
+@given(low=st.floats(-100, 100), width=st.floats(1e-5, 60))
+def test_the_interval_of_a_difference_shows_whether_it_excludes_0(low, width) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.difference_interval(low, low + width)
+    shown = [float(end.replace("−", "-")) for end in said.split(" to ")]
+    assert rounds_to(said.split(" to ")[0], low) and rounds_to(said.split(" to ")[1], low + width)
+    assert (shown[0] > 0 or shown[1] < 0) == (low > 0 or low + width < 0) or min(abs(low), abs(low + width)) < 1e-8
+
+
+@given(st.integers(1, 10**6))
+def test_what_a_mark_is_corrected_for(tests: int) -> None:
+    said = sentences.corrected_for(tests)
+    assert said == (f"corrected for {tests:,} comparisons" if tests > 1 else "one comparison, not corrected")
+
+
 @given(ahead=st.integers(0, 60), behind=st.integers(0, 60), tied=st.integers(0, 60), leads=st.booleans())
 def test_a_rank_in_words(ahead, behind, tied, leads) -> None:  # type: ignore[no-untyped-def]
     said = sentences.ranks_in_words(ahead, behind, tied, leads)
-    assert [int(n) for n in re.findall(r"\d+", said)] == [ahead, behind, tied] and ("may be the best" in said) == leads
+    others = ahead + behind + tied
+    pairs = [others * (others + 1) // 2] if others > 1 else []
+    numbers = [int(n) for n in re.findall(r"\d+", said.replace(",", ""))]
+    assert numbers == [ahead, behind, tied, *pairs] and ("may be the best" in said) == leads
 
 
 @given(abstained=st.one_of(st.none(), st.floats(0, 100)), accuracy=st.one_of(st.none(), st.floats(0, 100)))
