@@ -56,7 +56,7 @@ def submit(
     else:
         done = submit_any(
             answers, to, benchmark, model, data, split, extraction=extraction, kind=kind, reproduced=reproduced,
-            with_questions=with_questions, account=account,
+            with_questions=with_questions, account=account, published=_published_names(),
         )  # fmt: skip
         found = done.submission
     found.check(answers)

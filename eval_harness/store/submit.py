@@ -19,6 +19,7 @@ from eval_harness.store import folder as folder_store
 from eval_harness.store import hub, sandbox
 from eval_harness.store.acceptance import Acceptance, local_account, now
 from eval_harness.store.datasets import Dataset, dataset_for, dataset_of, named_dataset
+from eval_harness.store.names import Published
 from eval_harness.store.outcome import shown
 from eval_harness.store.packaging import (
     JOURNAL,
@@ -53,25 +54,33 @@ def submit(
     reproduced: bool = False,
     with_questions: bool = False,
     account: str | None = None,
+    published: Published | None = None,
 ) -> Submitted:
     """Check what is handed in and add it to a store: a folder, or ORG/NAME on the Hub (a folder wins).
 
     To a folder the files are added with what is derived from them; on the Hub one pull request that only adds the files is opened. The
     same submission twice is no error.
     `reproduced`: the store's owner ran the model (see `prepare`); on the Hub it is committed to main, `with_questions` with the questions.
-    `account`: who submits to a folder, this machine's user if not said; on the Hub it is the token's.
+    `account`: who submits to a folder, this machine's user if not said; on the Hub it is the token's. `published`: names in papers, with
+    which the model's is compared.
     Raises BadInput with every problem found.
     """
     owner = str(to).split("/")[0] if is_hub_store(to) else None
     submission = prepare(what, benchmark, model, data, split, extraction, kind, reproduced, owner)
     submission.check(what)
     if not (reproduced and is_hub_store(to)):
-        return deliver(submission, to, account=account)
+        return deliver(submission, to, account=account, published=published)
     location, new = hub.add(str(to), submission, with_questions)
     return Submitted(submission, location, new)
 
 
-def deliver(submission: Submission, to: str | Path, token: str | None = None, account: str | None = None) -> Submitted:
+def deliver(
+    submission: Submission,
+    to: str | Path,
+    token: str | None = None,
+    account: str | None = None,
+    published: Published | None = None,
+) -> Submitted:
     """Add a submission without problems to a folder store, or open a pull request in the name of the token's owner (None: this machine's).
 
     It is in the store when this returns: the folder is written and flushed, or the pull request committed.
@@ -83,7 +92,7 @@ def deliver(submission: Submission, to: str | Path, token: str | None = None, ac
         location, new = hub.propose(str(to), submission, token)
         return Submitted(submission, location, new)
     who = account or local_account()
-    found = folder_store.duplicate_submissions(Path(to), submission, who)
+    found = folder_store.duplicate_submissions(Path(to), submission, who, published=published)
     submission.flags.extend(flag for flag in found if flag not in submission.flags)
     acceptance = Acceptance(account=who, accepted_at=now(), verified_by=who, flags=shown(submission.flags))
     folder, new = folder_store.add(Path(to), submission, acceptance)

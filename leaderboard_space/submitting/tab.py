@@ -26,6 +26,7 @@ from eval_harness.store.submit import deliver
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.open_submissions import OpenSubmissions
+from leaderboard_space.data.published_tables import models
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving.gradio_import import get_space, get_upload_folder, gr
@@ -61,6 +62,7 @@ class SubmitTab:
         hidden: HiddenTest | None = None,
     ) -> None:
         self.board, self.store, self.trusted, self.may_write, self.hidden = board, store, trusted, may_write, hidden
+        self.published = {name: one.kind for name, one in models().items()}
         self.on_hub = store is not None and is_hub_store(str(store))
         self.waiting = OpenSubmissions(str(store)) if self.on_hub else None
         can_sign_in = get_space() is not None and bool(os.environ.get("OAUTH_CLIENT_ID"))
@@ -117,7 +119,7 @@ class SubmitTab:
             raise BadInput(f"{said}. There are: {'; '.join(known) or 'none yet'}.")
         found = receive(files or [], known[key], str(model or ""), kind or None, self._slot(client))
         if self.board.store is not None:
-            found.flags.extend(duplicate_submissions(self.board.store, found))
+            found.flags.extend(duplicate_submissions(self.board.store, found, published=self.published))
         return found
 
     def _slot(self, client: str) -> str:
@@ -197,7 +199,7 @@ class SubmitTab:
             found = self.received(key, files, model, kind, client)
             if found.problems:
                 return words.report(found), self.open_submissions(), outcome(found, found.problems)
-            done = deliver(found, self.store, token)
+            done = deliver(found, self.store, token, published=self.published)
         except BadInput as error:
             return words.refused([str(error)]), self.open_submissions(), outcome(None, [str(error)])
         if self.waiting:
