@@ -133,6 +133,8 @@ def filled(folder, people, rng):
 def answer(prompt, before):
     if isinstance(prompt, list):  # a question with its image
         return "A"
+    if "JSON object" in prompt:
+        return '{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "bright spot"}]}'
     if "Categories:" in prompt:
         return "Pulmonary"
     if prompt.startswith("I am analyzing"):
