@@ -274,6 +274,26 @@ _ERROR = re.compile(
 )
 
 
+_ERROR_SIGNS = (
+    *(
+        "error",
+        "exception",
+        "fail",
+        "traceback",
+        "http",
+        "gateway",
+        "unavailable",
+        "request",
+        "limit",
+        "quota",
+        "length",
+    ),
+    *("connection", "timed out", "memory", "api", "retries", "status"),
+)
+"""One of these stands in every error text."""
+
+
 def is_error(text: str) -> bool:
     """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
-    return len(text) > 8 and _ERROR.search(text[:400].lower()) is not None
+    beginning = text[:400].lower()
+    return len(text) > 8 and any(sign in beginning for sign in _ERROR_SIGNS) and _ERROR.search(beginning) is not None
