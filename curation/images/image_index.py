@@ -21,7 +21,6 @@ from tqdm import tqdm
 
 from curation.images.file_names import ids_of
 from curation.images.image_files import Folder, ImageFiles, images_at
-from dataset_builders.contents.pseudonyms import ID
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import ImageError, check_image, opened
@@ -100,9 +99,8 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
     names = files.names()
     old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else None
     written = [storable(name) for name in names]
-    is_earlier = old is not None and not old["image"].str.fullmatch(ID).all()
     folder = files.path if isinstance(files, Folder) else None
-    ids = {name: name for name in written} if is_earlier else ids_of(folder, written, out)
+    ids = ids_of(folder, written, out)
     known = {} if old is None else {row["image"]: row for row in old.to_dict("records")}
 
     def look(name: str) -> dict[str, object]:

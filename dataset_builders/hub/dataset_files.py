@@ -20,7 +20,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import check_said
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.card_header import read_card_header
-from dataset_builders.hub.repository_layout import patterns_of
+from dataset_builders.hub.repository_layout import check_version, patterns_of
 from dataset_builders.images.terms import allows_copies
 from dataset_builders.schema import image_ids
 
@@ -93,8 +93,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_bytes())
     except ValueError:
         manifest = None
-    if not isinstance(manifest, dict):
-        raise BadInput(f"{path}: is not a JSON document. Build the folder again.")
+    if not isinstance(manifest, dict) or "schema_version" not in manifest:
+        raise BadInput(f"{path}: is not a manifest of a dataset. Build the folder again.")
+    check_version(str(path), manifest)
     return manifest
 
 

@@ -24,11 +24,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        if manifest["schema_version"] != SCHEMA_VERSION:
-            raise BadInput(
-                f"{path}: the file has version {manifest['schema_version']}, and this medprobe reads version {SCHEMA_VERSION}. "
-                "Build the dataset again with this medprobe, or use the one that wrote it."
-            )
+        check_version(str(path), manifest)
         known = all(isinstance(manifest[key], str) for key in ("name", "format", "origin")) and "partial" in manifest
         if not known or manifest["format"] not in BENCHMARKS or not isinstance(manifest["splits"], dict):
             raise KeyError
@@ -37,6 +33,15 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(f"{path}: is not a manifest of a dataset repository. {REMEDY}") from None
     return dict(manifest)
+
+
+def check_version(path: str, manifest: dict[str, Any]) -> None:
+    """Raise BadInput for a manifest of another version."""
+    if manifest["schema_version"] != SCHEMA_VERSION:
+        raise BadInput(
+            f"{path}: the file has version {manifest['schema_version']}, and this medprobe reads version {SCHEMA_VERSION}. "
+            "Build the dataset again with this medprobe, or use the one that wrote it."
+        )
 
 
 def read_card(folder: Path) -> dict[str, Any]:

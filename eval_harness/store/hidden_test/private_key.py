@@ -21,6 +21,7 @@ from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.schema import SCHEMA_VERSION
 from dataset_builders.sources.problems import clip
 from eval_harness.benchmarks import spec
 from eval_harness.results.store_source import is_hub_store
@@ -91,7 +92,10 @@ def _key_of(folder: Path, where: str, version: str, test: Test, metric: str | No
 
     rows: list[tuple[str, list[int]]] = []
     try:
-        name = json.loads((folder / "manifest.json").read_bytes())["answers_of"]
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        if manifest["schema_version"] != SCHEMA_VERSION:
+            raise ValueError("another version")
+        name = manifest["answers_of"]
         for file in sorted(folder.glob("answers/*.parquet")):
             frame = pd.read_parquet(file, columns=["question_id", "answer"])
             rows += [
