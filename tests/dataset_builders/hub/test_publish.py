@@ -325,7 +325,7 @@ def test_folders_that_are_no_dataset(folder, tmp_path, local_hub):
     path.write_bytes(path.read_bytes()[:-10])
     assert "damaged" in refused(folder, "ORG/x")
     (folder / "manifest.json").write_text("{")
-    assert "not a JSON document" in refused(folder, "ORG/x")
+    assert "not a manifest of a dataset" in refused(folder, "ORG/x")
     assert not local_hub.record.of()
 
 
