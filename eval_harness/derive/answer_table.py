@@ -101,5 +101,9 @@ def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
 def _plain(value: Any) -> Any:
     """NaN, which pandas puts where there is nothing, back to None; text as a file can hold it (a server may send lone surrogates)."""
     if isinstance(value, str):
-        return storable(value)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return storable(value)
+        return value  # the same object: of long reasoning there is no room for a second copy
     return None if isinstance(value, float) and math.isnan(value) else value
