@@ -36,7 +36,6 @@ ABOUT = (
     "notes",
     "models",
     "departments",
-    "topics",
     "model_facts",
     "model_names",
 )  # no printed tables
