@@ -53,14 +53,14 @@ def _cells(breakdown: Breakdown) -> list[str]:
 
 
 def decimals(low: float, high: float, level: float | None, least: int = 1) -> int:
-    """How many decimals an interval is shown with: so many that neither end is rounded to the other side of the level that it excludes.
+    """How many decimals an interval is shown with: so many that neither end is rounded to the other side of a level.
 
     >>> decimals(25.03, 37.2, 25.0), decimals(12.1, 24.7, 25.0, 0), decimals(20.0, 37.2, 25.0)
     (2, 1, 1)
     """
     for digits in range(least, 9):
         if level is None or (
-            (low > level) <= (round(low, digits) > level) and (high < level) <= (round(high, digits) < level)
+            (low > level) == (round(low, digits) > level) and (high < level) == (round(high, digits) < level)
         ):
             return digits
     return 9

@@ -67,7 +67,7 @@ def _chart(said: Caption) -> str:
     where = " where it is known" if None in said.chances else ""
     line = ""
     if known and said.chance_is_drawn:
-        line = f", the dashed line is the paper's own random run (a sample of guessing){where}"
+        line = f", the dashed line is the paper's own random run (a sample of guessing, so that the difference is tested){where}"
     elif len(known) == 1:
         line = f", the dashed line is chance ({percent_of_chance(next(iter(known)))}){where}"
     elif known:

@@ -71,7 +71,9 @@ def pairwise(outcomes: Outcomes) -> Pairs:
     size = np.diff(np.r_[starts, len(outcomes.cluster)])
     sizes = ClusterSizes.of(size)
     squares = _squares(influence)
-    between = _squares(np.add.reduceat(influence, starts, axis=1) / np.sqrt(size))
+    between = squares
+    if sizes.clusters < sizes.units:
+        between = _squares(np.add.reduceat(influence, starts, axis=1) / np.sqrt(size))
     weight = np.add.reduceat(base, starts, axis=1)
     unit = (one[:, None] ** 2 + one[None, :] ** 2) / 2
     squares = np.where(squares > ROUNDING * unit, squares, 0.0)

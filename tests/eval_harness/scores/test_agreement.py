@@ -1,0 +1,139 @@
+"""No line that a command prints, and no sentence of the board, has a test and an interval that disagree: over generated results.
+
+The board's pages are read in the same way by `tests/leaderboard_space/checks`.
+"""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from statsmodels.stats.proportion import proportion_confint
+
+from dataset_builders.benchmarks import BENCHMARKS
+from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.scoring import score, units
+from eval_harness.derive.summary import summarise
+from eval_harness.records.result import Benchmark, Method, Model, Result, Score
+from eval_harness.results.comparison import Side, compare_results
+from eval_harness.results.summary import summary
+from eval_harness.scores.clustered import student
+from eval_harness.scores.comparing.comparisons import paired_test
+from leaderboard_space import sentences
+from leaderboard_space.data.ranks.ranking import MetricUnits, scores_of
+from tests.leaderboard_space.stores import answers, questions
+from tests.sampling import few
+
+LINE = r"^ *(\w+)(?: \(count\))? +\S+ +\S+ +\S+ +95% interval (\S+) to (\S+), p ([=<]) (\S+) \((.*)\)$"
+VERDICTS = {"better than chance": 1, "worse than chance": -1, "no different from chance": 0}
+
+
+def result(family: str, asked, given, number: int) -> Result:  # type: ignore[no-untyped-def]
+    return Result(
+        kind="measured",
+        provenance="submitted",
+        benchmark=Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="v1-x"),
+        model=Model(name=f"Model {number}"),
+        method=Method(name="mc"),
+        scores=score(family, asked, given).scores,
+        created_at="2026-11-21T07:00:00+00:00",
+    )
+
+
+def check_scores(scores: dict[str, Score]) -> int:
+    """Every interval is that of `n_effective`, every verdict what it says of chance. How many verdicts there are."""
+    judged = 0
+    for name, one in scores.items():
+        if one.low is None or one.high is None or one.value is None:
+            continue
+        assert one.n_effective is not None
+        ends = proportion_confint(one.value / 100 * one.n_effective, one.n_effective, method="beta")
+        assert (one.low, one.high) == pytest.approx([100 * end for end in ends], abs=1e-6), (name, one)
+        if one.verdict is not None and one.chance is not None:
+            assert (one.verdict == "no different") == (one.low <= one.chance <= one.high), (name, one)
+            judged += 1
+    return judged
+
+
+def check_summary(said: str) -> int:
+    """The table that `eval` and `score` print: its verdict is what its interval, as it is shown, says of its chance."""
+    judged = 0
+    for line in said.splitlines():
+        found = re.search(r"  ([\d.]+) - ([\d.]+) +\d+ +([\d.]+)  (\S.* chance)$", line)
+        if found:
+            low, high, chance = (float(number) for number in found.groups()[:3])
+            outside = 0 if low <= chance <= high else -1 if high < chance else 1
+            lower = METRICS[line.split()[0]].higher_is_better is False
+            assert VERDICTS[found[4]] == (-outside if lower else outside), line
+            judged += 1
+    return judged
+
+
+@pytest.mark.parametrize("seed", few(range(60), 24))
+def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    family = BENCHMARKS[seed % len(BENCHMARKS)]
+    asked = questions(family, int(rng.choice([1, 2, 5, 20, 60])), seed=seed)
+    given = [answers(asked, float(rng.choice([0.0, 0.2, 0.5, 0.8, 1.0])), seed=seed + at) for at in range(2)]
+    results = [result(family, asked, each, at) for at, each in enumerate(given)]
+    for one in results:
+        assert check_scores(one.scores) >= check_summary(summary(one))
+    of = [units(family, asked, each) for each in given]
+    paired = compare_results(*(Side("", one, each, asked) for one, each in zip(results, given, strict=True)))
+    alone = compare_results(*(Side("", one) for one in results))  # as where only the numbers are known
+    for words in (paired, alone):
+        for line in re.findall(LINE, words, re.MULTILINE):
+            metric, low, high, sign, p, how = line
+            excludes = float(low) > 0 or float(high) < 0
+            assert excludes == (sign == "<" or float(p) < 0.05), line
+            if words == paired:
+                test = paired_test(*of, metric)
+                assert (test.p < 0.05, how) == (excludes, test.method), line
+    assert re.search(LINE, paired, re.MULTILINE), paired
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 60), st.floats(0.01, 0.99), st.booleans())
+def test_scores_of_any_units_agree_with_themselves(seed: int, n: int, clusters: int, chance: float, up: bool) -> None:
+    """As the board computes them of many runs at once: 0/1 outcomes, means over samples, own denominators."""
+    rng = np.random.default_rng(seed)
+    cluster = np.sort(rng.integers(0, clusters, n))
+    samples, ratio = int(rng.choice([1, 1, 3])), rng.random() < 0.3
+    base = (rng.random((4, n)) < 0.7).astype(float) if ratio else np.ones((1, n))
+    top = base * rng.binomial(samples, rng.random((4, 1)), (4, n)) / samples
+    held = MetricUnits(top, base, chance * base, np.ones((1, n), np.int64), np.arange(n), cluster, binary=samples == 1)
+    found = scores_of(held, up)
+    check_scores({str(at): one for at, one in enumerate(found)})
+    for one in found:
+        if one.verdict is not None and one.chance is not None:
+            said = sentences.behind(one)
+            low, high = (float(end) for end in re.match(r"95% interval ([\d.]+)–([\d.]+)", said).groups())  # type: ignore[union-attr]
+            assert (one.verdict == "no different") == (low <= one.chance <= high), (said, one)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(-40, 40), st.floats(0.01, 30), st.integers(1, 500), st.sampled_from([True, False, None]))
+def test_sentences_of_a_difference_agree_with_themselves(
+    difference: float, error: float, df: int, up: bool | None
+) -> None:
+    from scipy import stats
+
+    half = float(student(df)) * error
+    p = 2 * float(stats.t.sf(abs(difference) / error, df))
+    assume(abs(p - 0.05) > 1e-7 and abs(difference) > 1e-6)
+    above = sentences.compared("A", "B", "Accuracy", up, difference, p)
+    below = sentences.compared_in_full(difference, difference - half, difference + half, p, "t", 10, 3, 4)
+    low, high = (
+        float(end.replace("−", "-"))
+        for end in re.search(r"interval (\S+) to (\S+), ", below).groups()  # type: ignore[union-attr]
+    )
+    assert ("do not differ significantly" not in above) == (low > 0 or high < 0), (above, below)
+    shown = re.search(r"p ([=<]) ([\d.]+)( \(under 0.05\))?", below)
+    assert shown and (low > 0 or high < 0) == (shown[1] == "<" or float(shown[2]) < 0.05 or bool(shown[3])), below
+
+
+def test_a_score_of_nothing_has_no_interval() -> None:
+    asked = questions("halt-medvqa", 3)
+    table = units("halt-medvqa", asked, answers(asked, 1.0))
+    assert check_scores(summarise(table[table["denominator"] == 0])) == 0
