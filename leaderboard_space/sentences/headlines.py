@@ -83,11 +83,11 @@ def by_random_run(names: Sequence[str]) -> str:
     """What guessing is in the benchmarks of which nobody knows exact chance; empty where there is none.
 
     >>> by_random_run(["A", "B"])
-    "For A and B exact chance is not known: guessing means the paper's random run there, which is a sample, so that the difference is tested. "
+    "For A and B exact chance is not known: guessing means the paper's random run there, a sample: the difference is tested. "
     """
     if not names:
         return ""
-    return f"For {_listed(names)} exact chance is not known: guessing means {RANDOM_RUN} there, which is a sample, so that the difference is tested. "
+    return f"For {_listed(names)} exact chance is not known: guessing means {RANDOM_RUN} there, a sample: the difference is tested. "
 
 
 def topic(name: str, knowing: Sequence[str], related: Sequence[str]) -> str:
