@@ -65,7 +65,9 @@ def pairwise(outcomes: Outcomes) -> Pairs:
     total = base.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = outcomes.numerator.sum(axis=1, dtype=np.float64) / total
-        influence = (outcomes.numerator - share[:, None] * base) / total[:, None]
+        influence = share[:, None] * base  # of hundreds of models gigabytes, if each step made a table of its own
+        np.subtract(outcomes.numerator, influence, out=influence)
+        influence /= total[:, None]
         one = np.broadcast_to(np.square(base).sum(axis=1) / np.square(total), models)
     starts = np.flatnonzero(np.r_[True, np.diff(outcomes.cluster) != 0])
     size = np.diff(np.r_[starts, len(outcomes.cluster)])

@@ -1,4 +1,4 @@
-"""What a score is tested against where nobody knows exact chance: the paper's own run of random answers, which is a sample of guessing.
+"""Tests against a paper's own run of random answers, where exact chance is not known: the run is a sample of guessing.
 
 One rule for every page: exact chance where it is known, else the paper's random run on the same cells, else no test.
 See also: marks that are corrected for all that are shown together (`trust.py`).
