@@ -19,6 +19,7 @@ from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.ranks import holm_adjusted
 from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
 from eval_harness.scores.comparing.unpaired import unpaired_difference
+from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import Owner, grouped
@@ -94,12 +95,19 @@ class Comparison:
 
     def score(self, entry: Entry, metric: str) -> Score | None:
         """The result's score, from its answers where they are known; None where it has none."""
+        found = self._own(entry, metric)
+        return with_interval(found, metric) if found is not None and found.value is not None else None
+
+    def no_score(self, entry: Entry, metric: str) -> str:
+        """Why the result cannot be compared by a score; empty where it can, or nothing is known of it."""
+        found = self._own(entry, metric)
+        return sentences.no_score(found, entry.result) if found is not None else ""
+
+    def _own(self, entry: Entry, metric: str) -> Score | None:
         if self.outcomes is not None and self.has_answers(entry) and metric in self.outcomes.metrics:
             units = self.outcomes.metrics[metric].part(runs=np.array([self.outcomes.row_of[entry.key]]))
-            found: Score | None = scores_of(units, info_of(metric).higher_is_better)[0]
-        else:
-            found = entry.result.scores.get(metric)
-        return with_interval(found, metric) if found is not None and found.value is not None else None
+            return scores_of(units, info_of(metric).higher_is_better)[0]
+        return entry.result.scores.get(metric)
 
     def scores(self, metric: str) -> dict[str, Score]:
         """Entry key -> score, of those chosen that have one."""
@@ -120,6 +128,8 @@ class Comparison:
     def _difference(self, one: Entry, other: Entry, metric: str) -> Difference | None:
         left, right = self.score(one, metric), self.score(other, metric)
         if left is None or right is None or left.value is None or right.value is None:
+            return None
+        if left.nonresponse is not None or right.nonresponse is not None:
             return None
         if self.has_answers(one) and self.has_answers(other) and self.outcomes and metric in self.outcomes.metrics:
             test = paired_test(self._units(one, metric), self._units(other, metric), metric)
@@ -193,6 +203,9 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
         chosen.insert(0 if said and "first" not in taken else len(chosen), entry)
         kinds.append(kind)
     known = [name for name in metrics if len(draft.scores(name)) >= min(2, len(chosen))]
+    # Of a run without a score the page says why, by the score that was asked for.
+    without = [name for name in metrics if name not in known and any(draft.no_score(entry, name) for entry in chosen)]
+    known = [name for name in metrics if name in known or name in without]
     metric = asked if asked in known else next(iter(known), "")
     default: Default = "" if len(kinds) < 2 else kinds[1]
     if default and ("another" in kinds or metric != chosen_by):

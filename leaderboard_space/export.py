@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.records.result import Score
+from eval_harness.records.result import Result, Score
 from eval_harness.results.spreadsheets import harmless
+from leaderboard_space import sentences
 from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell, with_interval
@@ -59,7 +60,7 @@ def breakdown_table(
                     "facet": facet if metric else None,
                     "facet_value": column if metric else None,
                     "metric": name,
-                    **score_columns(score),
+                    **score_columns(score, result),
                     "kind": result.kind,
                     "provenance": result.provenance,
                     "source": result.source.citation if result.source else None,
@@ -70,12 +71,10 @@ def breakdown_table(
     return rows
 
 
-def score_columns(score: Score) -> dict[str, Any]:
-    """A score as columns of a table."""
-    return {
-        name: getattr(score, name)
-        for name in ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
-    }
+def score_columns(score: Score, result: Result) -> dict[str, Any]:
+    """A score as columns of a table; `no_score`: why it has no verdict and no rank."""
+    names = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
+    return {name: getattr(score, name) for name in names} | {"no_score": sentences.no_score(score, result) or None}
 
 
 def as_file(table: Table, name: str, form: str) -> dict[str, str]:
@@ -110,7 +109,7 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
                 "prompt": result.method.prompt,
                 "extraction": result.method.extraction,
                 "metric": found.metric,
-                **score_columns(score),
+                **score_columns(score, result),
                 "place_first": row.first,
                 "place_last": row.last,
                 "kind": result.kind,

@@ -125,7 +125,7 @@ class Memory:
     def _is_known(self, query: BoardQuery) -> bool:
         """Whether a score of the selection is known, or a printed cell within it (of everything: any cell)."""
         found = self.known_standings(query)
-        if any(row.score.value is not None for row in found.rows):
+        if any(row.score.value is not None or row.score.nonresponse is not None for row in found.rows):
             return True
         return bool(self.printed(query)[1]) if query.branches else found.parts_known
 

@@ -116,7 +116,7 @@ def lines_of(memory: Memory, name: str) -> list[Line]:
         lines += [
             Line(section, query.metric, row, ranked[row.group], query.outcomes)
             for row in sorted(mine, key=lambda row: (list(GROUPS).index(row.group), order_of(row.entry)))
-            if row.score.value is not None
+            if row.score.value is not None or row.score.nonresponse is not None
         ]
     return lines
 

@@ -140,7 +140,7 @@ def test_a_bare_file_is_scored_and_prints_only_json(workdir):
     done = medprobe("score", "answers.jsonl", "--benchmark", "mediconfusion", "--name", "Mine", "--json", cwd=workdir)
     result = json.loads(done.stdout)
     assert result["model"]["name"] == "Mine"
-    assert result["statuses"]["failed"] == 1
+    assert result["statuses"]["missing"] == 1
     assert result["scores"]["individual_accuracy"]["value"] < 100
     (workdir / "bad.jsonl").write_text('{"question_id": "nobody", "response": "A"}\n')
     assert "nobody" in refused("score", "bad.jsonl", "--benchmark", "mediconfusion", cwd=workdir)

@@ -116,7 +116,8 @@ class Quality:
         unread = sum(count for status, count in blind.statuses.items() if status != "answered") if blind else 0
         if blind and unread:
             found.append(
-                f"{blind.model} gave no answer to {unread} questions without their images; they count as wrong."
+                f"{blind.model} gave no answer to {unread} questions without their images; "
+                + ("it has no score." if blind.scores[metric]["nonresponse"] is not None else "they count as wrong.")
             )
         if self.repeated_questions:
             found.append(f"{len(self.repeated_questions)} questions are asked more than once of the same image.")

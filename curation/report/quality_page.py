@@ -106,7 +106,8 @@ def score_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]
     for name, found in scores.items():
         interval = "" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
         chance = "" if found["chance"] is None else f"{found['chance']:.1f}"
-        value = "undefined" if found["value"] is None else f"{found['value']:.1f}"
+        missing = "no score" if found["nonresponse"] is not None else "undefined"
+        value = missing if found["value"] is None else f"{found['value']:.1f}"
         rows.append((names.get(name, name), value, interval, chance, (found["verdict"] or "").replace("_", " ")))
     return rows
 

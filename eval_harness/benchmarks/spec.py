@@ -10,12 +10,15 @@ from eval_harness.benchmarks.prompt import Prompt
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """How a metric is shown. `higher_is_better` None: neither end is good (position bias). `unit`: `percent` or `count`."""
+    """How a metric is shown. `higher_is_better` None: neither end is good (position bias). `unit`: `percent` or `count`.
+
+    `of_ends`: it counts how responses ended, so that it has a value for a run whose responses mostly say nothing, too."""
 
     label: str
     description: str
     higher_is_better: bool | None = True
     unit: str = "percent"
+    of_ends: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +32,7 @@ class EvalSpec:
     `hidden_split`: a split whose key its owner keeps, scored against uploaded answers; `hidden_metrics`: metric -> the type of question
     it is about.
 
-    The package also has `scores.py` with `units(graded)` (and `more_breakdowns(graded)` where there are further facets) and
+    The package also has `scores.py` with `units(graded)` (and `more_breakdowns(graded, official)` where there are further facets) and
     `official.py` with `read(response, options, question_type)`, the paper's own reader.
     """
 

@@ -16,8 +16,9 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.summary import summarise
-from eval_harness.records.result import Breakdown, Method, Result, Scores
+from eval_harness.records.result import Breakdown, Method, Result, Score, Scores
 from eval_harness.scores.grading import grade
+from eval_harness.scores.nonresponse import REASONS
 
 
 def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
@@ -47,12 +48,13 @@ def accuracies(names: Iterable[str]) -> list[str]:
 
 
 def _best(found: Sequence[Scores]) -> Scores:
-    """The highest score of each accuracy; of equal ones the first."""
+    """The highest score of each accuracy; of equal ones the first. Where no run has one, the first says why."""
     best: Scores = {}
     for metric in accuracies(dict.fromkeys(name for scores in found for name in scores)):
         known = [scores[metric] for scores in found if metric in scores and scores[metric].value is not None]
-        if known:
-            best[metric] = max(known, key=lambda score: score.value or 0.0)
+        without = [scores[metric] for scores in found if metric in scores and scores[metric].nonresponse is not None]
+        if known or without:
+            best[metric] = max(known, key=lambda score: score.value or 0.0) if known else without[0]
     return best
 
 
@@ -88,13 +90,16 @@ def prompts_by_samples(
 
 def per_sample(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[float]:
     """The metric of every sample by itself (percent), in the order of the samples; nan where it is undefined."""
+    found = sample_scores(family, questions, answers, metric)
+    return [float("nan") if score is None or score.value is None else score.value for score in found]
+
+
+def sample_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[Score | None]:
+    """The score of every sample by itself, in the order of the samples."""
     from eval_harness.derive.scoring import units
 
-    values = []
-    for _, part in answers.groupby("sample", sort=True):
-        score = summarise(_only(units(family, questions, part), metric)).get(metric)
-        values.append(float("nan") if score is None or score.value is None else score.value)
-    return values
+    parts = (part for _, part in answers.groupby("sample", sort=True))
+    return [summarise(_only(units(family, questions, part), metric)).get(metric) for part in parts]
 
 
 def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
@@ -116,11 +121,13 @@ def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshol
     """Best of N with an oracle: a question counts as right where more than `threshold` percent of its samples are (H.2.1, Table 8).
 
     `answers` of the free-form method, judged with a score gap of 2 (3 elsewhere). Gives answers of one sample: the key
-    where accepted, else none.
+    where accepted, else none; that most samples of a question say nothing stays known.
     """
     graded = grade(family, questions, answers)
     accepted = 100 * graded.right.mean(axis=1) > threshold + 1e-9
     keys = graded.questions["answer"].tolist()
+    silent = graded.ends[:, 1:].sum(axis=1)
+    reason = np.array(REASONS, dtype=object)[graded.ends[:, 1:].argmax(axis=1)]
     return pd.DataFrame(
         {
             "question_id": graded.columns["question_id"],
@@ -128,7 +135,7 @@ def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshol
             "choice": pd.Series(
                 [list(key) if ok else [] for key, ok in zip(keys, accepted, strict=True)], dtype=object
             ),
-            "status": np.where(accepted, "answered", "irrelevant"),
+            "status": np.where(accepted, "answered", np.where(silent > graded.samples / 2, reason, "refused")),
         }
     )
 

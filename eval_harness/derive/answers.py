@@ -11,6 +11,10 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import part
 from eval_harness.reader import Reading, read_choice
+from eval_harness.records.result import DELIVERIES
+
+_NOT_READ = {status: delivery for status, delivery in DELIVERIES.items() if status != "answered"}
+"""Status of a response that never came -> the rule that decides it."""
 
 
 def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str = "ours") -> pd.DataFrame:
@@ -19,7 +23,8 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, family: str, ex
     `answers`: `question_id, sample, response, status`, the status as the journal has it: what the server did. Perhaps also `scores` (one
     number per option, of which the highest is chosen) and `finish_reason`: what the output limit cut (`length`) is read only where it
     states its answer, else it is `truncated`.
-    A row that is already `failed` or `refused` stays so, with an empty choice. `extraction`: `ours`, or `official` (the paper's own).
+    A row that is already `failed`, `missing` or `refused` stays so, with an empty choice. `extraction`: `ours`, or `official` (the
+    paper's own).
     Raises BadInput for an unknown extraction, format or question id.
     """
     if extraction not in ("ours", "official"):
@@ -45,8 +50,8 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, family: str, ex
                 f"answers: {question!r} is not a question of this benchmark. Check the benchmark, split and ids."
             )
         options, kind = question_of[question]
-        if status in ("failed", "refused"):
-            readings.append(Reading((), status, "no response" if status == "failed" else "held back"))
+        if status in _NOT_READ:
+            readings.append(Reading((), status, _NOT_READ[status]))
         elif _is_scores(values, len(options)):
             readings.append(_highest(values))
         elif not isinstance(response, str):

@@ -28,8 +28,10 @@ from eval_harness.derive.scoring import Scored, score
 from eval_harness.records.permutations import rotation
 from eval_harness.records.result import DERIVE_VERSION, Result
 from eval_harness.records.run import Run
+from eval_harness.scores.nonresponse import COUNTS
 
-UNIT_NAMES, UNIT_NUMBERS = ("metric", "unit", "case_id", "cluster"), ("numerator", "denominator", "chance", "count")
+UNIT_NAMES = ("metric", "unit", "case_id", "cluster")
+UNIT_NUMBERS = ("numerator", "denominator", "chance", "count", *COUNTS)
 """The columns of units that say what they are, and those that say how the run did."""
 
 
@@ -115,13 +117,13 @@ def kept_units(units: pd.DataFrame) -> pd.DataFrame:
 
 def _scores(run: Run, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored:
     """The scores of the answers as they were read."""
-    scored = score(run.benchmark.family, questions, readings)
+    scored = score(run.benchmark.family, questions, readings, run.method.extraction or "ours")
     if run.request.permute:
-        _letters_as_shown(scored, run.benchmark.family, questions, readings)
+        _letters_as_shown(scored, run, questions, readings)
     return scored
 
 
-def _letters_as_shown(scored: Scored, family: str, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
+def _letters_as_shown(scored: Scored, run: Run, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
     """Put the shares of the letters as they were shown into `scored`: those of the question's own order would hide a model that always
     says A, for each option is A once."""
     counts = option_counts(questions)
@@ -131,7 +133,8 @@ def _letters_as_shown(scored: Scored, family: str, questions: pd.DataFrame, read
             readings["question_id"], readings["sample"], readings["choice"], strict=True
         )
     ]
-    turned = score(family, questions, readings.assign(choice=pd.Series(letters, index=readings.index, dtype=object)))
+    chosen = readings.assign(choice=pd.Series(letters, index=readings.index, dtype=object))
+    turned = score(run.benchmark.family, questions, chosen, run.method.extraction or "ours")
     pairs = [(scored.scores, turned.scores)]
     for facet, values in scored.breakdown.items():
         pairs += [(metrics, turned.breakdown[facet][value]) for value, metrics in values.items()]

@@ -12,17 +12,21 @@ HEADLINE: dict[str, str] = {name: spec(name).headline for name in BENCHMARKS}
 
 _EVERYWHERE = {
     "irrelevant": MetricInfo(
-        "Irrelevant", "Responses in which no option could be read, of all responses asked for.", False
+        "Irrelevant", "Responses in which no option could be read, of all responses asked for.", False, of_ends=True
     ),
-    "refused": MetricInfo("Refused", "Responses that decline to answer, of all responses asked for.", False),
+    "refused": MetricInfo(
+        "Refused", "Responses that decline to answer, of all responses asked for.", False, of_ends=True
+    ),
     "abstained": MetricInfo(
         "Abstained",
-        "Responses that arrived whole and choose no option (irrelevant or refused), of all responses asked for.",
+        "Responses without a choice for any reason (refused, cut off, failed, missing, unreadable), of all responses asked for.",
         None,
+        of_ends=True,
     ),
     "answered_accuracy": MetricInfo(
         "Accuracy where answered",
-        "Questions answered correctly, of those for which an option was chosen: an abstention is neither right nor wrong.",
+        "Questions with one right option answered correctly, of those for which an option was chosen: an abstention is neither right nor "
+        "wrong.",
     ),
 }
 

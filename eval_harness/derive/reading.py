@@ -45,7 +45,7 @@ def read_run(
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
     """Every answer that was due, with the columns `choice`, `status`, `rule`, in the questions' order; and what the judge did.
 
-    `answers`: as `answer_table.answer_frame`; what is missing is `failed`. `replies` (`question_id, sample, reply`) are used where the
+    `answers`: as `answer_table.answer_frame`. `replies` (`question_id, sample, reply`) are used where the
     run has a judge and it was due: every response of free form (`ff`), else those that no rule could read. An answer without its reply
     stays unread. The report counts answers asked about, decided, and without a reply (`failed`), None without a judge.
     Raises BadInput for an unknown question, extraction or benchmark format.
@@ -70,14 +70,14 @@ def judge_queries(run: Run, answers: pd.DataFrame, questions: pd.DataFrame) -> l
 
 
 def complete(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd.DataFrame:
-    """One row for each (question, sample) that was due, in the questions' order, with the `status` of its request; what is missing has
-    no response."""
+    """One row for each (question, sample) that was due, in the questions' order, with the `status` of its request; what is not there
+    is `missing`."""
     due = pd.MultiIndex.from_product(
         [questions["question_id"].astype(str), range(samples)], names=["question_id", "sample"]
     )
     whole = answers.set_index(["question_id", "sample"]).reindex(due).reset_index()
     whole["response"] = whole["response"].fillna("")
-    whole["delivery"] = whole["delivery"].fillna("no response")
+    whole["delivery"] = whole["delivery"].fillna("missing")
     whole["status"] = whole["delivery"].map(REQUEST_STATUS)
     return whole
 

@@ -32,7 +32,8 @@ class Scored:
 
 
 def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
-    """One row per (metric, scoring unit): `metric, unit, case_id, case, cluster, numerator, denominator, chance, count` + the facets.
+    """One row per (metric, scoring unit): `metric, unit, case_id, case, cluster, numerator, denominator, chance, count`, the numbers of
+    responses by how they ended (`nonresponse.COUNTS`) + the facets.
 
     `questions`: the columns of the config `questions_text`, labels as strings. `answers`: `question_id, sample, choice, status`, as
     `read_answers` gives them. A metric is 100 x sum(numerator) / sum(denominator) (a count metric: sum(numerator)), so that any
@@ -44,20 +45,22 @@ def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.Dat
     return _all_units(family, grade(family, questions, answers))
 
 
-def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Scored:
+def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame, extraction: str = "ours") -> Scored:
     """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
 
     A benchmark may add breakdowns by what is no facet of a question (`more_breakdowns` of its `scores.py`).
 
-    A metric that nothing speaks for (no such question, or its answers are hidden) has the value None. Raises BadInput as `units`.
+    A metric that nothing speaks for (no such question, or its answers are hidden) has the value None, and so has one to whose questions
+    most responses say nothing, unless the `extraction` is `official` (see `summarise`). Raises BadInput as `units`.
     """
     graded = grade(family, questions, answers)
     table = _all_units(family, graded)
-    scores = summarise(table)
-    parts = breakdown(table, FACETS[family])
-    more: Callable[[Graded], Breakdown] | None = getattr(part(family, "scores"), "more_breakdowns", None)
+    official = extraction == "official"
+    scores = summarise(table, official)
+    parts = breakdown(table, FACETS[family], official)
+    more: Callable[[Graded, bool], Breakdown] | None = getattr(part(family, "scores"), "more_breakdowns", None)
     if more is not None:
-        parts |= more(graded)
+        parts |= more(graded, official)
     return Scored(
         scores={HEADLINE[family]: Score(value=None, n=0, n_cases=0)} | scores
         if HEADLINE[family] not in scores
@@ -73,20 +76,18 @@ def _all_units(family: str, graded: Graded) -> pd.DataFrame:
 
 
 def _everywhere(family: str, graded: Graded) -> pd.DataFrame:
-    """`irrelevant`, `refused`, both together as `abstained`, the accuracy where an option was chosen, and the share of each letter (or of
-    yes and no) among the answers read."""
+    """`irrelevant`, `refused`, `abstained` (no choice for any reason), the accuracy where an option was chosen, and the share of each
+    letter (or of yes and no) among the answers read."""
     rows = np.arange(len(graded.questions))
     frames = [
         make_units(family, graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
         make_units(family, graded, "refused", rows, graded.refused.mean(axis=1)),
-        make_units(family, graded, "abstained", rows, (graded.irrelevant | graded.refused).mean(axis=1)),
+        make_units(family, graded, "abstained", rows, (~graded.answered).mean(axis=1)),
     ]
-    chose = graded.answered.mean(axis=1)
-    frames.append(
-        make_units(
-            family, graded, "answered_accuracy", rows, graded.right.mean(axis=1), chose, graded.guess[rows] * chose
-        )
-    )
+    # Of the questions that a benchmark's accuracy is about: those with several right options have metrics of their own.
+    one = np.flatnonzero(~graded.multiple)
+    chose, hits = graded.answered[one].mean(axis=1), graded.right[one].mean(axis=1)
+    frames.append(make_units(family, graded, "answered_accuracy", one, hits, chose, graded.guess[one] * chose))
     yes_no = (graded.questions["question_type"] == "yes_no").to_numpy(dtype=bool)
     single = ~yes_no & ~graded.multiple
     for members, names in ((np.flatnonzero(single), LETTERS), (np.flatnonzero(yes_no), ("yes", "no"))):
@@ -102,10 +103,10 @@ def _everywhere(family: str, graded: Graded) -> pd.DataFrame:
 
 
 def _statuses(questions: pd.DataFrame, answers: pd.DataFrame) -> dict[str, int]:
-    """How many responses ended in each status; those that are missing are `failed`."""
+    """How many responses ended in each status."""
     counted = answers["status"].value_counts().to_dict()
     samples = max(answers["sample"].nunique(), 1) if "sample" in answers.columns else 1
-    missing = len(questions) * samples - len(answers)
+    absent = len(questions) * samples - len(answers)
     statuses = {name: int(counted.get(name, 0)) for name in STATUSES}
-    statuses["failed"] += max(missing, 0)
+    statuses["missing"] += max(absent, 0)
     return statuses

@@ -13,6 +13,7 @@ from eval_harness.derive.metrics import BALANCED, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import numbered
 from eval_harness.scores.intervals import METHOD, clustered_interval, verdict
+from eval_harness.scores.nonresponse import COUNTS, nonresponse, withheld
 
 UNKNOWN = MetricInfo("", "")
 """Of a metric that no benchmark names: percent, and higher is better."""
@@ -21,16 +22,21 @@ Known = dict[tuple[object, ...], Score]
 metrics that nothing speaks for, labels of one question, labels that go together."""
 
 
-def summarise(units: pd.DataFrame) -> dict[str, Score]:
+def summarise(units: pd.DataFrame, official: bool = False) -> dict[str, Score]:
     """The score of each metric among `units` (see `derive.scoring.units`; any subset of its rows), in order of first appearance.
 
-    Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval.
+    Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval. Where most responses
+    say nothing (`nonresponse`) there is no verdict, and no value either, but for metrics that count how responses ended, and for those
+    of a paper's `official` reader, which count every response.
     """
-    return _grouped(units, np.zeros(len(units), np.int64), {}).get(0, {})
+    return _grouped(units, np.zeros(len(units), np.int64), {}, official).get(0, {})
 
 
-def breakdown(units: pd.DataFrame, facets: tuple[str, ...]) -> dict[str, dict[str, dict[str, Score]]]:
-    """Facet -> facet value -> metric -> Score. Units without a value are left out; list facets count once per label."""
+def breakdown(
+    units: pd.DataFrame, facets: tuple[str, ...], official: bool = False
+) -> dict[str, dict[str, dict[str, Score]]]:
+    """Facet -> facet value -> metric -> Score, as `summarise` gives it. Units without a value are left out; list facets count once per
+    label."""
     result: dict[str, dict[str, dict[str, Score]]] = {}
     known: Known = {}
     for facet in facets:
@@ -39,7 +45,7 @@ def breakdown(units: pd.DataFrame, facets: tuple[str, ...]) -> dict[str, dict[st
         by_label = explode(units, facet)
         if len(by_label):
             codes, labels = pd.factorize(by_label[facet], sort=True)
-            grouped = _grouped(_balanced(by_label, codes), codes.astype(np.int64), known)
+            grouped = _grouped(_balanced(by_label, codes), codes.astype(np.int64), known, official)
             result[facet] = {str(label): grouped[index] for index, label in enumerate(labels)}
     return result
 
@@ -60,11 +66,12 @@ def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
     return units.assign(numerator=numbers[:, 0], denominator=numbers[:, 1], chance=numbers[:, 2])
 
 
-def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known) -> dict[int, dict[str, Score]]:
+def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known, official: bool) -> dict[int, dict[str, Score]]:
     """Scores per group number (U,) and metric. `known` holds those computed so far, and takes the new ones."""
     metric, names = pd.factorize(units["metric"])
     columns = {name: units[name].to_numpy(float) for name in ("numerator", "denominator", "chance")}
     columns |= {"count": units["count"].to_numpy(np.int64), "cluster": units["cluster"].to_numpy()}
+    columns |= {name: units[name].to_numpy(np.int64) for name in COUNTS}
     columns["case"] = units["case"].to_numpy() if "case" in units.columns else pd.factorize(units["case_id"])[0]
     key = group * len(names) + metric
     order = np.argsort(key, kind="stable")
@@ -77,9 +84,10 @@ def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known) -> dict[int, 
         info = METRICS.get(name, UNKNOWN)
         part = {column: values[start:stop] for column, values in columns.items()}
         part |= {column: numbered(part[column]) for column in ("case", "cluster")}
-        same = (info.unit, info.higher_is_better, *(values.tobytes() for values in part.values()))
+        same = (info.unit, info.higher_is_better, info.of_ends, *(values.tobytes() for values in part.values()))
         if same not in known:
-            known[same] = _score(info, part)
+            silent = nonresponse([part[count].sum() for count in COUNTS])
+            known[same] = withheld(_score(info, part), silent, official or info.of_ends)
         result.setdefault(index, {})[name] = known[same].model_copy()
     return result
 

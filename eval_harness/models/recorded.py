@@ -61,7 +61,7 @@ def _record(line: str, where: str) -> tuple[tuple[str, int], str | None]:
 
 
 class Recorded(Backend):
-    """A back end that looks answers up. A question without a record comes back `failed`."""
+    """A back end that looks answers up. A question without a record comes back `missing`, one whose record holds no text `failed`."""
 
     needs_images = False
     several_images = True
@@ -94,7 +94,8 @@ class Recorded(Backend):
         for request in requests:
             text = self.answers.get((request.question_id, request.sample))
             if text is None:
-                yield Response(request.question_id, request.sample, "", "failed", error="no recorded answer")
+                status = "failed" if (request.question_id, request.sample) in self.answers else "missing"
+                yield Response(request.question_id, request.sample, "", status, error="no recorded answer")
             else:
                 yield Response(request.question_id, request.sample, text)
 

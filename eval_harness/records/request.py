@@ -67,9 +67,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back. `status`: `answered` (a text came, not yet read), `refused` (a filter held it back), `failed` (nothing came).
+    """What came back. `status`: `answered` (a text came, not yet read), `refused` (a filter held it back), `failed` (nothing came),
+    `missing` (a file of answers has none).
 
-    `error` says why a `failed` or `refused` one did; it is kept apart from `text`, so that an error can never be read as an answer.
+    `error` says why one that is not `answered` is not; it is kept apart from `text`, so that an error can never be read as an answer.
     `scores`: one log-likelihood per option (None where options were not scored). `usage`: tokens in and out, where they are counted.
     `reasoning`: what the model thought before it answered, kept apart from `text` and never read for a choice. `finish_reason`: why
     it stopped, in the words of OpenAI's API (`stop`, `length`, `content_filter`); None where that is not known.

@@ -34,26 +34,53 @@ def _of_this_version(version: int) -> int:
 
 SchemaVersion = Annotated[int, AfterValidator(_of_this_version)]
 
-STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "failed", "truncated")
-"""What the text of a response was read as. `truncated`: the output limit cut it before it stated an answer; it is wrong, like the
-other three without a choice."""
+STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "truncated", "failed", "missing")
+"""What the text of a response was read as; all but `answered` choose no option. `irrelevant`: no option could be read; `refused`: it
+declines to answer; `truncated`: the output limit cut it before it stated an answer; `failed`: asked for and not delivered; `missing`: no
+record of it."""
 
-DELIVERIES: dict[str, str] = {"answered": "answered", "refused": "held back", "failed": "no response"}
+DELIVERIES: dict[str, str] = {
+    "answered": "answered",
+    "refused": "held back",
+    "failed": "no response",
+    "missing": "missing",
+}
 """What the server did, whatever the text says: the status of a journal line -> column `delivery` of `answers.parquet`."""
 
+UNDELIVERED = ("failed", "missing")
+"""Statuses of a journal line whose question is asked again."""
+
 Verdict = Literal["better", "no different", "worse"]
+
+
+NOTABLE = 0.9
+"""Share of n under which an effective sample size is shown beside it."""
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, serialize_by_alias=True)
 
 
+class Nonresponse(_Strict):
+    """Why a score has no verdict and no rank: most of the `responses` behind it choose no option and decline none.
+
+    The other numbers: how many of them the output limit cut off, failed, are missing, or could not be read (`irrelevant`).
+    """
+
+    responses: int = Field(ge=0)
+    truncated: int = Field(default=0, ge=0)
+    failed: int = Field(default=0, ge=0)
+    missing: int = Field(default=0, ge=0)
+    irrelevant: int = Field(default=0, ge=0)
+
+
 class Score(_Strict):
     """One number with what it rests on. Percent unless the metric's name says it is a count (`*_irrelevant`).
 
-    `value` is None where the metric is undefined (no case of that kind). `n` counts what the metric divides by (questions, pairs,
-    images), `n_cases` the cases behind it, `n_effective` how many independent ones give the same 95 % interval (`low`, `high`): less than
-    `n` where cases share images, and more where `value` is a mean over samples. `verdict` is against `chance`, read off the interval.
+    `value` is None where the metric is undefined (no case of that kind), and where most responses behind it say nothing (`nonresponse`).
+    `n` counts what the metric divides by (questions, pairs, images), `n_cases` the cases behind it, `n_effective` how many independent
+    ones give the same 95 % interval (`low`, `high`): less than `n` where cases share images, and more where `value` is a mean over
+    samples. `verdict` is against `chance`, read off the interval; a score with `nonresponse` has none, and is not ranked.
     """
 
     value: float | None
@@ -65,6 +92,18 @@ class Score(_Strict):
     chance: float | None = None
     verdict: Verdict | None = None
     interval_method: str | None = None
+    nonresponse: Nonresponse | None = None
+
+    @property
+    def worth(self) -> int | None:
+        """`n_effective` where it is notably less than `n`, so that a reader who is shown n has to be told.
+
+        >>> Score(value=14.3, n=14, n_cases=14, n_effective=5.2).worth, Score(value=14.3, n=14, n_cases=14, n_effective=13.9).worth
+        (5, None)
+        """
+        if self.n_effective is None or self.n_effective >= NOTABLE * self.n:
+            return None
+        return max(round(self.n_effective), 1)
 
 
 class Benchmark(_Strict):

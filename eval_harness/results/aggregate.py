@@ -22,6 +22,7 @@ from eval_harness.derive.aggregates import (
     majority,
     oracle,
     prompts_by_samples,
+    sample_scores,
 )
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.derive.scoring import score
@@ -85,8 +86,16 @@ def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     whole = {name: float(table[name].to_numpy()[-1]) for name in ("mean", "std", "runs")}  # the last row is `all`
     counted = next(iter(read.values()))[1].scores[metric]
     mean, spread = (None if math.isnan(whole[name]) else whole[name] for name in ("mean", "std"))
+    samples = (sample_scores(family, read_questions(folder), frame, metric) for frame in answers.values())
+    silent = (score.nonresponse for scores in samples for score in scores if score is not None and score.nonresponse)
     return {
-        metric: Score(value=mean, n=counted.n, n_cases=counted.n_cases, chance=counted.chance),
+        metric: Score(
+            value=mean,
+            n=counted.n,
+            n_cases=counted.n_cases,
+            chance=counted.chance,
+            nonresponse=next(silent, None) if mean is None else None,
+        ),
         f"{metric}_std": Score(value=spread, n=int(whole["runs"]), n_cases=counted.n_cases),
     }
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import READINGS, read_readings
+from eval_harness.derive.headline import cause
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Result, Score, read_result
@@ -160,6 +161,12 @@ def _scores(a: Side, b: Side) -> list[str]:
     lines = [f"  {'metric':<{width}}  {'A':>7}  {'B':>7}  {'A - B':>7}"]
     for name in common:
         left, right = a.result.scores[name], b.result.scores[name]
+        silent = [(side, score.nonresponse) for side, score in ((a, left), (b, right)) if score.nonresponse is not None]
+        if silent:
+            numbers = f"{shown(left.value):>7}  {shown(right.value):>7}  {'':>7}"
+            why = "; ".join(f"{'A' if side is a else 'B'}: {cause(found, side.result)}" for side, found in silent)
+            lines.append(f"  {named[name]:<{width}}  {numbers}  no comparison: {why}")
+            continue
         if left.value is None or right.value is None:
             continue
         numbers = f"{shown(left.value):>7}  {shown(right.value):>7}  {left.value - right.value:>+7.2f}"

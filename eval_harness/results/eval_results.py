@@ -17,7 +17,8 @@ from dataset_builders.benchmarks import spec
 from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from eval_harness.records.result import Result, Score, read_result
+from eval_harness.derive.headline import NoScore, cause, headline
+from eval_harness.records.result import UNDELIVERED, Result, Score, read_result
 from eval_harness.results.summary import interval
 
 SOURCE_NAME = "answers and scores (medprobe)"
@@ -57,6 +58,9 @@ def eval_result_entries(
         if score is not None and score.value is not None
     ]
     if not entries:
+        found = headline(result)
+        if isinstance(found, NoScore) and found.nonresponse is not None:
+            raise BadInput(f"{result.model.name}: {found}")
         declared = f"the task {task}" if task else "no task"
         raise BadInput(
             f"{dataset}: {declared} declares a metric that this result has. Its tasks are {', '.join(there) or 'none'}; "
@@ -101,8 +105,10 @@ def _notes(metric: str, score: Score, result: Result) -> str:
         f"shots {method.shots or 0}",
         f"extraction {method.extraction}",
     ]
-    if failed := result.statuses.get("failed", 0):
-        words.append(f"{failed} answers failed and count as wrong")
+    if failed := sum(result.statuses.get(status, 0) for status in UNDELIVERED):
+        words.append(f"{failed} answers failed or are missing and count as wrong")
+    if score.nonresponse is not None:
+        words.append(cause(score.nonresponse, result))
     return "; ".join(words + [f"deviation: {deviation}" for deviation in result.deviations])
 
 

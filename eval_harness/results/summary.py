@@ -1,26 +1,32 @@
-"""The table printed at the end of a run: scores with interval, chance and verdict. Text only; the board draws its own."""
+"""What is printed at the end of a run: its headline score or why it has none, then every score with interval, chance and verdict."""
 
 from __future__ import annotations
 
+from eval_harness.derive.headline import NoScore, headline
+from eval_harness.derive.metrics import HEADLINE, METRICS
 from eval_harness.records.result import Breakdown, Result, Score, Scores
 
 _VERDICT = {"better": "better than chance", "no different": "no different from chance", "worse": "worse than chance"}
 
 
 def summary(result: Result) -> str:
-    """A plain-text table of a result's overall scores; percent unless the metric is a count."""
+    """A plain-text table of a result's overall scores; percent unless the metric is a count. The first line is the headline score, or why
+    there is none."""
     benchmark = result.benchmark
     about = f"{benchmark.name} · {benchmark.split} · {benchmark.questions} questions"
-    lines = [f"{result.model.name} on {about}"]
+    found = headline(result)
+    lines = [str(found) if isinstance(found, NoScore) else _in_a_line(HEADLINE[benchmark.family], found)]
+    lines.append(f"{result.model.name} on {about}")
     if benchmark.origin == "phantom":
         lines.append("phantoms: drawn images, no medicine; these scores say nothing about a model's medical use")
     if benchmark.selection:
         lines.append(f"partial: {benchmark.selection}; not comparable with complete runs")
     width = max((len(name) for name in result.scores), default=6)
-    lines.append(f"{'metric':<{width}}  {'value':>7}  {'95% interval':>13}  {'n':>6}  {'chance':>6}")
-    lines += [_line(name, score, width) for name, score in result.scores.items()]
+    many = max(6, *(len(size_of(score)) for score in result.scores.values()))
+    lines.append(f"{'metric':<{width}}  {'value':>7}  {'95% interval':>13}  {'n':>{many}}  {'chance':>6}")
+    lines += [_line(name, score, width, many) for name, score in result.scores.items()]
     if result.statuses:
-        lines.append("  ".join(f"{status}: {count}" for status, count in result.statuses.items()))
+        lines.append(_ends(result.statuses))
     if result.kind == "aggregate":
         lines += _cells(result.breakdown)
     permuted = result.environment.get("permuted") or {}
@@ -89,11 +95,39 @@ def _value(score: Score | None) -> str:
     return shown(None if score is None else score.value)
 
 
-def _line(name: str, score: Score, width: int) -> str:
+def size_of(score: Score) -> str:
+    """What a score divides by, and how many independent observations that is worth where they are notably fewer: "14 (worth 5)"."""
+    return str(score.n) if score.worth is None else f"{score.n} (worth {score.worth})"
+
+
+def _line(name: str, score: Score, width: int, many: int) -> str:
     value = _value(score)
     chance = "" if score.chance is None else f"{score.chance:.2f}"
-    verdict = _VERDICT.get(score.verdict or "", "")
-    return f"{name:<{width}}  {value:>7}  {interval(score):>13}  {score.n:>6}  {chance:>6}  {verdict}".rstrip()
+    verdict = _VERDICT.get(score.verdict or "", "no score" if score.nonresponse and score.value is None else "")
+    return (
+        f"{name:<{width}}  {value:>7}  {interval(score):>13}  {size_of(score):>{many}}  {chance:>6}  {verdict}".rstrip()
+    )
+
+
+def _in_a_line(metric: str, score: Score) -> str:
+    """A score as the first line says it."""
+    of = "" if metric in METRICS and METRICS[metric].unit == "count" else " %"
+    ends = [f"95% interval {interval(score).replace(' - ', ' to ')}"] if interval(score) else []
+    ends.append(f"n = {score.n}{f' (worth {score.worth} independent)' if score.worth else ''}")
+    if score.verdict is not None:
+        ends.append(f"{_VERDICT[score.verdict]} ({shown(score.chance)}{of})")
+    if score.nonresponse is not None:
+        ends.append("no verdict: most answers say nothing")
+    return f"{metric} {_value(score)}{of} ({', '.join(ends)})"
+
+
+def _ends(statuses: dict[str, int]) -> str:
+    """How the responses ended: those that choose an option, and the others by reason, which add up."""
+    others = {name: count for name, count in statuses.items() if name != "answered" and count}
+    told = f": {', '.join(f'{count:,} {name}' for name, count in others.items())}" if others else ""
+    answered = statuses.get("answered", 0)
+    total = answered + sum(others.values())
+    return f"{total:,} responses: {answered:,} answered, {total - answered:,} abstained{told}"
 
 
 def pairs_summary(found: dict[str, Scores]) -> str:
@@ -103,7 +137,9 @@ def pairs_summary(found: dict[str, Scores]) -> str:
     ]
     for name, scores in found.items():
         plain, both = scores["accuracy_without_adversarial"], scores["accuracy_with_adversarial"]
-        assert plain.value is not None and both.value is not None
+        if plain.value is None or both.value is None:
+            lines.append(f"{name:<12}  {plain.n:>6}  no score: most answers say nothing")
+            continue
         numbers = "  ".join(f"{score.value:>7.2f}  {interval(score):>13}" for score in (plain, both))
         lines.append(f"{name:<12}  {plain.n:>6}  {numbers}  {both.value - plain.value:>7.2f}")
     return "\n".join(lines)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from eval_harness.derive.headline import cause
 from eval_harness.records.result import Result, Score
 
 COLUMNS: tuple[str, ...] = (
     "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "facet", "facet_value",
-    "value", "low", "high", "n", "n_cases", "n_effective", "source", "table", "note",
+    "value", "low", "high", "n", "n_cases", "n_effective", "no_score", "source", "table", "note",
 )  # fmt: skip
 """The columns of `medprobe results`, in order."""
 
@@ -20,8 +21,9 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
     """One row per score: the overall ones of a result first (facet and facet_value empty), then its breakdown.
 
     Columns: COLUMNS. `kind` is measured, published or aggregate; `variant` is whatever sets a row apart beside method and prompt;
-    percent unless the metric is a count; a value that is undefined, a missing bound, and a count nobody knows are empty. `source`
-    is the citation of a published number, else the provenance. No results: an empty table with these columns.
+    percent unless the metric is a count; a value that is undefined, a missing bound, and a count nobody knows are empty. `no_score`: why
+    a score has no value, or no verdict and rank, since most of its answers say nothing. `source` is the citation of a published number,
+    else the provenance. No results: an empty table with these columns.
     """
     rows = [row for result in results for row in _rows(result)]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -71,14 +73,14 @@ def _rows(result: Result) -> Iterator[dict[str, Any]]:
         "note": (source.note if source else None) or "; ".join(result.deviations) or None,
     }
     for metric, score in result.scores.items():
-        yield shared | {"metric": metric, "facet": None, "facet_value": None} | _numbers(score)
+        yield shared | {"metric": metric, "facet": None, "facet_value": None} | _numbers(score, result)
     for facet, values in result.breakdown.items():
         for value, scores in values.items():
             for metric, score in scores.items():
-                yield shared | {"metric": metric, "facet": facet, "facet_value": value} | _numbers(score)
+                yield shared | {"metric": metric, "facet": facet, "facet_value": value} | _numbers(score, result)
 
 
-def _numbers(score: Score) -> dict[str, Any]:
+def _numbers(score: Score, result: Result) -> dict[str, Any]:
     """A value without a count is one whose count nobody printed: the count is empty, not 0."""
     unknown = score.value is not None and score.n == 0
     return {
@@ -88,4 +90,5 @@ def _numbers(score: Score) -> dict[str, Any]:
         "n": None if unknown else score.n,
         "n_cases": None if unknown else score.n_cases,
         "n_effective": score.n_effective,
+        "no_score": None if score.nonresponse is None else cause(score.nonresponse, result),
     }

@@ -19,6 +19,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.records.request import Response
+from eval_harness.records.result import UNDELIVERED
 from eval_harness.records.run import Run
 
 Key = tuple[str, int]
@@ -121,13 +122,13 @@ class AnswerJournal:
         self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in records}
 
     def is_answered(self, key: Key) -> bool:
-        """Whether this question needs no more asking; one that failed does."""
-        return self.statuses.get(key, "failed") != "failed"
+        """Whether this question needs no more asking; one that was not delivered does."""
+        return self.statuses.get(key, "missing") not in UNDELIVERED
 
     def append(self, response: Response) -> None:
-        """Write one response. A second failure of the same question adds nothing."""
+        """Write one response. What was not delivered before and again is not adds nothing."""
         key = (response.question_id, response.sample)
-        if response.status == "failed" and self.statuses.get(key) == "failed":
+        if response.status in UNDELIVERED and self.statuses.get(key) == response.status:
             return
         self._journal.append(record_of(response))
         self.statuses[key] = response.status

@@ -32,6 +32,7 @@ from filelock import FileLock, Timeout
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.journal import line_of
+from eval_harness.records.result import UNDELIVERED
 from eval_harness.runs.folder import AnswerJournal, Key, key_of, lock_of, read_answer_journal
 from eval_harness.runs.planning.requests import Instance
 
@@ -161,7 +162,7 @@ def answers_of(folder: Path, cases: Mapping[str, int]) -> dict[Key, dict[str, An
             found = {key: record for key, record in found.items() if cases.get(key[0], -1) % world != rank}
         for record in read_answer_journal(path):
             key = key_of(record)
-            if record["status"] != "failed" or found.get(key, record)["status"] == "failed":
+            if record["status"] not in UNDELIVERED or found.get(key, record)["status"] in UNDELIVERED:
                 found[key] = record
     return found
 

@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import STATUSES
+from eval_harness.scores.nonresponse import COUNTS, REASONS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -28,6 +29,7 @@ class Graded:
     """Q questions with a known key x S samples.
 
     `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays. `right`, `answered`, `refused`, `irrelevant` are (Q, S);
+    `ends` (Q, 5) counts the responses to each question, and those that say nothing by reason (`nonresponse.COUNTS`);
     `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first option chosen or -1. `k`
     options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,) number the
     cases and the connected components of cases that share an image.
@@ -39,6 +41,7 @@ class Graded:
     answered: Bools
     refused: Bools
     irrelevant: Bools
+    ends: Ints
     picks: Ints
     right_picks: Ints
     first: Ints
@@ -57,7 +60,7 @@ class Graded:
 def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded:
     """Set answers (columns `question_id, sample, choice, status`) against the key of `questions`.
 
-    Questions with a hidden answer are left out. An answer that is missing for one of the samples counts as failed and wrong.
+    Questions with a hidden answer are left out. An answer that is absent for one of the samples is `missing`.
     A choice counts only where the status is `answered`. Raises BadInput for an unknown format, an unknown question id, a duplicate
     (question_id, sample), a sample without a number, an unknown status, a choice outside the options, or a missing column.
     """
@@ -70,7 +73,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     rows, column, samples = _row_indices(questions["question_id"], answers)
     shape = (len(questions), samples)
     right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    first, statuses = np.full(shape, -1, np.int64), np.full(shape, "failed", dtype=object)
+    first, statuses = np.full(shape, -1, np.int64), np.full(shape, "missing", dtype=object)
     statuses[rows, column] = answers["status"].to_numpy(dtype=object)
     _check_statuses(answers)
     # The authors' ProbMed reader takes a response with both words as right for either key; ours never reads both.
@@ -87,6 +90,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
             chosen, key = {int(option) for option in choice}, {int(option) for option in keys[row]}
             picks[row, sample], right_picks[row, sample] = len(chosen), len(chosen & key)
             right[row, sample] = chosen == key or (lenient[row] and key <= chosen)
+    statuses[(statuses == "answered") & (first == -1)] = "irrelevant"  # an answer without a choice says nothing
     frame, status = questions[known].reset_index(drop=True), statuses[known]
     k = _sizes(frame["options"].tolist())
     outside = (first[known] >= k[:, None]) | (first[known] < -1)
@@ -105,6 +109,9 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         answered=picks[known] > 0,
         refused=status == "refused",
         irrelevant=status == "irrelevant",
+        ends=np.stack(
+            [np.full(len(frame), samples), *((status == reason).sum(axis=1) for reason in REASONS)], axis=1
+        ).astype(np.int64),
         picks=picks[known],
         right_picks=right_picks[known],
         first=first[known],
@@ -215,8 +222,10 @@ def make_units(
     unit: NDArray[np.object_] | None = None,
     count: Ints | int = 1,
     facets: Mapping[str, Sequence[object]] | None = None,
+    ends: Ints | None = None,
 ) -> pd.DataFrame:
-    """The units of one metric as a frame. `rows` (U,) is a question of each unit, from which case, cluster and facets are taken."""
+    """The units of one metric as a frame. `rows` (U,) is a question of each unit, from which case, cluster and facets are taken; where a
+    unit is several questions, `ends` (U, 5) are the sums of theirs."""
     taken: dict[str, object] = {
         "metric": np.full(len(rows), metric, dtype=object),
         "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),
@@ -238,5 +247,6 @@ def make_units(
         "chance": np.broadcast_to(np.asarray(chance, dtype=float), len(rows)).copy(),
         "count": np.broadcast_to(np.asarray(count, dtype=np.int64), len(rows)).copy(),
     }
+    numbers |= dict(zip(COUNTS, (graded.ends[rows] if ends is None else ends).T, strict=True))
     # Object columns: nothing is gained from turning these few repeated strings into another type and back.
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in taken.items()} | numbers)

@@ -33,10 +33,15 @@ def pair_units(family: str, graded: Graded) -> pd.DataFrame:
     names = pairs.to_numpy(dtype=object)
     return pd.concat(
         [
-            make_units(family, graded, name, true_row, share.mean(axis=1), 1.0, guess, names)
-            for name, share, guess in (
-                ("accuracy_without_adversarial", hit, chance),
-                ("accuracy_with_adversarial", both, chance * graded.guess[other]),
+            make_units(family, graded, name, true_row, share.mean(axis=1), 1.0, guess, names, ends=ends)
+            for name, share, guess, ends in (
+                ("accuracy_without_adversarial", hit, chance, graded.ends[true_row]),
+                (
+                    "accuracy_with_adversarial",
+                    both,
+                    chance * graded.guess[other],
+                    graded.ends[true_row] + graded.ends[other],
+                ),
             )
         ],
         ignore_index=True,

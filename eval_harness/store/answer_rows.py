@@ -35,7 +35,7 @@ class Expected:
 def checked_rows(rows: Iterable[Placed], expected: Expected, problems: ProblemList) -> list[Record]:
     """The rows (where, row) in the columns of `answers.parquet`. What is wrong goes to `problems`; when it is full, the rest is not read.
 
-    A row says what the server did by `delivery`, or by `status` (`failed`, `refused`: a journal, a file of another harness).
+    A row says what the server did by `delivery`, or by `status` (`failed`, `missing`, `refused`: a journal, a file of another harness).
     """
     kept: dict[tuple[str, int], Record] = {}
     for where, row in rows:

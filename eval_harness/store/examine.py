@@ -222,7 +222,7 @@ def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -
 def _notes(run: Run, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
     due = len(questions) * run.request.samples
     if len(answers) < due:
-        yield f"{due - len(answers):,} of {due:,} answers are missing and count as wrong"
+        yield f"{due - len(answers):,} of {due:,} answers are missing{'' if 2 * len(answers) < due else ' and count as wrong'}"
     if dataset.remark:
         yield dataset.remark
     if run.benchmark.fingerprint != fingerprint_of(questions):

@@ -24,7 +24,7 @@ from eval_harness.derive.answer_table import answer_frame, answers_bytes
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.records.limits import MAX_FILE, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, MOST_UNPACKED, Limits, limits_for
 from eval_harness.records.names import normal_name
-from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
+from eval_harness.records.result import UNDELIVERED, Benchmark, Method, Model, Result, read_result
 from eval_harness.records.run import Run, RunRequest, read_run
 from eval_harness.runs.scoring import usage_of, without_judge
 from eval_harness.store.answer_files import read_predictions
@@ -273,7 +273,7 @@ def _journal(folder: Path, problems: ProblemList) -> Iterator[Placed]:
     check_file(path, MAX_JOURNAL)
     for where, record in json_lines(path, problems, torn=True):
         key = (str(record.get("question_id")), str(record.get("sample", 0)))
-        if key in kept and kept[key][1].get("status") != "failed":
+        if key in kept and kept[key][1].get("status") not in UNDELIVERED:
             extra.append((where, record))
         else:
             kept[key] = (where, record)

@@ -14,7 +14,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.records.request import Request, Response
-from eval_harness.records.result import Model
+from eval_harness.records.result import UNDELIVERED, Model
 from eval_harness.records.run import read_run
 from eval_harness.runs.planning.dry_run import JUDGED, REASONING, Size, rounded, size_of
 from eval_harness.runs.planning.plan import Plan, make_plan
@@ -81,7 +81,7 @@ def _forecast(task: Task) -> Forecast:
         plan = make_plan(task.config, stand_in)
         records = _answered(task, plan)
         waiting = [
-            each for each in plan.instances if records.get(plan.key(each), {}).get("status", "failed") == "failed"
+            each for each in plan.instances if records.get(plan.key(each), {}).get("status", "missing") in UNDELIVERED
         ]
         planned = {plan.key(each) for each in plan.instances}
         if task.is_done and planned <= records.keys():

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dataset_builders.files import replace_file
+from eval_harness.derive.headline import NoScore, headline
 from eval_harness.derive.metrics import HEADLINE
-from eval_harness.records.result import Result
+from eval_harness.records.result import UNDELIVERED, Result
 from eval_harness.results.summary import interval, shown
 from eval_harness.results.table import tidy
 from eval_harness.sweep.forecast import aligned
@@ -33,7 +34,7 @@ def report(
         result = results.get(task.number)
         if result is not None:
             rows.append(_row(task, result))
-            if count := result.statuses.get("failed"):
+            if count := _undelivered(result):
                 again = shlex.join(["medprobe", *task.arguments(task.folder)])
                 notes.append(f"task {task.number}: {count} answers failed; to ask them again: {again}")
         elif why := errors.get(task.number):
@@ -54,18 +55,22 @@ def _listed(group: Sequence[Task]) -> str:
 
 def _row(task: Task, result: Result) -> tuple[str, ...]:
     metric = HEADLINE[result.benchmark.family]
-    score = result.scores[metric]
+    score, found = result.scores[metric], headline(result)
     return (
         str(task.number),
         task.label,
         result.benchmark.name,
         result.method.name,
         metric,
-        shown(score.value),
+        str(found) if isinstance(found, NoScore) else shown(found.value),
         interval(score),
         str(score.n),
-        str(result.statuses.get("failed", 0)),
+        str(_undelivered(result)),
     )
+
+
+def _undelivered(result: Result) -> int:
+    return sum(result.statuses.get(status, 0) for status in UNDELIVERED)
 
 
 def write_table(results: Iterable[Result], out: Path) -> Path | None:

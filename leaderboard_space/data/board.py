@@ -148,18 +148,19 @@ class Board:
             section.notes.append(f"{error} Scores are shown as they were derived; the questions are not known.")
             return self._as_handed_in(section.entries, section.family)
         tree = tree_of(section.family, questions)
+        official = {entry.key for entry in measured if entry.result.method.extraction == "official"}
         runs: dict[str, RunUnits] = {}
         for runs, are_all in self._read_runs(section, measured):
             keys, layout, numbers = list(runs), next(iter(runs.values())).layout, stacked(list(runs.values()))
             if not are_all:
-                section.so_far = align(section.family, questions, keys, layout, numbers), tree
+                section.so_far = align(section.family, questions, keys, layout, numbers, official), tree
                 section.begun.set()
         if not runs:
             return None, tree
         by_key = {entry.key: entry for entry in measured}
         for key, run in zip(keys, apart(numbers, layout, len(keys)), strict=True):
             self._units[self._run_key(section, by_key[key])] = run
-        return align(section.family, questions, keys, layout, numbers), tree
+        return align(section.family, questions, keys, layout, numbers, official), tree
 
     def _read_runs(self, section: Section, measured: Sequence[Entry]) -> Iterator[tuple[dict[str, RunUnits], bool]]:
         """The runs read so far, when they are 1, 2, 4, 8 ... (aligning costs, too) and when they are all (True)."""

@@ -98,9 +98,14 @@ def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
     return [*lines, *([f"italic grey: fewer than {FEW} cases, or not known how many"] if few else [])]
 
 
+def worth(score: Score) -> str:
+    """How many independent observations a score's n is worth, where they are notably fewer: " (worth 5 independent)"."""
+    return f" (worth {count(score.worth)} independent)" if score.worth is not None else ""
+
+
 def behind(score: Score) -> str:
     """What a number rests on, as its tooltip says it."""
-    said = f"n {count(score.n)}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
+    said = f"n {count(score.n)}{worth(score)}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
     if score.low is None or score.high is None:
         return f"no interval, {said}"
     return f"95% interval {interval(score.low, score.high, score.chance)}, {said}"

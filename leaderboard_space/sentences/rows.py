@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from eval_harness.records.result import Verdict
+from collections.abc import Sequence
+
+from eval_harness.derive.headline import cause
+from eval_harness.records.result import Result, Score, Verdict
+from eval_harness.scores.nonresponse import REASONS
 from leaderboard_space.html import count, percent
 from leaderboard_space.sentences.captions import percent_of_chance
 
@@ -28,12 +32,40 @@ def corrected_for(tests: int) -> str:
     return f"corrected for {count(tests)} comparisons" if tests > 1 else "one comparison, not corrected"
 
 
-def beside(abstained: float | None, answered_accuracy: float | None) -> str:
-    """How much of a score rests on answers: what stands beside it."""
-    parts = [] if abstained is None else [f"abstained {percent(abstained)}%"]
+def beside(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:
+    """How much of a score rests on answers: what stands beside it. `ends`: how the responses ended (`nonresponse.COUNTS`).
+
+    >>> beside(25.0, 80.0, (28, 5, 1, 0, 0)), beside(0.0, None)
+    ('abstained 25.0% (7 of 28: 5 cut off, 1 failed, 1 refused), accuracy where answered 80.0%', 'abstained 0.0%')
+    """
+    parts = []
+    if abstained is not None:
+        parts.append(
+            f"abstained {percent(abstained)}%{_by_reason(round(abstained * ends[0] / 100), ends) if ends else ''}"
+        )
     if answered_accuracy is not None:
         parts.append(f"accuracy where answered {percent(answered_accuracy)}%")
     return ", ".join(parts)
+
+
+ENDS = {"truncated": "cut off", "failed": "failed", "missing": "missing", "irrelevant": "unreadable"}
+"""How a response that says nothing is called in a list of reasons."""
+
+
+def _by_reason(abstained: int, ends: Sequence[int]) -> str:
+    responses, *silent = ends
+    counts = [(number, ENDS[reason]) for reason, number in zip(REASONS, silent, strict=True)]
+    counts.append((abstained - sum(silent), "refused"))
+    told = ", ".join(f"{count(number)} {said}" for number, said in counts if number)
+    return f" ({count(abstained)} of {count(responses)}: {told})" if told else ""
+
+
+def no_score(score: Score, result: Result) -> str:
+    """Why a score has no verdict and no rank, and perhaps no value; empty where it may have them."""
+    if score.nonresponse is None:
+        return ""
+    lead = "no score" if score.value is None else "no verdict"
+    return f"{lead}: {cause(score.nonresponse, result)}"
 
 
 def month(date: str) -> str:

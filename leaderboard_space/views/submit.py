@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Sequence
 
+from eval_harness.derive.headline import NoScore, headline
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score
 from eval_harness.results.summary import shown
@@ -33,7 +34,8 @@ def page(lands: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str
     return (
         '<h2 class="finding" data-title="Submit">Answers in, scores recomputed.</h2>'
         '<p class="sub">Only answers are accepted: they are read and scored here, and a score that comes with them is checked, never '
-        f"trusted. Missing answers count as wrong; unknown and duplicate questions are refused. {text(lands, 300)}</p>"
+        "trusted. Missing answers count as wrong (where most are missing there is no score); unknown and duplicate questions are refused. "
+        f"{text(lands, 300)}</p>"
         '<p class="sub">Upload one file (JSON Lines, JSON, CSV or Parquet with <code>question_id</code> and <code>response</code>, or '
         "the output of ProbMed's or MediConfusion's scripts), or a run folder's <code>run.json</code> and <code>answers.jsonl</code>.</p>"
         '<p class="sub">The answer keys of these benchmarks are public, so a result shows what was submitted, not how it was made: it is '
@@ -85,7 +87,7 @@ def report(submission: Submission) -> str:
 
     A file with problems has no scores: what part of it could be read would be scored as if the rest had not been answered."""
     result = submission.result
-    scores = "" if submission.problems else _table(result) + _statuses(result)
+    scores = "" if submission.problems else _no_score(result) + _table(result) + _statuses(result)
     return (
         f'<div class="mp-page report">{_headline(submission)}{_problems(submission.problems)}'
         f"{_flags(submission.flags)}{scores}{_notes(submission.notes)}</div>"
@@ -239,7 +241,14 @@ def _row(name: str, score: Score, family: str) -> str:
     return (
         f'<tr><th scope="row">{text(info.label)}</th><td>{text(value)}</td>'
         f"<td>{interval(score.low, score.high, score.chance)}</td><td>{number(score.chance)}</td><td>{n}</td>"
-        f"<td>{VERDICTS.get(score.verdict or '', '')}</td></tr>"
+        f"<td>{VERDICTS.get(score.verdict or '', 'no score' if score.nonresponse and score.value is None else '')}</td></tr>"
+    )
+
+
+def _no_score(result: Result) -> str:
+    found = headline(result)
+    return (
+        f'<p class="note">{text(str(found), LONGEST)}.</p>' if isinstance(found, NoScore) and found.nonresponse else ""
     )
 
 
@@ -248,7 +257,9 @@ def _statuses(result: Result) -> str:
         "answered": "answered",
         "irrelevant": "not readable as an answer",
         "refused": "refused",
-        "failed": "missing or failed",
+        "truncated": "cut off by the output limit",
+        "failed": "failed",
+        "missing": "missing",
     }
     said = ", ".join(f"{count(number)} {words.get(name, name)}" for name, number in result.statuses.items() if number)
     return f'<p class="fine">Responses: {text(said, LONGEST)}.</p>' if said else ""

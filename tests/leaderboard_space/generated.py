@@ -166,21 +166,21 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
             found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said, tokens)
             continue
         asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
-        scored = score(section.family, asked, given)
+        scored = score(section.family, asked, given, result.method.extraction or "ours")
         cells = scored.breakdown
         # MediConfusion's categories count image labels; elsewhere a cell is its questions, scored alone.
         if section.family != "mediconfusion" and section.family in FACET:
             facets = [FACET[section.family], *(["image_type"] if section.family == "probmed" else [])]
-            cells = cells | {facet: _alone(section.family, facet, asked, given) for facet in facets}
+            cells = cells | {facet: _alone(section.family, facet, asked, given, result) for facet in facets}
         found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said, tokens)
     return found
 
 
-def _alone(family: str, facet: str, asked: pd.DataFrame, given: pd.DataFrame) -> dict[str, Scores]:
-    found = {}
+def _alone(family: str, facet: str, asked: pd.DataFrame, given: pd.DataFrame, result: Result) -> dict[str, Scores]:
+    found, official = {}, result.method.extraction == "official"
     for label, part in asked.groupby(facet):
         said = given[given["question_id"].isin(part["question_id"])]
-        found[str(label)] = summarise(units(family, part.reset_index(drop=True), said))
+        found[str(label)] = summarise(units(family, part.reset_index(drop=True), said), official)
     return found
 
 

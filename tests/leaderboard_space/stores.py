@@ -139,19 +139,20 @@ def add_run(
     model: str,
     kind: str | None = "open",
     run: str = "run",
+    extraction: str = "ours",
     **changes: Any,
 ) -> Path:
     """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark; `run` tells
     results of one model apart."""
     mark = fingerprint_of(asked)
-    scored = score(family, asked, given)
+    scored = score(family, asked, given, extraction)
     benchmark: dict[str, Any] = {
         "name": family, "format": family, "split": "validation" if family == "gmai-mmbench" else "test",
         "questions": len(asked), "fingerprint": mark, "origin": "phantom",
     } | changes  # fmt: skip
     result = Result(
         kind="measured", provenance="submitted", benchmark=Benchmark(**benchmark), model=Model(name=model, kind=kind),  # type: ignore[arg-type]
-        method=Method(name="mc", prompt="test", samples=1, extraction="ours"), scores=scored.scores, breakdown=scored.breakdown,
+        method=Method(name="mc", prompt="test", samples=1, extraction=extraction), scores=scored.scores, breakdown=scored.breakdown,
         statuses=scored.statuses, command="made by a test", created_at=MADE_AT,
     )  # fmt: skip
     folder = store / "results" / benchmark["name"] / model_slug(model) / f"{run}-{mark[:6]}"

@@ -23,6 +23,7 @@ from eval_harness.records.result import (
     Benchmark,
     Method,
     Model,
+    Nonresponse,
     Result,
     Score,
     Source,
@@ -78,7 +79,7 @@ def literals(annotation: object) -> list[str]:
     ("heading", "model"),
     [
         ("run.json", Run), ("request", RunRequest), ("benchmark", Benchmark), ("model", Model), ("method", Method),
-        ("result.json", Result), ("Score", Score), ("source", Source),
+        ("result.json", Result), ("Score", Score), ("nonresponse", Nonresponse), ("source", Source),
     ],
 )  # fmt: skip
 def test_a_json_file_has_the_fields_of_the_page_and_their_values(heading, model):

@@ -14,9 +14,11 @@ def _halt() -> dict[str, MetricInfo]:
     metrics["average"] = MetricInfo("Average", "Mean of the accuracies of the three scenarios.")
     for name in SCENARIOS:
         metrics[f"{name}_irrelevant"] = MetricInfo(
-            f"{labels[name]}: irrelevant", "Responses that name no option (a count).", False, "count"
+            f"{labels[name]}: irrelevant", "Responses that name no option (a count).", False, "count", of_ends=True
         )
-    metrics["average_irrelevant"] = MetricInfo("Average: irrelevant", "Mean of the three counts.", False, "count")
+    metrics["average_irrelevant"] = MetricInfo(
+        "Average: irrelevant", "Mean of the three counts.", False, "count", of_ends=True
+    )
     return metrics
 
 

@@ -11,7 +11,7 @@ _METRICS = {
     "confusion": MetricInfo(
         "Confusion", "Pairs with the same option chosen for both images, of the pairs with two valid answers.", False
     ),
-    "invalid": MetricInfo("Invalid", "Questions without a valid answer.", False),
+    "invalid": MetricInfo("Invalid", "Questions without a valid answer.", False, of_ends=True),
 }
 
 SPEC = EvalSpec(

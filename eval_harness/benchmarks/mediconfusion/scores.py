@@ -46,13 +46,15 @@ def units(graded: Graded) -> pd.DataFrame:
         [label for row in order[start : start + length].tolist() for label in labels[row]]
         for start, length in zip(starts.tolist(), size.tolist(), strict=True)
     ]
+    ends = over_pair(graded.ends, np.add)
     pair_ids = graded.columns["case_id"][first]
     agree = np.array([_agree(graded.k[order[s : s + n]]) for s, n in zip(starts, size, strict=True)], dtype=float)
 
     def pairs(metric: str, numerator: Floats, denominator: Floats | float, chance: Floats) -> pd.DataFrame:
         return make_units(
-            FORMAT, graded, metric, first, numerator, denominator, chance, pair_ids, facets={"category": pair_labels}
-        )
+            FORMAT, graded, metric, first, numerator, denominator, chance, pair_ids,
+            facets={"category": pair_labels}, ends=ends,
+        )  # fmt: skip
 
     def each(metric: str, numerator: Floats, chance: Floats | float) -> pd.DataFrame:
         return make_units(FORMAT, graded, metric, questions, numerator, 1.0, chance, facets={"category": labels})

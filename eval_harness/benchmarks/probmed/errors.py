@@ -10,6 +10,7 @@ import numpy as np
 from eval_harness.records.result import Score
 from eval_harness.scores.grading import Bools, Graded, Ints
 from eval_harness.scores.intervals import METHOD, clustered_interval
+from eval_harness.scores.nonresponse import nonresponse, withheld
 
 STEPS: dict[str, tuple[str, ...]] = {
     "abnormality": ("modality", "organ"),
@@ -19,13 +20,14 @@ STEPS: dict[str, tuple[str, ...]] = {
 """Each step with the steps that must be right before it."""
 
 
-def conditional_errors(graded: Graded) -> dict[str, dict[str, Score]]:
+def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict[str, Score]]:
     """Per step: `accuracy_given_earlier`, and of the images that fail it the shares of each kind of error.
 
     Abnormality: `wrong_answer`, `refused`. Condition and position: `denies_truth` (a question on what is there answered no),
     `accepts_hallucination` (one on what is not, answered yes), `refused` (no yes or no was read); an image may show several, and the
     shares are of all errors shown, as in the authors' code. That code leaves wrong conditions of images without position questions out of
     the shares, for no stated reason; we count them. Images that were not asked an earlier step are left out, as there.
+    Where most responses to a step's questions say nothing, it has no scores but by the `official` reader.
     """
     aspect = graded.questions["aspect"].to_numpy(dtype=object)
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
@@ -41,9 +43,10 @@ def conditional_errors(graded: Graded) -> dict[str, dict[str, Score]]:
         reached = asked[:, None] & np.logical_and.reduce(
             [right_of[name][0][:, None] & right_of[name][1] for name in earlier]
         )
+        rows = np.flatnonzero(aspect == step)
+        silent = nonresponse(graded.ends[rows].sum(axis=0))
         scores = {"accuracy_given_earlier": _share((reached & right).mean(axis=1), reached.mean(axis=1), cluster)}
         failed = reached & ~right
-        rows = np.flatnonzero(aspect == step)
         unread = _any(graded, rows, ~graded.answered[rows], images) & failed
         wrong = graded.answered[rows] & ~graded.right[rows]
         if step == "abnormality":
@@ -56,7 +59,7 @@ def conditional_errors(graded: Graded) -> dict[str, dict[str, Score]]:
             }
         shown = np.sum([kind.mean(axis=1) for kind in kinds.values()], axis=0)
         scores |= {name: _share(kind.mean(axis=1), shown, cluster) for name, kind in kinds.items()}
-        result[step] = scores
+        result[step] = {name: withheld(each, silent, official) for name, each in scores.items()}
     return result
 
 

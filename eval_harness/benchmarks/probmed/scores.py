@@ -27,9 +27,9 @@ WEIGHTED = ("condition", "position")
 """Aspects whose weights count images without such questions."""
 
 
-def more_breakdowns(graded: Graded) -> Breakdown:
+def more_breakdowns(graded: Graded, official: bool) -> Breakdown:
     """The errors of Table 6 per aspect; there `refused` is a share of errors."""
-    return {"aspect": conditional_errors(graded)}
+    return {"aspect": conditional_errors(graded, official)}
 
 
 def units(graded: Graded) -> pd.DataFrame:
@@ -57,7 +57,7 @@ def units(graded: Graded) -> pd.DataFrame:
         if aspect != "abnormality":
             kinds.append((f"{aspect}_without_adversarial", _without_adversarial(graded, rows, adversarial)))
         for metric, chosen in kinds:
-            first, hit, guess = _hits(graded, chosen)
+            first, hit, guess, ends = _hits(graded, chosen)
             weight = _official_weight(kind, first, images_of_type) if aspect in WEIGHTED else np.ones(len(first))
             whole = "overall" if metric == aspect else "overall_without_adversarial"
             variants = [(metric, weight, whole)]
@@ -65,19 +65,20 @@ def units(graded: Graded) -> pd.DataFrame:
                 variants.append((f"{metric}_reweighted", np.ones(len(first)), f"{whole}_reweighted"))
             else:
                 everything.setdefault(f"{whole}_reweighted", []).append(
-                    _renamed(_rows(graded, metric, first, hit, guess, weight), f"{whole}_reweighted", aspect)
+                    _renamed(_rows(graded, metric, first, hit, guess, weight, ends), f"{whole}_reweighted", aspect)
                 )
             for name, weights, sum_name in variants:
-                frame = _rows(graded, name, first, hit, guess, weights)
+                frame = _rows(graded, name, first, hit, guess, weights, ends)
                 frames.append(frame)
                 everything.setdefault(sum_name, []).append(_renamed(frame, sum_name, aspect))
     return pd.concat([*frames, *(frame for parts in everything.values() for frame in parts)], ignore_index=True)
 
 
-def _rows(graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats) -> pd.DataFrame:
-    return make_units(
-        FORMAT, graded, metric, first, hit * weight, weight, guess * weight, graded.columns["case_id"][first]
-    )
+def _rows(
+    graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats, ends: Ints
+) -> pd.DataFrame:
+    images = graded.columns["case_id"][first]
+    return make_units(FORMAT, graded, metric, first, hit * weight, weight, guess * weight, images, ends=ends)
 
 
 def _renamed(frame: pd.DataFrame, metric: str, aspect: str) -> pd.DataFrame:
@@ -92,14 +93,16 @@ def _without_adversarial(graded: Graded, rows: Ints, adversarial: np.ndarray) ->
     return np.sort(np.concatenate([plain, unpaired]))
 
 
-def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats]:
-    """Per image with such questions: one of its rows, the share of samples in which all are right, the chance of that."""
+def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, Ints]:
+    """Per image with such questions: one of its rows, the share of samples in which all are right, the chance of that, how the responses
+    ended."""
     order = rows[np.argsort(graded.case[rows], kind="stable")]
     if not len(order):
-        return order, np.zeros(0), np.zeros(0)
+        return order, np.zeros(0), np.zeros(0), graded.ends[:0]
     starts = np.flatnonzero(np.r_[True, np.diff(graded.case[order]) != 0])
     hit = np.logical_and.reduceat(graded.right[order], starts, axis=0).mean(axis=1)
-    return order[starts], hit, np.multiply.reduceat(graded.guess[order], starts)
+    ends = np.add.reduceat(graded.ends[order], starts, axis=0)
+    return order[starts], hit, np.multiply.reduceat(graded.guess[order], starts), ends
 
 
 def _official_weight(kind: Ints, first: Ints, images_of_type: Floats) -> Floats:

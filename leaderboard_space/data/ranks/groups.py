@@ -14,10 +14,11 @@ from eval_harness.prompts import DEFAULT_PROMPT
 from eval_harness.records.result import DERIVE_VERSION
 from leaderboard_space.data.store.sections import Entry, Section
 
-Group = Literal["ranked", "official reader", "outdated", "withdrawn"]
+Group = Literal["ranked", "official reader", "no score", "outdated", "withdrawn"]
 GROUPS: dict[Group, str] = {
     "ranked": "",
     "official reader": "read by the authors' own reader: ranked separately",
+    "no score": "not ranked: most of the answers were cut off, failed, are missing or could not be read",
     "outdated": "derived by another version of medprobe: not ranked until `medprobe rescore` derives them again",
     "withdrawn": "withdrawn: not ranked",
 }

@@ -6,7 +6,7 @@ See also: which runs belong together (`sections.py`), statistics (`ranking.py`),
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -46,8 +46,8 @@ class Layout:
     """What the units are: UNIT_NAMES, and the facets that BALANCED needs."""
     chance: dict[str, Floats] = field(default_factory=dict)
     """Per metric what a guesser gets for each unit (see `stored_units.compact_run`)."""
-    columns: dict[str, tuple[Column, Column]] = field(default_factory=dict)
-    """The first run's `base` and `count` per metric. Most runs have the same: they hold these arrays instead of copies."""
+    columns: dict[str, tuple[Column, ...]] = field(default_factory=dict)
+    """The first run's `base`, `count` and `ends` per metric. Most runs have the same: they hold these arrays instead of copies."""
 
 
 @dataclass(frozen=True)
@@ -147,14 +147,17 @@ def read_run(path: Path, layout: Layout | None = None) -> RunUnits:
         raise BadInput(f"its units cannot be read ({type(error).__name__}: {reason}).") from None
     if layout is None or not _are_same(layout.table, names):
         layout = _layout(names)
-    top, base, expected, count = (compact(table[name].to_numpy(float)) for name in UNIT_NUMBERS)
+    top, base, expected, count, *ends = (compact(table[name].to_numpy(float)) for name in UNIT_NUMBERS)
     metrics = {}
     for name, rows in layout.order.items():
         chance = layout.chance.setdefault(name, np.full(rows.stop - rows.start, NOT_COUNTED))
-        found = compact_run(top[rows], base[rows], expected[rows], count[rows], chance)
-        old = layout.columns.setdefault(name, (found.base, found.count))
-        same = [a if np.array_equal(a, b) else b for a, b in zip(old, (found.base, found.count), strict=True)]
-        metrics[name] = replace(found, base=same[0], count=same[1])
+        found = compact_run(
+            top[rows], base[rows], expected[rows], count[rows], [column[rows] for column in ends], chance
+        )
+        own = (found.base, found.count, *found.ends)
+        old = layout.columns.setdefault(name, own)
+        same = [a if np.array_equal(a, b) else b for a, b in zip(old, own, strict=True)]
+        metrics[name] = replace(found, base=same[0], count=same[1], ends=tuple(same[2:]))
     return RunUnits(metrics, layout)
 
 
@@ -185,9 +188,16 @@ def apart(numbers: Mapping[str, Stacked], layout: Layout, runs: int) -> list[Run
 
 
 def align(
-    family: str, questions: pd.DataFrame, runs: Sequence[str], layout: Layout, numbers: Mapping[str, Stacked]
+    family: str,
+    questions: pd.DataFrame,
+    runs: Sequence[str],
+    layout: Layout,
+    numbers: Mapping[str, Stacked],
+    official: Collection[str] = (),
 ) -> Outcomes:
-    """What runs (their keys) on the same questions answered, ready to be scored on any selection of them."""
+    """What runs (their keys) on the same questions answered, ready to be scored on any selection of them. `official`: those that a
+    paper's own reader read."""
+    by_official = np.array([run in official for run in runs], dtype=bool)
     case_codes, case_names = pd.factorize(questions["case_id"])
     question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
     metrics: dict[str, StoredUnits] = {}
@@ -199,6 +209,7 @@ def align(
             *numbers[name],
             case=pd.factorize(part["case_id"])[0].astype(np.int64),
             cluster=part["cluster"].to_numpy(np.int64),
+            shown=by_official | (name in METRICS and METRICS[name].of_ends),
             balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
             is_count=name in METRICS and METRICS[name].unit == "count",
         )

@@ -28,11 +28,13 @@ def random_run(entries: Iterable[Entry], scores: Mapping[str, Score]) -> Score |
 
 def tested(score: Score, run: Score | None, info: MetricInfo) -> Score | None:
     """The score with its verdict against a random run, which is its `chance` then; None where it is not tested so: exact chance is known,
-    there is no run, or neither end of the metric is good.
+    there is no run, most of its responses say nothing, or neither end of the metric is good.
 
     Two independent samples (Agresti and Caffo 2000), by itself, at 95 %.
     """
     if run is None or run.value is None or score.verdict is not None or score.value is None or score.n_cases <= 0:
+        return None
+    if score.nonresponse is not None:
         return None
     if info.unit != "percent" or info.higher_is_better is None:
         return None

@@ -19,6 +19,7 @@ from eval_harness.records.result import Score
 from eval_harness.scores import intervals
 from eval_harness.scores.comparing.comparisons import pairwise
 from eval_harness.scores.intervals import METHOD, clustered_intervals
+from eval_harness.scores.nonresponse import nonresponse, withheld
 from eval_harness.scores.outcomes import Outcomes
 
 Floats = NDArray[np.float64]
@@ -42,7 +43,8 @@ class MetricUnits:
 
     `top` is (R, U); `base`, `expected`, `count` are too, or (1, U) where all runs share them: numerator, denominator, the numerator
     a guesser would get (NaN: no chance known), and what a unit adds to n. `case`, `cluster` are (U,). `is_count`: the value is a sum,
-    not a share. `binary`: every numerator is 0 or its denominator; where that is 1, `top` are bytes, quickest with the runs of a unit side
+    not a share. `ends` (R, 5): how the responses ended (`nonresponse.COUNTS`); `shown` (R,): which runs show a score although most say
+    nothing. `binary`: every numerator is 0 or its denominator; where that is 1, `top` are bytes, quickest with the runs of a unit side
     by side. See also: how they are kept (`stored_units.py`).
     """
 
@@ -52,6 +54,8 @@ class MetricUnits:
     count: Ints
     case: Ints
     cluster: Ints
+    ends: Ints
+    shown: Bools
     is_count: bool = False
     binary: bool = False
 
@@ -70,6 +74,8 @@ class MetricUnits:
             some(self.count),
             self.case,
             self.cluster,
+            self.ends[runs],
+            self.shown[runs],
             self.is_count,
             self.binary,
         )
@@ -93,6 +99,18 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
 
     `higher_is_better` None: neither end is good, so no verdict.
     """
+    found = _scores(units, higher_is_better)
+    for run in np.flatnonzero(are_silent(units.ends)):
+        found[run] = withheld(found[run], nonresponse(units.ends[run]), bool(units.shown[run]))
+    return found
+
+
+def are_silent(ends: Ints) -> Bools:
+    """For which runs most responses say nothing. `ends` (R, 5): how they ended (`nonresponse.COUNTS`)."""
+    return np.asarray(2 * ends[:, 1:].sum(axis=1) > ends[:, 0])
+
+
+def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
     runs = units.top.shape[0]
     counted = units.base > 0
     if not counted.any():

@@ -59,6 +59,8 @@ class Row:
     abstained: float | None = None
     answered_accuracy: float | None = None
     """Percent of the responses that choose no option, and of the questions right where one was chosen, on the same selection."""
+    ends: tuple[int, ...] = ()
+    """How the responses to the selection ended (`nonresponse.COUNTS`), where the answers are known."""
     run: Score | None = None
     """The paper's random run, where chance and verdict are against it (`random_run.py`) and not against exact chance."""
 
@@ -169,6 +171,7 @@ def standings(
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
         measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
     beside = {name: _shares(outcomes, name, mask) for name in BESIDE}
+    ends = _ends(outcomes, mask)
     known = grouped(section)
     rows: list[Row] = []
     hidden: list[Entry] = []
@@ -195,6 +198,7 @@ def standings(
                 tried=known[key].tried,
                 abstained=abstained,
                 answered_accuracy=answered,
+                ends=ends.get(key, ()),
             )
         )
     run = random_run(
@@ -202,6 +206,7 @@ def standings(
     )
     rows = [_against_run(row, run, metric) for row in rows] if run is not None else rows
     rows = one_per_model(rows, known) if shown == ONE else rows
+    rows = [replace(row, group="no score") if _says_nothing(row) else row for row in rows]
     ordered: list[Row] = []
     for group in GROUPS:
         part = [row for row in rows if row.group == group]
@@ -224,6 +229,18 @@ BESIDE = ("abstained", "answered_accuracy")
 """Metrics whose values stand beside every score."""
 
 
+def _says_nothing(row: Row) -> bool:
+    return row.score.nonresponse is not None and row.group in WITH_RANKS
+
+
+def _ends(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, tuple[int, ...]]:
+    """Entry key -> how the responses to a selection ended."""
+    if outcomes is None or "abstained" not in outcomes.metrics:
+        return {}
+    ends = outcomes.metrics["abstained"].ends(outcomes.rows("abstained", mask))
+    return dict(zip(outcomes.runs, map(tuple, ends.tolist()), strict=True))
+
+
 def _shares(outcomes: Outcomes | None, metric: str, mask: Bools | None) -> dict[str, float | None]:
     """Entry key -> value of a metric in percent on a selection, without all that a score has besides."""
     if outcomes is None or metric not in outcomes.metrics:
@@ -239,9 +256,13 @@ def one_per_model(rows: list[Row], known: Mapping[str, Grouped]) -> list[Row]:
     """One row per model, account and group: models are compared, not how often each was asked. `groups.order_of` says which; one without
     a score stands for its model only where no other has one."""
     chosen: dict[tuple[object, ...], Row] = {}
-    for row in sorted(rows, key=lambda row: (row.score.value is None, known[row.entry.key].order)):
+    for row in sorted(rows, key=lambda row: (_has_none(row.score), known[row.entry.key].order)):
         chosen.setdefault((row.group, *known[row.entry.key].owner), row)
     return list(chosen.values())
+
+
+def _has_none(score: Score) -> bool:
+    return score.value is None or score.nonresponse is not None
 
 
 def own_scores(entry: Entry, branches: Sequence[Path]) -> Scores:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard_space.data.ranks.ranking import LARGEST_BYTE, Floats, Ints, MetricUnits, even_weights
+from eval_harness.scores.nonresponse import COUNTS
+from leaderboard_space.data.ranks.ranking import LARGEST_BYTE, Floats, Ints, MetricUnits, are_silent, even_weights
 
 NOT_COUNTED = -1.0
 Column = NDArray[Any]
@@ -23,12 +24,14 @@ Column = NDArray[Any]
 
 @dataclass(frozen=True)
 class RunColumns:
-    """One metric of one run (U,). `chance` per unit of denominator; None where it is that of the other runs."""
+    """One metric of one run (U,). `chance` per unit of denominator; None where it is that of the other runs. `ends`: how the responses
+    ended (`nonresponse.COUNTS`)."""
 
     top: Column
     base: Column
     chance: Floats | None
     count: Column
+    ends: tuple[Column, ...]
 
 
 def compact(values: Column) -> Column:
@@ -39,7 +42,9 @@ def compact(values: Column) -> Column:
     return values.astype(np.uint8) if small else values
 
 
-def compact_run(top: Column, base: Column, expected: Column, count: Column, chance: Floats) -> RunColumns:
+def compact_run(
+    top: Column, base: Column, expected: Column, count: Column, ends: Sequence[Column], chance: Floats
+) -> RunColumns:
     """A run's numbers in the least space. `chance` (U,): what a guesser gets per unit of denominator (NaN: not known), NOT_COUNTED for
     units that no run has counted so far; those that this run counts are filled in."""
     counted = base > 0
@@ -50,20 +55,33 @@ def compact_run(top: Column, base: Column, expected: Column, count: Column, chan
     other = counted & (own != chance) & ~(np.isnan(own) & np.isnan(chance))
     agrees = np.allclose(own[other], chance[other], rtol=1e-12, atol=0)
     is_binary = bool(np.all((top == 0) | (top == base)))
-    return RunColumns((top != 0) if is_binary else compact(top), compact(base), None if agrees else own, compact(count))
+    return RunColumns(
+        (top != 0) if is_binary else compact(top),
+        compact(base),
+        None if agrees else own,
+        compact(count),
+        tuple(map(compact, ends)),
+    )
 
 
 @dataclass(frozen=True)
 class StoredUnits:
     """One metric of R runs over the same U units, sorted by cluster. `top` (R, U), the runs of a unit side by side in memory; `base`,
-    `chance`, `count` too, or (1, U) where all runs share them. The rest as in `MetricUnits`."""
+    `chance`, `count` and those that count how responses ended (`nonresponse.COUNTS`) too, or (1, U) where all runs share them. `shown`
+    (R,): which runs show a score although most of their responses say nothing. The rest as in `MetricUnits`."""
 
     top: Column
     base: Column
     chance: Floats
     count: Column
+    responses: Column
+    truncated: Column
+    failed: Column
+    missing: Column
+    irrelevant: Column
     case: Ints
     cluster: Ints
+    shown: NDArray[np.bool_]
     balanced: Ints | None
     is_count: bool
 
@@ -91,10 +109,29 @@ class StoredUnits:
             elif balanced is not None:
                 even = even_weights(balanced[rows], base)
                 top, base, expected = top * even, base * even, expected * even
-        return MetricUnits(top, base, expected, count.astype(np.int64), case, cluster, self.is_count, is_binary)
+        shown = self.shown if runs is None else self.shown[runs]
+        return MetricUnits(
+            top,
+            base,
+            expected,
+            count.astype(np.int64),
+            case,
+            cluster,
+            self.ends(rows, runs),
+            shown,
+            self.is_count,
+            is_binary,
+        )
+
+    def ends(self, rows: Ints | None = None, runs: Ints | None = None) -> Ints:
+        """How the responses behind the units at `rows` ended: sums of `nonresponse.COUNTS` (R, 5)."""
+        number = self.top.shape[0] if runs is None else len(runs)
+        sums = [_at(getattr(self, name), rows, runs).sum(axis=1, dtype=np.int64) for name in COUNTS]
+        return np.stack([np.broadcast_to(each, number) for each in sums], axis=1)
 
     def shares(self, rows: Ints | None) -> Floats:
-        """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted; nothing else of a score."""
+        """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted or most responses say nothing;
+        nothing else of a score."""
         bits = self._bits
         if bits is not None and (rows is None or bool(np.all(rows[1:] > rows[:-1]))):
             wanted = np.ones(self.case.size, dtype=bool)
@@ -111,7 +148,8 @@ class StoredUnits:
             top = (top * base if top.dtype == bool else top).sum(axis=1, dtype=np.float64)
             base = base.sum(axis=1, dtype=np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(top / np.broadcast_to(base, top.size))
+            found = np.asarray(top / np.broadcast_to(base, top.size))
+        return np.where(self.shown | ~are_silent(self.ends(rows)), found, np.nan)
 
     @cached_property
     def _bits(self) -> tuple[Column, Column] | None:
@@ -134,6 +172,11 @@ class Stacked(NamedTuple):
     base: Column
     chance: Floats
     counts: Column
+    responses: Column
+    truncated: Column
+    failed: Column
+    missing: Column
+    irrelevant: Column
 
 
 def stack(runs: Sequence[RunColumns], chance: Floats) -> Stacked:
@@ -147,6 +190,7 @@ def stack(runs: Sequence[RunColumns], chance: Floats) -> Stacked:
         _stacked([run.base for run in runs]),
         chance[None, :] if own else np.stack([chance if run.chance is None else run.chance for run in runs]),
         _stacked([run.count for run in runs]),
+        *(_stacked(ends) for ends in zip(*(run.ends for run in runs), strict=True)),
     )
 
 
@@ -159,6 +203,7 @@ def apart(stacked: Stacked, runs: int) -> list[RunColumns]:
             stacked.base[run] if shared[0] is None else shared[0],
             stacked.chance[run] if shared[1] is None else None,
             stacked.counts[run] if shared[2] is None else shared[2],
+            tuple(held[run] if one is None else one for held, one in zip(stacked[4:], shared[3:], strict=True)),
         )
         for run in range(runs)
     ]

@@ -24,7 +24,7 @@ def p_against_guessing(score: Score, random_run: Score | None = None) -> float |
     `random_run`: what it is tested against where exact chance is not known, the paper's own run of random answers, as two independent
     samples (Agresti & Caffo 2000). Without one, exact chance (the score has a verdict), by the test that the score's interval inverts.
     """
-    if score.value is None or score.n_cases <= 0 or not 0 <= score.value <= 100:
+    if score.nonresponse is not None or score.value is None or score.n_cases <= 0 or not 0 <= score.value <= 100:
         return None
     if random_run is not None:
         return unpaired_difference(score, random_run)[2]

@@ -105,16 +105,21 @@ def _form(board: Board, found: Comparison) -> str:
 
 def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
     info = info_of(found.metric, found.section.family)
+    silent = "".join(
+        f'<p class="note">{text(f"{found.name(entry)}: {why}.", 400)}</p>'
+        for entry in found.chosen
+        if (why := found.no_score(entry, found.metric))
+    )
     if not pairs:
         one, other = (found.name(entry) for entry in found.chosen[:2])
         said = f"{info.label} cannot be compared between {one} and {other}." if len(found.chosen) == 2 else ""
-        return _nothing(said or f"{info.label} cannot be compared between any two of these.")
+        return _nothing(said or f"{info.label} cannot be compared between any two of these.") + silent
     if len(found.chosen) > 2:
         sure = sum(pair.is_sure for pair in pairs)
         paired = sum(pair.is_paired for pair in pairs)
         return (
             f'<h2 class="finding">{prose(sentences.pairs_apart(sure, len(pairs), info.label), 300)}</h2>'
-            f'<p class="sub">{text(sentences.pairs_tested(paired, len(pairs) - paired), 600)}</p>'
+            f'<p class="sub">{text(sentences.pairs_tested(paired, len(pairs) - paired), 600)}</p>{silent}'
         )
     (pair,) = pairs
     line = sentences.compared(
@@ -139,7 +144,9 @@ def _scores(found: Comparison) -> str:
         score = held.get(entry.key)
         name = f'<a href="{model_address(identity_of(entry.result.model.name))}">{text(found.name(entry), 200)}</a>'
         if score is None:
-            rows += f'<tr class="none"><th scope="row">{name}</th><td colspan="3">not known</td><td>{text(entry_mark(entry))}</td></tr>'
+            why = text(found.no_score(entry, found.metric) or "not known", 300)
+            mark = text(entry_mark(entry))
+            rows += f'<tr class="none"><th scope="row">{name}</th><td colspan="3">{why}</td><td>{mark}</td></tr>'
             continue
         rows += (
             f'<tr><th scope="row">{name}</th><td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
@@ -236,4 +243,16 @@ def _score_rows(found: Comparison) -> Table:
                     "second_run": pair.other.key,
                 }
             )
+        table += [
+            {
+                "benchmark": found.section.benchmark,
+                "split": found.section.split,
+                "first": found.name(entry),
+                "metric": name,
+                "first_run": entry.key,
+                "no_score": why,
+            }
+            for entry in found.chosen
+            if (why := found.no_score(entry, name))
+        ]
     return table

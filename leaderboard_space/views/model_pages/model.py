@@ -212,6 +212,7 @@ def _verdict(line: Line, who: Identity) -> str:
     verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.family, line.metric), score.chance)
     if score.verdict is None and is_random_run(row.entry.result):
         verdict = f"{sentences.RANDOM_RUN} itself"
+    verdict = sentences.no_score(score, row.entry.result) or verdict
     ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return (
         f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.family])}</a>'
@@ -225,7 +226,7 @@ def _verdict(line: Line, who: Identity) -> str:
 
 
 def _apart(group: str) -> str:
-    return "" if group == "ranked" else f"not ranked with the others: {group}"
+    return "" if group in ("ranked", "no score") else f"not ranked with the others: {group}"
 
 
 def _verdict_rows(lines: Sequence[Line]) -> Table:
@@ -236,7 +237,7 @@ def _verdict_rows(lines: Sequence[Line]) -> Table:
             "set": line.section.kind,
             "model": line.row.entry.result.model.name,
             "metric": line.metric,
-            **score_columns(line.score),
+            **score_columns(line.score, line.row.entry.result),
             "place_first": line.row.first,
             "place_last": line.row.last,
             "ranked_models": line.ranked,
@@ -260,7 +261,7 @@ def _category_rows(lines: Sequence[Line]) -> Table:
                     "facet": found.facet,
                     "facet_value": label,
                     "metric": found.metric,
-                    **score_columns(score),
+                    **score_columns(score, line.row.entry.result),
                     "run": line.row.entry.key,
                 }
                 for label, score in cells_of(line, found.facet, found.metric).items()

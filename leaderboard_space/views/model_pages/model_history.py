@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.models.identity import Identity
 from leaderboard_space.data.ranks.groups import group_of
@@ -23,7 +24,11 @@ FAILURES = 3
 
 def failures(memory: Memory, lines: Sequence[Line], who: Identity) -> str:
     """Questions that the model got wrong, with their images where these may be shown."""
-    measured = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
+    known = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
+    measured = [line for line in known if line.score.nonresponse is None]
+    if known and not measured:
+        why = sentences.no_score(known[0].score, known[0].row.entry.result)
+        return f'<h3>What it got wrong</h3><p class="sub">Not known; {text(why, 300)}.</p>'
     if not measured:
         return (
             '<h3>What it got wrong</h3><p class="sub">Only published numbers are known for this model: no paper prints its answers. '
@@ -48,7 +53,8 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
         info = info_of(metric or "", section.family)
         withdrawal = entry.provenance.withdrawal
         state = group_of(entry)
-        said = f"withdrawn: {withdrawal.reason}" if withdrawal else "" if state == "ranked" else state
+        why = sentences.no_score(score, entry.result) if score else ""
+        said = f"withdrawn: {withdrawal.reason}" if withdrawal else why or ("" if state == "ranked" else state)
         shown = f"<small>{text(said, 200)}</small>" if said else ""
         source = f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>{detail(entry, section)}</details>'
         value = score_text(score.value, info.unit) if score else "–"
@@ -69,11 +75,11 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
 
 
 def _metrics(section: Section, entry: Entry) -> list[str]:
-    """The metrics of a result that have a value, the benchmark's own first."""
+    """The metrics of a result that have a value, or a reason why not, the benchmark's own first."""
     return [
         name
         for name in metrics_of(section, None)
-        if name in entry.result.scores and entry.result.scores[name].value is not None
+        if (score := entry.result.scores.get(name)) is not None and (score.value is not None or score.nonresponse)
     ]
 
 

@@ -275,7 +275,8 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
 
     `column`: a value of the facet, or a metric."""
     if score is None or score.value is None:
-        return '<td class="none" data-v="">–</td>'
+        why = "" if score is None else sentences.no_score(score, entry.result)
+        return f'<td class="none" data-v=""{f" title={chr(34)}{text(why, 300)}{chr(34)}" if why else ""}>–</td>'
     cell = None if facet == METRICS_FACET else (facet, column)
     metric = _metric_of(metric, column, facet)
     info = info_of(metric)
@@ -288,7 +289,9 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     said = sentences.behind(score)
     if score.chance is not None:
         said += f", chance {number(score.chance)}"
-    said += f", {entry_mark(entry, metric, cell)}"
+    said = ", ".join(
+        part for part in (said, sentences.no_score(score, entry.result), entry_mark(entry, metric, cell)) if part
+    )
     style = "" if shade is None else f' style="--s:{abs(shade):.3f}"'
     kind = "few" if score.n_cases < FEW else "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
     return (

@@ -37,6 +37,7 @@ from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
 NARROW = "\N{NO-BREAK SPACE}"
+COUNTED = "What the score divides by; in brackets the cases. Hover over one: how many independent ones it is worth"
 ABSTAINED = "Responses that choose no option, in percent of all requested; hover over one for the accuracy where an option was chosen"
 GROUPS = (
     ("better", "significantly better than"),
@@ -160,7 +161,7 @@ def _table(
         f'<th scope="col" class="chart"><span class="axis" aria-label="{ends}">{ticks}</span></th>'
         f"{column_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
         f"{column_head('num ci', '95% interval', 'interval', 'Sorts by the lower end')}"
-        f"{column_head('num n', 'n', 'n', 'What the score divides by; in brackets the independent cases')}"
+        f"{column_head('num n', 'n', 'n', COUNTED)}"
         f"{column_head('num abst', 'Abstained', 'abstained', ABSTAINED) if abstentions else ''}"
         f"{column_head('src', 'Source', 'source')}</tr></thead>"
     )
@@ -231,15 +232,17 @@ def _row(
     result, score, metric = row.entry.result, with_interval(row.score, found.metric), found.metric
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
+    worth = f' title="{text(f"n {n}{sentences.worth(score)}", 100)}"' if score.worth is not None else ""
     ends = interval(score.low, score.high, score.chance)
     known = score.value is not None
     mark = entry_mark(row.entry, metric, None if row.recomputed else own_cell(row.entry, branches))
-    said = [f"n {n}", mark] if known else [mark]  # what a narrow screen has no columns for
+    said = [f"n {n}{sentences.worth(score)}", mark] if known else [mark]  # what a narrow screen has no columns for
     if row.abstained:
         said.insert(1, f"{percent(row.abstained)}% abstained")
     small = " · ".join(part for part in (tag, *_remarks(row, found)) if part)
-    beside = sentences.beside(row.abstained, row.answered_accuracy)
-    exact = "; ".join(part for part in (str(score.value) if known else "", beside) if part)
+    beside = sentences.beside(row.abstained, row.answered_accuracy, row.ends)
+    why = sentences.no_score(score, result)
+    exact = "; ".join(part for part in (str(score.value) if known else "", why, beside) if part)
     abstained = (
         f'<td class="num abst" title="{text(beside, 200)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
         if abstentions
@@ -248,14 +251,14 @@ def _row(
     return (
         f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">{_rank_cell(row, found, ranked)}'
         f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
-        f"<span>{text(name)}</span>{f' <small>{text(small, 160)}</small>' if small else ''}</a>"
+        f"<span>{text(name)}</span>{f' <small>{text(small, 240)}</small>' if small else ''}</a>"
         f'<button type="button" class="more" aria-expanded="false" aria-label="Provenance of this result of {text(name)}" '
         f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
         f'<td class="chart">{dots(score, axis)}</td>'
         f'<td class="num val" data-ci="{ends}" title="{text(exact, 200)}"'
         f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, family).unit)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
-        f'<td class="num n"{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
+        f'<td class="num n"{worth}{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
         f"{abstained}"
         f'<td class="src"{tables_title(result)}>{text(mark, 60)}</td></tr>'
     )
@@ -267,7 +270,8 @@ def _remarks(row: Row, found: Standings) -> list[str]:
     parts = []
     if row.tried > 1 and found.one_per_model:
         parts.append(f"1 of {count(row.tried)} runs")
-    parts += _unread(row.entry.result)
+    why = sentences.no_score(row.score, row.entry.result)
+    parts += [why] if why else _unread(row.entry.result)
     if provenance.withdrawal is not None:
         parts.append(f"withdrawn: {provenance.withdrawal.reason}")
     if provenance.acceptance is not None and provenance.acceptance.flags:
@@ -278,13 +282,13 @@ def _remarks(row: Row, found: Standings) -> list[str]:
 
 
 def _unread(result: Result) -> list[str]:
-    """Answers that are counted as wrong although nobody could read them: a score of 0 may be a limit that was too low."""
+    """Answers that are counted as wrong although they were never given in full: a low score may be a limit that was too low."""
     asked = sum(result.statuses.values())
     found = {words: result.statuses.get(name, 0) for name, words in _UNREAD.items()}
     return [f"{count(n)} of {count(asked)} answers {words}" for words, n in found.items() if 100 * n >= asked > 0]
 
 
-_UNREAD = {"truncated": "cut off by the output limit", "failed": "missing or failed"}
+_UNREAD = {"truncated": "cut off by the output limit", "failed": "failed", "missing": "missing"}
 
 
 def _rank_cell(row: Row, found: Standings, ranked: Mapping[Group, int]) -> str:
@@ -292,9 +296,10 @@ def _rank_cell(row: Row, found: Standings, ranked: Mapping[Group, int]) -> str:
     if found.pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
         return '<td class="place" data-v=""><abbr title="The ranks are being computed">…</abbr></td>'
     if row.first is None:
-        why = "A baseline: shown for comparison, not ranked" if row.is_baseline else "Not ranked"
+        why = sentences.no_score(row.score, row.entry.result) or "Not ranked"
+        why = "A baseline: shown for comparison, not ranked" if row.is_baseline else why
         sign = "ref" if row.is_baseline else "–"
-        return f'<td class="place" data-v=""><abbr title="{why}">{sign}</abbr></td>'
+        return f'<td class="place" data-v=""><abbr title="{text(why, 300)}">{sign}</abbr></td>'
     others = ranked[row.group] - 1
     said = sentences.ranks_in_words(row.ahead, row.behind, others - row.ahead - row.behind, row.first == 1)
     ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"

@@ -97,7 +97,7 @@ def test_a_question_without_a_vote_is_what_most_of_its_samples_were() -> None:
         *("irrelevant", "irrelevant", "truncated", "refused"),
     ]
     said = score("mediconfusion", questions(), aggregates.majority(answers)).scores
-    assert (said["refused"].value, said["abstained"].value, said["irrelevant"].value) == (25, 25, 0)
+    assert (said["refused"].value, said["abstained"].value, said["irrelevant"].value) == (25, 75, 0)
 
 
 @pytest.mark.parametrize(("threshold", "individual"), [(0, 75), (25, 50), (50, 25), (100, 0)])

@@ -14,6 +14,7 @@ from eval_harness.benchmarks.probmed.errors import conditional_errors
 from eval_harness.derive.metrics import BALANCED, HEADLINE, METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import breakdown, explode, summarise
+from eval_harness.records.result import Nonresponse
 from eval_harness.scores.grading import grade
 from tests.eval_harness.scores.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
 from tests.leaderboard_space import stores
@@ -64,25 +65,30 @@ def test_mediconfusion_by_hand() -> None:
     assert category["Cerebral"]["set_accuracy"].value == pytest.approx(200 / 3)
     assert (category["Cerebral"]["set_accuracy"].n, category["Cerebral"]["set_accuracy"].n_cases) == (3, 2)
     assert category["Spinal"]["confusion"].n == 3 and category["Vascular"]["individual_accuracy"].value == 100
-    assert scored.statuses == {"answered": 7, "irrelevant": 1, "refused": 0, "failed": 0, "truncated": 0}
+    assert scored.statuses == {
+        "answered": 7, "irrelevant": 1, "refused": 0, "truncated": 0, "failed": 0, "missing": 0,
+    }  # fmt: skip
     assert value["share_A"] == pytest.approx(500 / 7) and value["irrelevant"] == 12.5
 
 
-def test_missing_answers_are_failed_and_wrong() -> None:
-    scored = score("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]}))
-    assert scored.scores["set_accuracy"].value == 25 and scored.scores["invalid"].value == 75
-    assert scored.statuses["failed"] == 6
-    nothing = score(
-        "mediconfusion", pairs(), answers({}).reindex(columns=["question_id", "sample", "choice", "status"])
-    )
-    assert nothing.scores["set_accuracy"].value == 0 and nothing.scores["confusion"].value is None
+def test_missing_answers_count_as_wrong_until_most_are_missing() -> None:
+    half = score("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [1]}))
+    assert half.scores["set_accuracy"].value is not None and half.scores["invalid"].value == 50
+    assert half.statuses["missing"] == 4
+    most = score("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]})).scores
+    assert most["set_accuracy"].value is None and most["invalid"].value == 75
+    assert most["set_accuracy"].nonresponse == Nonresponse(responses=8, missing=6)
+    official = score("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]}), "official").scores["set_accuracy"]
+    assert official.value == 25 and official.verdict is None and official.nonresponse is not None
 
 
-@pytest.mark.parametrize("status", ["failed", "refused", "irrelevant"])
+@pytest.mark.parametrize("status", ["failed", "refused", "irrelevant", "truncated", "missing"])
 def test_a_choice_counts_only_where_an_answer_was_read(status: str) -> None:
     right = {row.question_id: list(row.answer) for row in halt().itertuples()}
     assert score("halt-medvqa", halt(), answers(right)).scores["average"].value == 100
-    assert score("halt-medvqa", halt(), answers(right).assign(status=status)).scores["average"].value == 0
+    without = score("halt-medvqa", halt(), answers(right).assign(status=status)).scores
+    assert without["average"].value == (0 if status == "refused" else None)
+    assert without["abstained"].value == 100
 
 
 def test_only_a_yes_no_question_may_be_answered_with_more_than_its_key() -> None:
@@ -441,7 +447,7 @@ def test_an_abstention_is_neither_right_nor_wrong_where_answered() -> None:
     )
     answers = pd.DataFrame({"question_id": questions["question_id"], "sample": 0, "choice": choice, "status": status})
     scores = score("gmai-mmbench", questions, answers).scores
-    assert scores["abstained"].value == pytest.approx(100 / 3) and scores["abstained"].n == 6
+    assert scores["abstained"].value == 50 and scores["abstained"].n == 6
     assert scores["answered_accuracy"].value == pytest.approx(200 / 3)
     assert scores["answered_accuracy"].chance == pytest.approx(50)
     assert scores["answered_accuracy"].low < scores["answered_accuracy"].value < scores["answered_accuracy"].high

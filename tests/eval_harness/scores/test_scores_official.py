@@ -83,7 +83,7 @@ def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_sc
     read = read_answers(answers, questions, "mediconfusion", "official")
     letters = ["AB"[choice[0]] if choice else None for choice in read["choice"]]
     assert letters == [said[f"parsed_{side}"] for said in record["responses"].values() for side in (1, 2)]
-    scored = score("mediconfusion", questions, read)
+    scored = score("mediconfusion", questions, read, "official")
     for name, expected in record["expected"].items():
         got = scored.scores if name == "all" else scored.breakdown["category"][name]
         for metric in ("set_accuracy", "individual_accuracy", "confusion", "invalid"):
@@ -96,7 +96,7 @@ def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_sc
 def test_probmed_agrees_with_the_authors_scorer(official_scores: Path, number: int) -> None:
     record = json.loads((official_scores / "probmed_official_scores.json").read_text())[number]
     questions, answers = probmed_questions(record["rows"])
-    scored = score("probmed", questions, read_answers(answers, questions, "probmed", "official"))
+    scored = score("probmed", questions, read_answers(answers, questions, "probmed", "official"), "official")
     expected = record["expected"]
     for image_type, per_aspect in expected["per_image_type"].items():
         got = scored.breakdown["image_type"][image_type]
@@ -119,7 +119,8 @@ def test_the_best_per_category_is_that_of_the_authors_numbers(sources: Path, off
             for pair, said in record["responses"].items()
             for side in (1, 2)
         )
-        scored = score("mediconfusion", questions, read_answers(answers, questions, "mediconfusion", "official"))
+        read = read_answers(answers, questions, "mediconfusion", "official")
+        scored = score("mediconfusion", questions, read, "official")
         results.append(SimpleNamespace(scores=scored.scores, breakdown=scored.breakdown))
     best, cells = best_over_methods(results)  # type: ignore[arg-type]
     for name in records[0]["expected"]:

@@ -68,7 +68,7 @@ def test_missing_answers_are_wrong_and_shown(run):
     (run / "result.json").unlink()
     found = prepare(run)
     assert found.problems == [] and any("2 of" in note and "wrong" in note for note in found.notes)
-    assert found.result.statuses["failed"] == whole.result.statuses["failed"] + 2
+    assert found.result.statuses["missing"] == whole.result.statuses["missing"] + 2
     assert found.result.scores["individual_accuracy"].n == whole.result.scores["individual_accuracy"].n
 
 

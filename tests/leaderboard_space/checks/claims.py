@@ -293,7 +293,8 @@ def check_model_verdicts(said: str, verdicts: Sequence[str | None]) -> None:
 def check_behind(page: str, scores: list[Score]) -> None:
     """Every "95% interval a-b, n c, d cases" of a page is that of some score; one without an interval may be computed by the board."""
     for low, high, n, of, chance in re.findall(
-        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+), ([\d,]+) cases?\b(?:, chance (not known|[\d.]+))?",
+        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+)(?: \(worth [\d,]+ independent\))?, ([\d,]+) cases?\b"
+        r"(?:, chance (not known|[\d.]+))?",
         html.unescape(page),
     ):
         assert not low or float(low) <= float(high), (low, high)

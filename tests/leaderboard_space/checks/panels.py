@@ -154,9 +154,15 @@ def check_beside(beside: tuple[str, str], found: dict[str, Score], is_column: bo
     """How often a result abstained, and its accuracy where it answered: the cell, and the tooltip with both."""
     abstained, accuracy = (found[name].value if name in found else None for name in ("abstained", "answered_accuracy"))
     title, shown = beside
-    said = re.fullmatch(r"(?:abstained ([\d.<>]+)%)?(?:, )?(?:accuracy where answered ([\d.<>]+)%)?", title)
+    said = re.fullmatch(
+        r"(?:abstained ([\d.<>]+)%(?: \(([^)]*)\))?)?(?:, )?(?:accuracy where answered ([\d.<>]+)%)?", title
+    )
     assert said and (abstained is None or is_column), (beside, found)
-    for text_, value in ((said[1], abstained), (said[2], accuracy), (shown.strip("–"), abstained)):
+    if said[2]:  # by reason, which add up
+        total, reasons = said[2].split(":")
+        numbers = [int(part.split()[0].replace(",", "")) for part in reasons.split(", ")]
+        assert sum(numbers) == int(total.split()[0].replace(",", "")), title
+    for text_, value in ((said[1], abstained), (said[3], accuracy), (shown.strip("–"), abstained)):
         assert not is_column or (bool(text_) == (value is not None) and (not text_ or rounds_to(text_, value or 0.0)))
 
 

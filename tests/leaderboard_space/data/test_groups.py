@@ -179,9 +179,9 @@ def test_a_caption_speaks_of_the_results_that_have_the_score(tmp_path: Path) -> 
 
 
 def test_answers_that_were_cut_off_are_told_beside_the_score(tmp_path: Path) -> None:
-    """A score of 0 of a model that was cut off says nothing of the model, and abstentions do not count it."""
+    """A score of 0 of a model that was cut off says nothing of the model."""
     counts = {"answered": 1, "irrelevant": 0, "refused": 0, "failed": 2, "truncated": 27}
     change(run(tmp_path, "cut"), lambda document: document.update(statuses=counts))
     page = Service(Board(tmp_path)).view({"format": FORMAT})["html"]
     assert "27 of 30 answers cut off by the output limit" in page
-    assert "2 of 30 answers missing or failed" in page
+    assert "2 of 30 answers failed" in page

@@ -195,6 +195,8 @@ def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
         np.ones((1, size), np.int64),
         np.arange(size),
         cluster,
+        np.zeros((len(outcomes), 5), np.int64),
+        np.zeros(len(outcomes), bool),
         binary=True,
     )
     for found, row in zip(scores_of(units_, up), top, strict=True):

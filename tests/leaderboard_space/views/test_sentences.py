@@ -166,6 +166,13 @@ def test_cases_found() -> None:
 ENDS = st.one_of(st.none(), st.tuples(st.floats(0, 50), st.floats(50, 100)))
 
 
+@given(n=st.integers(1, 30_000), worth=st.one_of(st.none(), st.floats(0.1, 60_000)))
+def test_an_effective_size_is_told_where_it_is_notably_less_than_n(n, worth) -> None:  # type: ignore[no-untyped-def]
+    said = sentences.worth(Score(value=50.0, n=n, n_cases=n, n_effective=worth))
+    assert (said == "") == (worth is None or worth >= 0.9 * n)
+    assert not said or said == f" (worth {max(round(worth), 1):,} independent)"
+
+
 @given(ends=ENDS, n=st.integers(0, 30_000), cases=st.integers(0, 30_000))
 def test_what_a_number_rests_on(ends, n, cases) -> None:  # type: ignore[no-untyped-def]
     low, high = ends or (None, None)

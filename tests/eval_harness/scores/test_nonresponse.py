@@ -1,0 +1,170 @@
+"""No score, table or sentence of the harness judges a run whose answers mostly say nothing; each names the cause."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dataset_builders.benchmarks import BENCHMARKS, FACETS
+from dataset_builders.errors import BadInput
+from eval_harness.derive.headline import NoScore, headline
+from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.scoring import score
+from eval_harness.records.result import Benchmark, Method, Model, Result, Score
+from eval_harness.results.comparison import Side, compare_results
+from eval_harness.results.eval_results import eval_result_entries
+from eval_harness.results.summary import summary
+from eval_harness.results.table import tidy
+from tests.leaderboard_space.stores import questions
+from tests.sampling import few
+from tests.silent_answers import SILENT, Mixture, mixture, scope
+
+JUDGING = ("better than", "worse than", "no different", "significant", "p =", "p <", "95% interval")
+
+
+def result_of(family: str, asked: pd.DataFrame, answers: Mixture, extraction: str = "ours") -> Result:
+    scored = score(family, asked, answers.given, extraction)
+    return Result(
+        kind="measured", provenance="submitted", created_at="2026-11-21T07:00:00+00:00", model=Model(name="M"),
+        benchmark=Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="f", origin="official"),
+        method=Method(name="mc", extraction=extraction, generation={"max_tokens": 8}),
+        scores=scored.scores, breakdown=scored.breakdown, statuses=scored.statuses,
+    )  # fmt: skip
+
+
+def is_consistent(found: Score, counts: dict[str, int], shown: bool) -> None:
+    silent = {status: counts[status] for status in SILENT}
+    if 2 * sum(silent.values()) <= sum(counts.values()):
+        assert found.nonresponse is None
+        return
+    assert found.nonresponse is not None and found.verdict is None
+    assert found.nonresponse.model_dump() == {"responses": sum(counts.values())} | silent
+    assert shown or (found.value, found.low, found.high) == (None, None, None)
+
+
+CASES = [
+    (family, extraction, seed) for seed in range(8) for extraction in ("ours", "official") for family in BENCHMARKS
+]
+
+
+@pytest.mark.parametrize(("family", "extraction", "seed"), few(CASES, 20))
+def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extraction: str, seed: int) -> None:
+    rng = np.random.default_rng([seed, BENCHMARKS.index(family)])
+    asked = questions(family, int(rng.choice([2, 9, 24])), seed=seed)
+    if family == "gmai-mmbench":
+        asked["question_type"] = np.where(np.arange(len(asked)) % 4 == 3, "multiple", "single")
+    answers = mixture(asked, rng)
+    result = result_of(family, asked, answers, extraction)
+    official = extraction == "official"
+
+    for name, found in result.scores.items():
+        ids = scope(family, name, asked)
+        if family == "gmai-mmbench" and (
+            name.startswith(("mcq_", "share_", "accuracy")) or name == "answered_accuracy"
+        ):
+            several = set(asked.loc[asked["question_type"] == "multiple", "question_id"])
+            ids = ids[ids.isin(several) == name.startswith("mcq_")]
+        is_consistent(found, answers.counts(ids), official or METRICS[name].of_ends)
+    abstained = sum(count for status, count in result.statuses.items() if status != "answered")
+    assert abstained + result.statuses["answered"] == len(answers.every)
+    assert result.scores["abstained"].value == pytest.approx(100 * abstained / len(answers.every))
+    metric = HEADLINE[family]
+    for facet in FACETS[family]:
+        column = "categories" if facet == "category" else facet
+        for label, cell in result.breakdown.get(facet, {}).items():
+            if facet == "category" or metric not in cell or family in ("probmed", "halt-medvqa"):
+                judged = [found for found in cell.values() if found.nonresponse is not None]
+                assert all(found.verdict is None for found in judged)
+                continue
+            part = asked.loc[(asked[column] == label) & (asked["question_type"] != "multiple"), "question_id"]
+            is_consistent(cell[metric], answers.counts(part), official)
+
+    first, *others = summary(result).splitlines()
+    found = headline(result)
+    counts = answers.counts(scope(family, metric, asked[asked["question_type"] != "multiple"]))
+    names_causes = [words for status, words in SILENT.items() if counts[status]]
+    if isinstance(found, NoScore):
+        assert not official and found.nonresponse is not None
+        assert first.startswith("no score: ")
+        assert all(words in first for words in names_causes)
+        assert not any(words in first for words in JUDGING)
+        line = next(line for line in others if line.split()[0] == metric)
+        assert line.endswith("no score") and not any(words in line for words in JUDGING)
+        with pytest.raises(BadInput, match="no score"):
+            eval_result_entries(result, "org/name", tasks=[f"test_{metric}"])
+    else:
+        assert first.startswith(f"{metric} ")
+        assert not (found.nonresponse and "chance (" in first)
+
+    for row in tidy([result]).to_dict("records"):
+        here = result.scores if pd.isna(row["facet"]) else result.breakdown[row["facet"]][row["facet_value"]]
+        silent = here[row["metric"]].nonresponse
+        assert pd.isna(row["no_score"]) == (silent is None)
+        if silent is not None:
+            assert all((words in row["no_score"]) == (getattr(silent, status) > 0) for status, words in SILENT.items())
+
+    other = mixture(asked, rng)
+    beside = Side("b", result_of(family, asked, other), other.given, asked)
+    compared = compare_results(Side("a", result, answers.given, asked), beside).splitlines()
+    for name, found in result.scores.items():
+        partner = beside.result.scores[name]
+        lines = [line for line in compared if line.startswith(f"  {name} ")]
+        if lines and (found.nonresponse or partner.nonresponse):
+            assert "no comparison: " in lines[0] and not any(words in lines[0] for words in JUDGING)
+            causes = [side.nonresponse for side in (found, partner) if side.nonresponse]
+            assert all(
+                words in lines[0] for one in causes for status, words in SILENT.items() if getattr(one, status) > 0
+            )
+
+
+def test_refusing_is_behaviour() -> None:
+    asked = questions("mediconfusion", 14)
+    every = pd.DataFrame(
+        {"question_id": asked["question_id"], "sample": 0, "choice": [[]] * len(asked), "status": "refused"}
+    )
+    found = score("mediconfusion", asked, every).scores["set_accuracy"]
+    assert found.value == 0 and found.verdict is not None and found.nonresponse is None
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ({"truncated": 28}, "no score: 28 of 28 answers were cut off at 8 tokens; raise --max-tokens"),
+        (
+            {"irrelevant": 28},
+            "no score: 28 of 28 answers could not be read; look at some of them, or let a judge model read "
+            "them (--judge)",
+        ),
+        ({"answered": 1, "missing": 27}, "no score: 27 of 28 answers are missing; add the missing answers"),
+        (
+            {"answered": 2, "truncated": 20, "failed": 1, "missing": 5},
+            "no score: 26 of 28 answers say nothing: 20 were cut off at 8 tokens, 1 failed, 5 are missing; raise --max-tokens; "
+            "run the same command again, which asks the failed ones again; add the missing answers",
+        ),
+    ],
+)  # fmt: skip
+def test_the_first_line_says_the_cause_and_what_helps(ends: dict[str, int], said: str) -> None:
+    asked = questions("mediconfusion", 14)
+    status = [name for name, count in ends.items() for _ in range(count)]
+    choice = [[0] if name == "answered" else [] for name in status]
+    every = pd.DataFrame(
+        {"question_id": asked["question_id"], "sample": 0, "choice": choice, "status": status, "response": "The im"}
+    )
+    assert summary(result_of("mediconfusion", asked, Mixture(every, every))).splitlines()[0] == said
+
+
+def test_both_accuracies_of_gmai_are_over_the_questions_with_one_right_option() -> None:
+    asked = questions("gmai-mmbench", 33)
+    asked["question_type"] = ["single"] * 30 + ["multiple"] * 3
+    choice = (
+        [list(key) for key in asked["answer"][:24]]
+        + [[2 - min(key[0], 1)] for key in asked["answer"][24:30]]
+        + [[0, 1]] * 3
+    )
+    given = pd.DataFrame({"question_id": asked["question_id"], "sample": 0, "choice": choice, "status": "answered"})
+    scores = score("gmai-mmbench", asked, given).scores
+    assert scores["accuracy"].n == scores["answered_accuracy"].n == 30
+    assert math.isclose(scores["accuracy"].value or 0, scores["answered_accuracy"].value or 0)
