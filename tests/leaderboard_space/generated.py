@@ -188,6 +188,7 @@ APART = {
     "withdrawn": "withdrawn",
     "outdated": "derived by another version",
     "official": "read by the authors' own reader",
+    "silent": "not ranked: most of the answers",
 }
 
 

@@ -219,7 +219,7 @@ def _verdict(line: Line, who: Identity) -> str:
         f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
         f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
         f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
-        f"<td>{MARK[score.verdict]} {text(verdict)}</td>"
+        f"<td>{MARK[score.verdict]} {text(verdict, 300)}</td>"
         f'<td class="num">{f"{ranks} of {count(line.ranked)}" if row.first else "–"}</td>'
         f"<td>{text(entry_mark(row.entry, line.metric), 60)}</td></tr>"
     )

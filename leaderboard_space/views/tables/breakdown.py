@@ -295,6 +295,6 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     style = "" if shade is None else f' style="--s:{abs(shade):.3f}"'
     kind = "few" if score.n_cases < FEW else "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
     return (
-        f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 200)}">'
+        f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 400)}">'
         f"{score_text(score.value, info.unit)}<i>{mark}</i></td>"
     )

@@ -244,7 +244,7 @@ def _row(
     why = sentences.no_score(score, result)
     exact = "; ".join(part for part in (str(score.value) if known else "", why, beside) if part)
     abstained = (
-        f'<td class="num abst" title="{text(beside, 200)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
+        f'<td class="num abst" title="{text(beside, 300)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
         if abstentions
         else ""
     )
@@ -255,7 +255,7 @@ def _row(
         f'<button type="button" class="more" aria-expanded="false" aria-label="Provenance of this result of {text(name)}" '
         f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
         f'<td class="chart">{dots(score, axis)}</td>'
-        f'<td class="num val" data-ci="{ends}" title="{text(exact, 200)}"'
+        f'<td class="num val" data-ci="{ends}" title="{text(exact, 400)}"'
         f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, family).unit)}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{worth}{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'

@@ -1,0 +1,142 @@
+"""No page, file or tool of the board judges or ranks a run whose answers mostly say nothing; each names the cause."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dataset_builders.benchmarks import BENCHMARKS, FACETS
+from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.records.result import Method, Model, Nonresponse, Result, Score
+from leaderboard_space import sentences
+from leaderboard_space.api import tools
+from leaderboard_space.data.board import Board
+from leaderboard_space.front import Front
+from leaderboard_space.service import Service
+from leaderboard_space.views.comparing import compare
+from leaderboard_space.views.model_pages import model
+from tests.leaderboard_space.stores import add_run, answers, change, questions
+from tests.sampling import few
+from tests.silent_answers import SILENT, Mixture, mixture, scope
+
+CASES = [(family, seed) for seed in range(6) for family in BENCHMARKS]
+JUDGED = re.compile(r"significantly (better|worse)|not significantly different|better than|worse than|[▲▼≈]")
+
+
+def make(store: Path, family: str, seed: int) -> dict[str, Mixture]:
+    """A store of a format with three runs that know something, and three with answers that end in every way; the latter by name."""
+    rng = np.random.default_rng([seed, 9, BENCHMARKS.index(family)])
+    asked = questions(family, int(rng.choice([6, 36])), seed=seed)
+    made = {}
+    for at, skill in enumerate((0.2, 0.6, 0.9)):
+        add_run(store, family, asked, answers(asked, skill, seed=at), f"Good {at}", origin="official")
+    for at in range(3):
+        made[f"Mixed {at}"] = mixture(asked, rng)
+        extraction = "official" if at == 2 else "ours"
+        folder = add_run(
+            store, family, asked, made[f"Mixed {at}"].given, f"Mixed {at}", extraction=extraction, origin="official"
+        )
+        change(folder, lambda result: result["method"].update(generation={"max_tokens": 8}))
+    return made
+
+
+def names_the_causes(said: str, counts: dict[str, int]) -> bool:
+    return all((words in said) == (counts[status] > 0) for status, words in SILENT.items())
+
+
+def is_unjudged(row: dict[str, Any], counts: dict[str, int], official: bool, of_ends: bool) -> None:
+    assert row["verdict"] in (None, "") and row.get("place_first") in (None, "")
+    is_undefined = row["metric"] == "answered_accuracy" and not counts["answered"]
+    assert (row["value"] in (None, "")) == (is_undefined or not (official or of_ends))
+    assert names_the_causes(row["no_score"], counts)
+
+
+@pytest.mark.parametrize(("family", "seed"), few(CASES, 10))
+def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Path, family: str, seed: int) -> None:
+    made = make(tmp_path, family, seed)
+    board = Board(tmp_path)
+    service = Service(board)
+    front, asked = Front(service), questions(family, 36, seed=seed)
+    section = board.snapshot.sections[family][0]
+    keys = {entry.result.model.name: entry.key for entry in section.entries}
+    loaded = board.outcomes(section)
+    assert loaded is not None and loaded[0] is not None
+    asked = loaded[0].questions
+    metric = HEADLINE[family]
+    for name in (metric, "abstained", "answered_accuracy"):
+        silent = {
+            who: one.counts(scope(family, name, asked))
+            for who, one in made.items()
+            if one.is_silent(scope(family, name, asked))
+        }
+        request = {"format": family, "section": section.key, "metric": name, "shown": "all"}
+        for form, rows in (
+            ("json", json.loads(service.export(request | {"as": "json"})["text"])),
+            ("csv", list(csv.DictReader(io.StringIO(service.export(request | {"as": "csv"})["text"])))),
+        ):
+            assert len(rows) == 6, form
+            for row in rows:
+                assert bool(row["no_score"]) == (row["model"] in silent)
+                if row["model"] in silent:
+                    is_unjudged(row, silent[row["model"]], row["model"] == "Mixed 2", METRICS[name].of_ends)
+                    assert row["group"] == "no score"
+        page = service.view(request)["html"]
+        for who, counts in silent.items():
+            line = re.search(rf'<tr class="([^"]*)" data-key="{re.escape(keys[who])}">.*?</tr>', page, re.DOTALL)
+            assert line and "v-untested" in line[1]
+            assert names_the_causes(html.unescape(re.findall(r"<small>(.*?)</small>", line[0])[0]), counts)
+            assert not re.search(r'class="place"[^>]*>\d', line[0])
+        finding = re.search(r'<h2 class="finding">(.*?)</h2>', page)
+        assert finding and not any(who in finding[1] for who in silent)
+
+    silent = {
+        who: one.counts(scope(family, metric, asked))
+        for who, one in made.items()
+        if one.is_silent(scope(family, metric, asked))
+    }
+    leaderboard, breakdown = (tool for tool in tools(board, service) if tool.__name__ in ("leaderboard", "breakdown"))
+    for row in leaderboard(family, metric=metric, every_run=True):
+        assert bool(row["no_score"]) == (row["model"] in silent)
+    for facet in FACETS[family][:3]:
+        for row in breakdown(family, facet, metric=metric):
+            if row["no_score"]:
+                assert row["verdict"] is None and (row["value"] is None or row["model"] == "Mixed 2")
+                assert any(words in row["no_score"] for words in SILENT.values())
+
+    overview = front.overview()
+    for who, counts in silent.items():
+        assert all(not line.cells for line in overview.lines if line.name == who)
+        page = html.unescape(model.page(service.memory, service.claims, {"id": who}))
+        finding = re.search(r'<h3 class="finding">(.*?)</h3>', page)
+        assert finding and not JUDGED.search(finding[1])
+        verdicts = re.search(r'data-table="verdicts".*?</table>', page, re.DOTALL)
+        assert verdicts and not JUDGED.search(verdicts[0]) and names_the_causes(verdicts[0].split("not run")[0], counts)
+        compared = {"set": f"{family}/{section.key}", "metric": metric, "first": keys[who], "second": keys["Good 1"]}
+        page = html.unescape(compare.page(board, compared))
+        finding = re.search(r'<h2 class="finding">(.*?)</h2>', page)
+        assert finding and "cannot be compared" in finding[1]
+        note = next(note for note in re.findall(r'<p class="note">(.*?)</p>', page) if "answers" in note)
+        assert names_the_causes(note, counts)
+        table = json.loads(compare.file(board, compared | {"of": "scores", "as": "json"})["text"])
+        assert any(
+            row["metric"] == metric and names_the_causes(row["no_score"], counts) for row in table if "no_score" in row
+        )
+        assert not [row for row in table if row["metric"] == metric and row.get("p") is not None]
+
+
+def test_what_is_said_of_a_score_that_has_none() -> None:
+    result = Result.model_construct(model=Model(name="M"), method=Method(name="mc", generation={"max_tokens": 8}))
+    silent = Nonresponse(responses=28, truncated=28)
+    assert sentences.no_score(Score(value=0.0, n=28, n_cases=28), result) == ""
+    without = sentences.no_score(Score(value=None, n=28, n_cases=28, nonresponse=silent), result)
+    assert without == "no score: 28 of 28 answers were cut off at 8 tokens"
+    shown = sentences.no_score(Score(value=0.0, n=28, n_cases=28, nonresponse=silent), result)
+    assert shown == "no verdict: 28 of 28 answers were cut off at 8 tokens"
