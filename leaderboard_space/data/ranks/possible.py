@@ -25,6 +25,8 @@ def possible(metric: str, score: Score) -> bool:
     """
     if not (0 <= score.n <= MOST and 0 <= score.n_cases <= MOST):
         return False
+    if score.n_effective is not None and not 0 < score.n_effective <= MOST:
+        return False
     highest = _highest(metric)
     if highest is None:
         return True

@@ -117,6 +117,7 @@ def test_numbers_that_cannot_be_neither_lead_nor_hide(store: Path) -> None:
         ("average", {"low": 60.0, "high": 40.0}, False),
         ("average", {"chance": 101.0}, False),
         ("average", {"n_cases": -1}, False),
+        ("average", {"n_effective": 0.0}, False),
         ("fake_irrelevant", {"value": 543.0}, True),
         ("fake_irrelevant", {"value": -1.0}, False),
         ("something new", {"value": -12.5}, True),
