@@ -43,14 +43,9 @@ def page(found: Overview, labels: Sequence[Label], request: Request) -> str:
     said = f'<p class="note">There is no page {text(unknown)} here. This is the overview.</p>' if unknown else ""
     return (
         f'{said}<h2 class="finding">{prose(sentences.trust(found.finding), 400)}</h2>'
-        f"{_corrected(found)}"
         f"{_chips(labels)}{_bar(found, request, len(lines))}{_matrix(found, lines, request)}"
         f'<div class="bar-head below only-narrow"><span class="acts">{acts("matrix")}</span></div>{_legend(found)}'
     )
-
-
-def _corrected(found: Overview) -> str:
-    return f'<p class="sub">At 95%, {sentences.corrected_for(found.tested)}.</p>' if found.tested else ""
 
 
 def _lines(found: Overview, request: Request) -> list[Line]:
