@@ -1,0 +1,146 @@
+"""Draw the two pictures of docs/statistics.md: intervals of one score, and the ranks of six made-up models.
+
+    python benchmarks/scoring/statistics_pictures.py
+
+The numbers are computed as the board computes them; the models' answers are drawn with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from eval_harness.scores.comparing.comparisons import Pairs, pairwise
+from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
+from eval_harness.scores.intervals import Interval, clustered_interval, printed_interval
+from eval_harness.scores.outcomes import Outcomes
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAIRS, GROUPS = 176, (25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *(3,) * 6, *(2,) * 10, *(1,) * 33)
+"""MediConfusion's pairs, and the sizes of the 60 groups of pairs that share images."""
+SCORE, GUESS = 30.0, 25.0
+SKILLS = (0.62, 0.52, 0.49, 0.46, 0.43, 0.26)
+SEED = 10
+INK, SOFT, BLUE, TEAL, ORANGE = "#1d2733", "#5b6675", "#2456a6", "#0f766e", "#a8481f"
+LEFT, RIGHT, WIDTH = 330.0, 675.0, 900
+
+
+def one_score() -> str:
+    """Four scores of 30 %, from few cases to many."""
+    rows = [
+        ("20 cases", printed_interval(SCORE, 20)),
+        (f"{PAIRS} pairs that share images", alike_on_one_image()),
+        (f"{PAIRS} pairs, no image shown twice", printed_interval(SCORE, PAIRS)),
+        ("1,000 cases", printed_interval(SCORE, 1000)),
+    ]
+    drawn = [
+        f'<line x1="{_x(GUESS)}" x2="{_x(GUESS)}" y1="40" y2="228" stroke="{SOFT}" stroke-dasharray="4 4"/>'
+        f'<text x="{_x(GUESS)}" y="30" text-anchor="middle" fill="{SOFT}">guessing: 25 %</text>'
+    ]
+    for at, (name, found) in enumerate(rows):
+        y, low, high = 66 + 46 * at, 100 * found.low, 100 * found.high
+        sure = "above guessing" if low > GUESS else "may be guessing"
+        worth = ""
+        if "share" in name:
+            told = f"worth {found.n_effective:.0f} independent ones"
+            worth = f'<text x="20" y="{y + 22}" fill="{SOFT}" font-size="12">{told}</text>'
+        drawn.append(
+            f'<text x="20" y="{y + 5}">30 % of {name}</text>{worth}<path d="M{_x(low)} {y}H{_x(high)}" stroke="{BLUE}" stroke-width="7" '
+            f'stroke-linecap="round" opacity=".35"/><circle cx="{_x(SCORE)}" cy="{y}" r="6" fill="{BLUE}"/>'
+            f'<text x="{RIGHT + 12}" y="{y - 3}">{low:.0f} to {high:.0f}</text>'
+            f'<text x="{RIGHT + 12}" y="{y + 14}" fill="{SOFT}" font-size="12">{sure}</text>'
+        )
+    return _svg(270, "The 95 % interval of a score of 30 % from 20, 176 and 1,000 cases", [*drawn, _axis(228)])
+
+
+def alike_on_one_image() -> Interval:
+    """The interval of a score of 30 % on MediConfusion's pairs where answers to pairs on the same images are alike (correlation .3)."""
+    rng, wanted = np.random.default_rng(SEED), round(SCORE * PAIRS / 100)
+    cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
+    share, correlation = SCORE / 100, 0.3
+    a, b = (each * (1 - correlation) / correlation for each in (share, 1 - share))
+    hits = np.zeros(PAIRS)
+    while hits.sum() != wanted:
+        hits = (rng.random(PAIRS) < rng.beta(a, b, len(GROUPS))[cluster]).astype(float)
+    found = clustered_interval(hits, np.ones(PAIRS), cluster)
+    assert found is not None
+    return found
+
+
+def answers() -> tuple[Pairs, RankRanges]:
+    """Six models on the same 176 pairs, compared as the board compares them."""
+    rng = np.random.default_rng(SEED)
+    cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
+    ease = rng.random(len(GROUPS))[cluster]  # pairs on the same images are easy or hard together
+    draw = 0.8 * rng.random((len(SKILLS), PAIRS)) + 0.2 * ease
+    limit = np.quantile(0.8 * rng.random(100_000) + 0.2 * rng.random(100_000), SKILLS)
+    right = (draw < limit[:, None]).astype(np.float32)
+    right = right[np.argsort(-right.sum(axis=1))]  # A is the best
+    outcomes = Outcomes(
+        models=tuple("ABCDEF"), metric="", numerator=right, denominator=np.ones_like(right), cluster=cluster,
+        units=np.arange(PAIRS).astype(object), paired=True,
+    )  # fmt: skip
+    found = pairwise(outcomes)
+    return found, rank_ranges(found.value, found.p)
+
+
+def ranks() -> str:
+    """Six models with their scores and ranks, and what is known of one of them beside the others."""
+    found, ranges = answers()
+    one = 2  # the model that the picture explains
+    drawn = ['<text x="20" y="34" fill="#5b6675">Model</text><text x="110" y="34" fill="#5b6675">Rank</text>']
+    drawn.append(f'<text x="{RIGHT + 12}" y="34" fill="{SOFT}">beside {found.models[one]}</text>')
+    for at in range(len(found.models)):
+        y = 62 + 38 * at
+        first, last = int(ranges.first[at]), int(ranges.last[at])
+        word, ink = "", INK
+        if at != one:
+            word, ink = ("better", TEAL) if found.value[at] > found.value[one] else ("worse", ORANGE)
+            word, ink = (f"significantly {word}", ink) if ranges.apart[at, one] else ("no significant difference", SOFT)
+        weight = ' font-weight="bold"' if at == one else ""
+        rank = str(first) if first == last else f"{first} to {last}"
+        drawn.append(
+            f'<text x="20" y="{y + 5}"{weight}>{found.models[at]}</text><text x="110" y="{y + 5}"{weight}>{rank}</text>'
+            f'<circle cx="{_x(found.value[at])}" cy="{y}" r="6" fill="{BLUE if at == one else ink}"/>'
+            f'<text x="{_x(found.value[at]) + 12:.1f}" y="{y + 5}" font-size="13">{found.value[at]:.0f} %</text>'
+            f'<text x="{RIGHT + 12}" y="{y + 5}" fill="{ink}">{word}</text>'
+        )
+    return _svg(318, "Six models with the ranks they may hold", [*drawn, _axis(278)])
+
+
+def _x(percent: float) -> float:
+    """Where a percentage from 0 to 80 lies."""
+    return round(LEFT + (RIGHT - LEFT) * percent / 80, 1)
+
+
+def _axis(y: float) -> str:
+    ticks = "".join(
+        f'<text x="{_x(at)}" y="{y + 22}" text-anchor="middle" font-size="12" fill="{SOFT}">{at}{" %" if at == 80 else ""}</text>'
+        f'<path d="M{_x(at)} {y}v5" stroke="{SOFT}"/>'
+        for at in (0, 20, 40, 60, 80)
+    )
+    return f'<path d="M{LEFT} {y}H{RIGHT}" stroke="{SOFT}"/>{ticks}'
+
+
+def _svg(height: int, title: str, parts: list[str]) -> str:
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}" '
+        f'font-family="system-ui, sans-serif" font-size="15" fill="{INK}">\n<title>{title}</title>\n'
+        f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#fff"/>\n{body}\n</svg>\n'
+    )
+
+
+PICTURES = {"one_score.svg": one_score, "ranks.svg": ranks}
+
+
+def main() -> None:
+    for name, draw in PICTURES.items():
+        (DOCS / name).write_text(draw(), encoding="utf-8")
+        sys.stdout.write(f"{DOCS / name}\n")
+
+
+if __name__ == "__main__":
+    main()
