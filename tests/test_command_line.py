@@ -224,3 +224,23 @@ def test_missing_images_are_listed_at_once_or_left_out_when_asked(sources, tmp_p
     manifest = json.loads((tmp_path / "data/mediconfusion/manifest.json").read_text())
     assert manifest["splits"]["test"]["questions"] == 2
     assert manifest["partial"]
+
+
+@pytest.mark.parametrize(
+    ("response", "kept", "lines"),
+    [
+        ("A", 1, ("no score: 27 of 28 answers are missing; add", "for example 9")),
+        ("What a lovely picture.", 28, ("no score: 28 of 28 answers could not be read; look", "not read: 28 of 28 answers")),
+        ("<think>First the left", 28, ("no score: 28 of 28 answers were cut off by the output limit; raise", "for example 9")),
+    ],
+)  # fmt: skip
+def test_a_run_that_says_nothing_has_no_score_and_says_why_first(workdir, tmp_path, response, kept, lines):
+    questions = pd.read_parquet(next((workdir / "data/mediconfusion/questions_text").glob("*.parquet")))
+    told = [{"question_id": name, "response": response} for name in questions["question_id"]]
+    write_lines(tmp_path / "answers.jsonl", told[:kept])
+    run = ("--data", workdir / "data/mediconfusion", "--out", tmp_path / "run")
+    done = medprobe("eval", "mediconfusion", "--model", f"recorded:{tmp_path / 'answers.jsonl'}", *run, cwd=workdir)
+    again = medprobe("score", tmp_path / "run", cwd=workdir)
+    for said in (done.stdout, again.stdout):
+        assert all(line.startswith(start) for line, start in zip(said.splitlines(), lines, strict=False)), said
+        assert "chance)" not in said and "better than" not in said and "worse than" not in said

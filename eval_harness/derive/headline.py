@@ -37,6 +37,8 @@ def cause(found: Nonresponse, result: Result) -> str:
     "28 of 28 answers were cut off at 8 tokens"; "27 of 28 answers say nothing: 20 were cut off at 8 tokens, 7 failed".
     """
     limit = result.method.generation.get("max_tokens")
+    if "recorded_file" in result.environment:  # what the run would have set is not what made the answers
+        limit = None
     at = f"at {limit:,} token{'s' * (limit != 1)}" if isinstance(limit, int) and limit > 0 else "by the output limit"
     words = {
         "truncated": ("was", "were", f"cut off {at}"),

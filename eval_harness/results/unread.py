@@ -27,7 +27,7 @@ def with_unread(table: str, folder: Path, result: Result) -> str:
     lines = unread_lines(answers, str(folder), counted=not isinstance(found, NoScore))
     rows = table.split("\n")
     place = 1 if len(unread(answers)) > TOLD_FIRST * len(answers) else len(rows)
-    if isinstance(found, NoScore) and found.nonresponse is not None:
+    if isinstance(found, NoScore) and found.nonresponse is not None and not (lines and place == 1):
         rows[1:1] = [_example(answers)]
         place += 1
     return "\n".join([*rows[:place], *lines, *rows[place:]])

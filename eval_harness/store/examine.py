@@ -25,8 +25,9 @@ from dataset_builders.sources.problems import clip
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame
 from eval_harness.derive.derivation import derive, derived_files, key_of
 from eval_harness.derive.files import Sent
+from eval_harness.derive.headline import NoScore, headline
 from eval_harness.records.limits import FIRST_LOOK, MAX_RUN, Limits, limits_for
-from eval_harness.records.result import Benchmark
+from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import Run
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.store import sandbox
@@ -104,7 +105,7 @@ def examine(sent: Sent, find: Find) -> Submission:
         questions=questions.to_parquet(index=False) if dataset.ours else None,
         problems=[printable(line) for line in (*wrong, *problems.problems)],
         flags=[printable(line) for line in flags],
-        notes=list(_notes(run, dataset, questions, answers)),
+        notes=list(_notes(run, dataset, questions, answers, derived.result)),
     )
 
 
@@ -219,8 +220,10 @@ def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -
     yield from odd_selection(said.selection, questions, dataset.questions, dataset.partial)
 
 
-def _notes(run: Run, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
-    due = len(questions) * run.request.samples
+def _notes(run: Run, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame, result: Result) -> Iterator[str]:
+    found, due = headline(result), len(questions) * run.request.samples
+    if isinstance(found, NoScore) and found.nonresponse is not None:
+        yield str(found)
     if len(answers) < due:
         yield f"{due - len(answers):,} of {due:,} answers are missing{'' if 2 * len(answers) < due else ' and count as wrong'}"
     if dataset.remark:

@@ -90,7 +90,7 @@ def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
         "better": "significantly better than guessing",
         "no different": "not significantly different from guessing",
         "worse": "significantly worse than guessing",
-        None: "not tested (chance or n is not known, or neither end is the better one)",
+        None: "not tested (chance or n is not known, most answers say nothing, or neither end is the better one)",
     }
     lines = [f"{MARK[verdict]} {said}" for verdict, said in meaning.items() if verdict in seen]
     if set(seen) - {None}:

@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Sequence
 
-from eval_harness.derive.headline import NoScore, headline
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score
 from eval_harness.results.summary import shown
@@ -87,7 +86,7 @@ def report(submission: Submission) -> str:
 
     A file with problems has no scores: what part of it could be read would be scored as if the rest had not been answered."""
     result = submission.result
-    scores = "" if submission.problems else _no_score(result) + _table(result) + _statuses(result)
+    scores = "" if submission.problems else _table(result) + _statuses(result)
     return (
         f'<div class="mp-page report">{_headline(submission)}{_problems(submission.problems)}'
         f"{_flags(submission.flags)}{scores}{_notes(submission.notes)}</div>"
@@ -242,13 +241,6 @@ def _row(name: str, score: Score, family: str) -> str:
         f'<tr><th scope="row">{text(info.label)}</th><td>{text(value)}</td>'
         f"<td>{interval(score.low, score.high, score.chance)}</td><td>{number(score.chance)}</td><td>{n}</td>"
         f"<td>{VERDICTS.get(score.verdict or '', 'no score' if score.nonresponse and score.value is None else '')}</td></tr>"
-    )
-
-
-def _no_score(result: Result) -> str:
-    found = headline(result)
-    return (
-        f'<p class="note">{text(str(found), LONGEST)}.</p>' if isinstance(found, NoScore) and found.nonresponse else ""
     )
 
 

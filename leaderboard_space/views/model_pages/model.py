@@ -212,14 +212,14 @@ def _verdict(line: Line, who: Identity) -> str:
     verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.family, line.metric), score.chance)
     if score.verdict is None and is_random_run(row.entry.result):
         verdict = f"{sentences.RANDOM_RUN} itself"
-    verdict = sentences.no_score(score, row.entry.result) or verdict
+    verdict = sentences.no_score(score, row.entry.result) or f"{MARK[score.verdict]} {verdict}"
     ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return (
         f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.family])}</a>'
         f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
         f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
         f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
-        f"<td>{MARK[score.verdict]} {text(verdict, 300)}</td>"
+        f"<td>{text(verdict, 300)}</td>"
         f'<td class="num">{f"{ranks} of {count(line.ranked)}" if row.first else "–"}</td>'
         f"<td>{text(entry_mark(row.entry, line.metric), 60)}</td></tr>"
     )

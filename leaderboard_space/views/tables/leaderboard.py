@@ -236,7 +236,9 @@ def _row(
     ends = interval(score.low, score.high, score.chance)
     known = score.value is not None
     mark = entry_mark(row.entry, metric, None if row.recomputed else own_cell(row.entry, branches))
-    said = [f"n {n}{sentences.worth(score)}", mark] if known else [mark]  # what a narrow screen has no columns for
+    said = (
+        [f"n {n}{f' (worth {count(score.worth)})' if score.worth else ''}", mark] if known else [mark]
+    )  # what a narrow screen has no columns for
     if row.abstained:
         said.insert(1, f"{percent(row.abstained)}% abstained")
     small = " · ".join(part for part in (tag, *_remarks(row, found)) if part)
