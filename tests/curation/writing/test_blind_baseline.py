@@ -62,13 +62,17 @@ def test_a_model_whose_two_answers_differ_gets_both_or_none(source, tmp_path):
     assert value(numbers, "confusion") == 0
 
 
-def test_a_model_that_declines_is_counted_not_guessed(source, tmp_path):
-    with model_server(lambda prompt, before: "I cannot see any image.") as (url, _):
+@pytest.mark.parametrize(
+    ("reply", "accuracy", "said"),
+    [("I cannot answer this without the image.", 0, "count as wrong"), ("What a picture.", None, "it has no score")],
+)
+def test_a_model_that_declines_is_counted_not_guessed(source, tmp_path, reply, accuracy, said):
+    with model_server(lambda prompt, before: reply) as (url, _):
         _, numbers = quality(source, tmp_path / "q.html", url)
     assert value(numbers, "invalid") == 100
-    assert value(numbers, "individual_accuracy") == 0
+    assert value(numbers, "individual_accuracy") == accuracy
     assert numbers["blind_model"]["scores"]["confusion"]["value"] is None
-    assert any("gave no answer" in line for line in numbers["warnings"])
+    assert any("gave no answer" in line and said in line for line in numbers["warnings"])
 
 
 @pytest.mark.sources

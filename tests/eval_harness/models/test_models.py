@@ -76,7 +76,7 @@ def test_recorded_ids_are_text_and_index_will_do(tmp_path):
     path = write(tmp_path / "a.jsonl", {"index": 7, "response": "B"}, "\n", {"question_id": "x", "response": None})
     assert read_recorded(path) == {("7", 0): "B", ("x", 0): None}
     answers = list(Recorded(path).generate([request("7"), request("x"), request("absent")]))
-    assert [(a.text, a.status) for a in answers] == [("B", "answered"), ("", "failed"), ("", "failed")]
+    assert [(a.text, a.status) for a in answers] == [("B", "answered"), ("", "failed"), ("", "missing")]
 
 
 @pytest.mark.parametrize(
