@@ -57,6 +57,24 @@ def answer_of(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def usage_of(records: Iterable[Mapping[str, Any]], price: list[float] | None) -> dict[str, Any]:
+    """Tokens counted by a server, summed over every answer of the journal, and what they cost (`price`: per million, in and out).
+
+    What was kept from earlier runs is counted apart: it costs nothing again.
+    """
+    records = list(records)
+    kept = sum(bool(record.get("from_cache")) for record in records)
+    found: dict[str, Any] = {"answers_from_cache": kept} if kept else {}
+    counted = [record["usage"] for record in records if record.get("usage") and not record.get("from_cache")]
+    if not counted:
+        return found
+    tokens = [sum(usage[side] for usage in counted) for side in (0, 1)]
+    found |= {"tokens_in": tokens[0], "tokens_out": tokens[1]}
+    if price:
+        found["cost"] = round(sum(t * p for t, p in zip(tokens, price, strict=True)) / 1e6, 6)
+    return found
+
+
 def answer_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows as a frame, ordered by question id and sample, so that the same answers make the same table; the last one of each counts.
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from eval_harness.derive.answers import read_answers
 from eval_harness.reader.judge import (
+    NO_JUDGE,
     Query,
     Reading,
     closeness_prompt,
@@ -64,9 +65,7 @@ def read_run(
 
 def judge_queries(run: Run, answers: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
     """What the run's judge is to be asked, from answers as `answer_table.answer_frame` has them."""
-    return _queries(
-        run, read_run(run.model_copy(update={"method": _without_judge(run)}), answers, questions)[0], questions
-    )
+    return _queries(run, read_run(without_judge(run), answers, questions)[0], questions)
 
 
 def complete(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd.DataFrame:
@@ -87,8 +86,25 @@ def option_counts(questions: pd.DataFrame) -> dict[str, int]:
     return dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
 
 
-def _without_judge(run: Run) -> Any:
-    return run.method.model_copy(update={"judge": None})
+def with_judge(run: Run, judge: dict[str, Any]) -> Run:
+    """The run as if it had been asked with this judge."""
+    method = run.method.model_copy(update={"judge": judge})
+    return run.model_copy(
+        update={"method": method, "deviations": [said for said in run.deviations if said != NO_JUDGE]}
+    )
+
+
+def without_judge(run: Run) -> Run:
+    """The run as if it had been asked without a judge: only rules read its answers, and a free-form run says so."""
+    if run.method.judge is None:
+        return run
+    deviations = [*run.deviations, *([NO_JUDGE] if run.method.name == "ff" else [])]
+    return run.model_copy(
+        update={
+            "method": run.method.model_copy(update={"judge": None}),
+            "deviations": list(dict.fromkeys(deviations)),
+        }
+    )
 
 
 def _read_by_rules(

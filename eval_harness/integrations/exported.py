@@ -11,7 +11,7 @@ from pathlib import Path
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.repository import Repository, open_repository
-from eval_harness.runs.planning.selection import Selection, select_questions
+from eval_harness.records.selection import Selection, select_questions
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ from eval_harness.integrations.reading.sample_records import kept_columns, read_
 from eval_harness.prompts import prompt_for
 from eval_harness.records.conversation import DEFAULT_FORM
 from eval_harness.records.run import RunRequest
+from eval_harness.records.selection import select_questions
 from eval_harness.runs.planning.requests import RequestMaker, make_requests
-from eval_harness.runs.planning.selection import select_questions
 
 PACKAGE = "medprobe"
 

@@ -12,12 +12,12 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.files import replace_file
-from eval_harness.derive.answer_table import answer_frame, answer_of, answers_bytes, replies_bytes
+from eval_harness.derive.answer_table import answer_frame, answer_of, answers_bytes, replies_bytes, usage_of
 from eval_harness.derive.derivation import Derived, derive, write_derived
 from eval_harness.derive.files import ANSWERS, JUDGE
-from eval_harness.derive.reading import judge_queries
+from eval_harness.derive.reading import judge_queries, with_judge, without_judge
 from eval_harness.models.http.sending import permit_sending
-from eval_harness.reader.judge import NO_JUDGE, judge_named
+from eval_harness.reader.judge import judge_named
 from eval_harness.records.result import Result
 from eval_harness.records.run import Run, read_run
 from eval_harness.runs.folder import read_answer_journal, read_questions, write_run
@@ -90,27 +90,6 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
     return derived.result
 
 
-def with_judge(run: Run, judge: dict[str, Any]) -> Run:
-    """The run as if it had been asked with this judge."""
-    method = run.method.model_copy(update={"judge": judge})
-    return run.model_copy(
-        update={"method": method, "deviations": [said for said in run.deviations if said != NO_JUDGE]}
-    )
-
-
-def without_judge(run: Run) -> Run:
-    """The run as if it had been asked without a judge: only rules read its answers, and a free-form run says so."""
-    if run.method.judge is None:
-        return run
-    deviations = [*run.deviations, *([NO_JUDGE] if run.method.name == "ff" else [])]
-    return run.model_copy(
-        update={
-            "method": run.method.model_copy(update={"judge": None}),
-            "deviations": list(dict.fromkeys(deviations)),
-        }
-    )
-
-
 def _replies(run: Run, answers: pd.DataFrame, questions: pd.DataFrame, folder: Path) -> pd.DataFrame | None:
     """What the run's judge replies, its replies kept in the run folder, so that scoring again asks it nothing new."""
     if run.method.judge is None:
@@ -120,20 +99,3 @@ def _replies(run: Run, answers: pd.DataFrame, questions: pd.DataFrame, folder: P
     replies = judge.replies([each.query for each in asked])
     rows = [(each.question_id, each.sample, reply) for each, reply in zip(asked, replies, strict=True)]
     return pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
-
-
-def usage_of(records: list[dict[str, Any]], price: list[float] | None) -> dict[str, Any]:
-    """Tokens counted by a server, summed over every answer of the journal, and what they cost (`price`: per million, in and out).
-
-    What was kept from earlier runs is counted apart: it costs nothing again.
-    """
-    kept = sum(bool(record.get("from_cache")) for record in records)
-    found: dict[str, Any] = {"answers_from_cache": kept} if kept else {}
-    counted = [record["usage"] for record in records if record.get("usage") and not record.get("from_cache")]
-    if not counted:
-        return found
-    tokens = [sum(usage[side] for usage in counted) for side in (0, 1)]
-    found |= {"tokens_in": tokens[0], "tokens_out": tokens[1]}
-    if price:
-        found["cost"] = round(sum(t * p for t, p in zip(tokens, price, strict=True)) / 1e6, 6)
-    return found

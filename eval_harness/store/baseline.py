@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.baselines import load_baseline
+from eval_harness.records.baselines import baseline
 from eval_harness.records.permutations import rotation, shown
 from eval_harness.records.request import Request
 from eval_harness.records.result import DELIVERIES
@@ -33,13 +33,13 @@ def not_reproduced(run: Run, questions: pd.DataFrame, answers: pd.DataFrame) -> 
         yield f"says that {run.model.responder} answered, and its request asked {run.request.model[:100]!r}"
         return
     try:
-        backend = load_baseline(name)
+        _, answered = baseline(name)
     except BadInput as error:
         yield str(error)
         return
     expected = {
         (each.question_id, each.sample): (each.text, DELIVERIES[each.status])
-        for each in backend.generate(list(_requests(run, questions)))
+        for each in map(answered, _requests(run, questions))
     }
     columns = (answers[column] for column in ("question_id", "sample", "response", "delivery"))
     given = {

@@ -20,13 +20,13 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import asked_digest
 from dataset_builders.sources.problems import clip
-from eval_harness.derive.answer_table import answer_frame, answers_bytes
+from eval_harness.derive.answer_table import answer_frame, answers_bytes, usage_of
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
+from eval_harness.derive.reading import without_judge
 from eval_harness.records.limits import MAX_FILE, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, MOST_UNPACKED, Limits, limits_for
 from eval_harness.records.names import normal_name
 from eval_harness.records.result import UNDELIVERED, Benchmark, Method, Model, Result, read_result
 from eval_harness.records.run import Run, RunRequest, read_run
-from eval_harness.runs.scoring import usage_of, without_judge
 from eval_harness.store.answer_files import read_predictions
 from eval_harness.store.answer_rows import Expected, checked_rows
 from eval_harness.store.datasets import Dataset, Find

@@ -13,8 +13,8 @@ from pathlib import Path
 from dataset_builders.errors import BadInput
 from eval_harness.records.limits import FIRST_LOOK
 from eval_harness.records.result import Benchmark
+from eval_harness.records.selection import select_questions
 from eval_harness.results.store_source import is_hub_store
-from eval_harness.runs.planning.selection import select_questions
 from eval_harness.store import folder as folder_store
 from eval_harness.store import hub, sandbox
 from eval_harness.store.acceptance import Acceptance, local_account, now

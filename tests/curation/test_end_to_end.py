@@ -68,7 +68,7 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     said = curate(
         "embed", images, "--out", e, "--encoder", f"open_clip:local-dir:{models / 'biomedclip'}", "--device", "cpu"
     )
-    assert kind != "drawn" or "1 images could not be read and are left out:\n  broken.png: " in said
+    assert kind != "drawn" or ("1 images could not be read" in said and "broken.png" not in said)
     curate("embed", images, "--out", e, "--encoder", f"transformers:{models / 'dinov2'}", "--device", "cpu")
     assert len(pd.read_parquet(e / "images.parquet")) == count
     with pytest.raises(BadInput, match="no embeddings called clip"):

@@ -19,6 +19,7 @@ import pytest
 import typer.main
 import yaml
 from fastapi.testclient import TestClient
+from huggingface_hub import HfApi
 from PIL import Image, ImageDraw, ImageFont
 
 import medprobe as command_line
@@ -251,6 +252,10 @@ def evaluate(ward):
     ward.run("annotate store --note seen --account ada", result)
     ward.run("results --results store")
     ward.run("compare runs/probe-set runs/probe-set")
+    for number, name in enumerate(("probe-set", "halt-set"), 1):
+        assert f"discussions/{number}" in ward.run(f"submit runs/{name} --to ORG/results")
+    ward.run("accept ORG/results@1 --data data/probe-set")
+    ward.run("refuse ORG/results@2 --reason 'no patient agreed to it'")
     ward.run("withdraw store --reason 'asked to' --account ada", result)
 
 
@@ -263,6 +268,7 @@ def sent(log):
 @pytest.mark.slow
 def test_no_patient_leaves_by_any_command(models, tmp_path, local_hub, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
+    HfApi(endpoint=local_hub.endpoint, token=CURATOR).create_repo("ORG/results", repo_type="dataset")
     people = [planted(random.Random(seed)) for seed in (0, 1, 2, 7)]
     ward = Ward(tmp_path, people)
     filled(tmp_path, people, random.Random(1))

@@ -19,7 +19,7 @@ from dataset_builders.files import temporary_folder
 from dataset_builders.sources.problems import SHOWN
 from eval_harness.integrations.described import Described
 from eval_harness.integrations.reading.readers import read, reader_for
-from eval_harness.runs.planning.selection import select_questions
+from eval_harness.records.selection import select_questions
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import Submitted, prepare, submit
 from eval_harness.store.untrusted import ProblemList

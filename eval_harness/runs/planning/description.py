@@ -17,10 +17,10 @@ from eval_harness.records.conversation import form_hash, form_named
 from eval_harness.records.names import model_slug, normal_name, storable
 from eval_harness.records.result import Method
 from eval_harness.records.run import Run, RunRequest
+from eval_harness.records.selection import Selection
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.environment import collect_environment
 from eval_harness.runs.planning.requests import RequestMaker
-from eval_harness.runs.planning.selection import Selection
 
 THINKING_TOKENS = 16384
 """Room for reasoning where it is asked for and no budget is given."""

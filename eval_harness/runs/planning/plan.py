@@ -1,6 +1,6 @@
 """The plan of a run: which questions, put how, to which model. Everything here is known before the first question is asked.
 
-See also: the options (`config.py`), the questions (`selection.py`), single requests (`requests.py`), what is written of it
+See also: the options (`config.py`), the questions (`records/selection.py`), single requests (`requests.py`), what is written of it
 (`description.py`).
 """
 
@@ -20,6 +20,7 @@ from eval_harness.records.limits import FREE_BYTES, limits_for
 from eval_harness.records.request import Request
 from eval_harness.records.run import Run
 from eval_harness.records.run_checks import wrong_run
+from eval_harness.records.selection import Selection, select_questions
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.description import describe_run
 from eval_harness.runs.planning.requests import (
@@ -31,7 +32,6 @@ from eval_harness.runs.planning.requests import (
     make_requests,
     with_example_images,
 )
-from eval_harness.runs.planning.selection import Selection, select_questions
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """From questions to requests: prompt, system message, worked examples, option order, candidates to score.
 
-Also the way back: what a choice among re-ordered options means. See also: which questions (`selection.py`), sending them (`ask.py`).
+Also the way back: what a choice among re-ordered options means.
+See also: which questions (`records/selection.py`), sending them (`ask.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from eval_harness.records.conversation import Form, form_named
 from eval_harness.records.permutations import rotation, shown
 from eval_harness.records.request import Request, Scoring, Shot
 from eval_harness.records.run import RunRequest
+from eval_harness.records.selection import Selection
 from eval_harness.runs.broken_images import broken_images
-from eval_harness.runs.planning.selection import Selection
 
 Row = dict[str, Any]
 Instance = tuple[int, int]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark, Result
-from eval_harness.runs.planning.selection import Selection
+from eval_harness.records.selection import Selection
 
 RECHECK_SECONDS = 60.0
 """How often a dataset is looked at for a new version."""

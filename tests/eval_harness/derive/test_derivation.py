@@ -23,7 +23,7 @@ from eval_harness.derive.derivation import derive, derived_files, key_of
 from eval_harness.derive.files import Sent
 from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, Method, Model
 from eval_harness.records.run import Run, RunRequest
-from eval_harness.runs.planning.selection import Selection
+from eval_harness.records.selection import Selection
 from tests.eval_harness.store.honest import TEXTS
 
 RECORDED = Path(__file__).with_name("recorded.json")

@@ -127,8 +127,8 @@ def test_waiting_times_are_read_in_either_form():
 
 
 def test_a_price_gives_the_cost_of_what_was_counted():
+    from eval_harness.derive.answer_table import usage_of
     from eval_harness.models.interface import read_price
-    from eval_harness.runs.scoring import usage_of
 
     records = [{"usage": [1000, 20]}, {"usage": [3000, 60]}, {"response": "no usage told"}]
     assert usage_of(records, None) == {"tokens_in": 4000, "tokens_out": 80}

@@ -173,7 +173,7 @@ def scored(data, say, extraction="ours", kind=None, permute=False):
     ]
     samples = 1 + max(row["sample"] for row in rows)
     from eval_harness.records.result import Method
-    from eval_harness.runs.planning.selection import Selection
+    from eval_harness.records.selection import Selection
 
     benchmark = Selection(repository, repository.splits[0], questions, None).benchmark()
     request = RunRequest(

@@ -91,14 +91,12 @@ def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
     assert any("medprobe eval" in problem for problem in prepare(recorded, reproduced=True).problems)
 
 
-def test_other_answers_of_the_same_run_do_not_replace_it(run, data, tmp_path):
-    """They land beside it, under an id of their own."""
+def test_a_changed_baseline_does_not_replace_it(run, tmp_path):
     first = Path(submit(run, tmp_path / "store", reproduced=True).location)
     before = {path.name: path.read_bytes() for path in first.iterdir()}
     journal = run / "answers.jsonl"
     journal.write_text(journal.read_text().replace('"A"', '"B"'))
-    other = submit(run, tmp_path / "store", reproduced=True)
-    assert other.new and Path(other.location) != first
+    assert "28 of 28 answers are not those of baseline:always-A" in refused(run, tmp_path / "store")
     assert {path.name: path.read_bytes() for path in first.iterdir()} == before
 
 

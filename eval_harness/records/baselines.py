@@ -1,0 +1,62 @@
+"""Rules that answer without a model: a guesser, a constant letter, and the key itself.
+
+See also: running one (`models/baselines.py`), checking that a submitted one is ours (`store/baseline.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import LETTERS
+from eval_harness.records.request import Request, Response
+
+Chooser = Callable[[Request], tuple[int, ...]]
+
+
+def baseline(name: str) -> tuple[str, Callable[[Request], Response]]:
+    """The display name and the rule of `chance`, `oracle`, or `always-<letter>` (the last option where a question has fewer).
+
+    Raises BadInput for any other name.
+    """
+    letter = name.removeprefix("always-")
+    if name == "chance":
+        return "Chance", _rule(_guess)
+    if name == "oracle":
+        return "Oracle", _rule(lambda request: request.answer)
+    if letter != name and len(letter) == 1 and letter in LETTERS:
+        position = LETTERS.index(letter)
+        return f"Always {letter}", _rule(lambda request: (min(position, len(request.options) - 1),))
+    raise BadInput(
+        f"--model baseline:{name}: no such baseline. Available: baseline:chance, baseline:always-A (any letter), "
+        "baseline:text-only:MODEL, baseline:oracle."
+    )
+
+
+def _rule(choose: Chooser) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        picks = choose(request)
+        if not picks:
+            return Response(request.question_id, request.sample, "", "failed", error="the key is hidden")
+        if request.question_type == "yes_no":
+            return Response(request.question_id, request.sample, request.options[picks[0]])
+        return Response(request.question_id, request.sample, ",".join(LETTERS[pick] for pick in picks))
+
+    return answer
+
+
+def _seeded(request: Request) -> random.Random:
+    """A generator that depends only on the question, so that order, resume and shards change nothing."""
+    text = f"{request.seed}\0{request.question_id}\0{request.sample}"
+    return random.Random(hashlib.sha256(text.encode()).digest())
+
+
+def _guess(request: Request) -> tuple[int, ...]:
+    """One option, each as likely; for a multiple-choice question any non-empty set of options, each as likely."""
+    rng, count = _seeded(request), len(request.options)
+    if request.question_type != "multiple":
+        return (rng.randrange(count),)
+    chosen = rng.randrange(1, 2**count)
+    return tuple(i for i in range(count) if chosen >> i & 1)
