@@ -6,18 +6,16 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 RUNS = 15
 
 
 def main() -> None:
     """Print the minimum, median and maximum in seconds."""
-    script = Path(__file__).resolve().parents[1] / "medprobe.py"
     taken = []
     for _ in range(RUNS):
         start = time.perf_counter()
-        subprocess.run([sys.executable, str(script), "--help"], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "medprobe", "--help"], check=True, capture_output=True)
         taken.append(time.perf_counter() - start)
     print(f"medprobe --help: min {min(taken):.2f} s, median {statistics.median(taken):.2f} s, max {max(taken):.2f} s")
 

@@ -23,7 +23,7 @@ class Done:
 
 def medprobe(*arguments: object, cwd: Path | str, code: int = 0, **environment: str) -> Done:
     """Run `medprobe ARGUMENTS` in the folder `cwd` with these environment variables; fails unless it ends with `code`."""
-    import medprobe as command_line
+    from medprobe.__main__ import main
 
     out, err, ended = io.StringIO(), io.StringIO(), 0
     before = Path.cwd()
@@ -35,7 +35,7 @@ def medprobe(*arguments: object, cwd: Path | str, code: int = 0, **environment: 
     ):
         os.chdir(cwd)
         try:
-            command_line.main()
+            main()
         except SystemExit as end:
             ended = _exit_code(end.code)
         finally:

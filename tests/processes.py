@@ -29,7 +29,7 @@ from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = (
-    *("torch", "medprobe", "leaderboard_space.app", "curation.review.review_app"),
+    *("torch", "medprobe.command_line", "leaderboard_space.app", "curation.review.review_app"),
     *("eval_harness.runs.runner", "eval_harness.store.packaging"),
     *("eval_harness.models.local.transformers_vlm", "pyarrow.dataset", "scipy.optimize"),
     *("transformers.models.llava.modeling_llava", "transformers.models.llava.processing_llava"),

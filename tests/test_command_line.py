@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 from dataset_builders.benchmarks import BENCHMARKS
-from medprobe import app
+from medprobe.command_line import app
 from tests.commands import medprobe
 from tests.helpers import write_lines
 
@@ -41,7 +41,7 @@ def scores(path):
 
 
 def test_help_names_every_command_and_bad_input_ends_a_real_process_with_2(tmp_path):
-    command = [sys.executable, str(ROOT / "medprobe.py")]
+    command = [sys.executable, "-m", "medprobe"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [*command, "build", "mediconfuson"],

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.processes import Process
 from tests.processes import start as start_program
 
-CODE = "import torch, medprobe; torch.set_num_threads(1); medprobe.main()"
+CODE = "import torch; from medprobe.__main__ import main; torch.set_num_threads(1); main()"
 SLOW_AFTER = """
 import time
 from eval_harness.runs.folder import AnswerJournal

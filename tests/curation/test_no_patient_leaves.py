@@ -22,9 +22,9 @@ from fastapi.testclient import TestClient
 from huggingface_hub import HfApi
 from PIL import Image, ImageDraw, ImageFont
 
-import medprobe as command_line
 from curation.deidentify.folder import read_boxes
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
+from medprobe import command_line
 from tests.commands import medprobe
 from tests.curation.model_server import model_server
 from tests.helpers import write_lines

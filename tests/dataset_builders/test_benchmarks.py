@@ -77,8 +77,8 @@ def test_nothing_outside_its_packages_names_a_benchmark():
     from pathlib import Path
 
     root = Path(__file__).parents[2]
-    modules = [root / "medprobe.py"]
-    for layer in ("dataset_builders", "eval_harness", "leaderboard_space", "curation"):
+    modules = []
+    for layer in ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe"):
         modules += [path for path in (root / layer).rglob("*.py") if "benchmarks" not in path.relative_to(root).parts]
     modules.remove(root / "dataset_builders" / "benchmark_names.py")
     for path in modules:

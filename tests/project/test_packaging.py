@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PACKAGES = ("dataset_builders", "eval_harness", "leaderboard_space", "curation")
+PACKAGES = ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe")
 
 
 def packaged() -> list[Path]:
@@ -45,7 +45,7 @@ def third_party(path: Path) -> set[str]:
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
-    return names - sys.stdlib_module_names - {*PACKAGES, "medprobe"}
+    return names - sys.stdlib_module_names - set(PACKAGES)
 
 
 def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_extra():
@@ -84,14 +84,15 @@ def test_only_what_is_missing_is_said_to_be():
 
 
 COMMANDS = """
-import contextlib, io, json, sys, medprobe
+import contextlib, io, json, sys
+from medprobe.__main__ import main
 said = []
 for command in json.loads(sys.argv[1]):
     sys.argv[1:] = command
     out, code = io.StringIO(), 0
     with contextlib.redirect_stderr(out), contextlib.redirect_stdout(io.StringIO()):
         try:
-            medprobe.main()
+            main()
         except SystemExit as end:
             code = end.code
         except BaseException as end:
@@ -135,7 +136,7 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
 def wheel(tmp_path_factory):
     """The wheel as a packager builds it, from a copy (building leaves files behind)."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for path in [*packaged(), *map(Path, ("medprobe.py", "pyproject.toml", "README.md", "LICENSE"))]:
+    for path in [*packaged(), *map(Path, ("pyproject.toml", "README.md", "LICENSE"))]:
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, source / path)
     pip("wheel", "--no-build-isolation", "--wheel-dir", out, source)
@@ -171,7 +172,7 @@ def outside(program, *arguments, cwd, code=0, **environment):
 
 def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     inside = {Path(name) for name in zipfile.ZipFile(wheel).namelist()}
-    assert {path for path in inside if not path.parts[0].endswith(".dist-info")} == {*packaged(), Path("medprobe.py")}
+    assert {path for path in inside if not path.parts[0].endswith(".dist-info")} == set(packaged())
 
 
 READS_ITS_DATA = """

@@ -14,15 +14,15 @@ import typer
 import yaml
 from huggingface_hub import HfApi
 
-import medprobe
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
+from medprobe.command_line import app
 from tests.localhub.accounts import CURATOR
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "recipes"
 GUIDES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("**/*.md"), *RECIPES.iterdir()])
-COMMAND = typer.main.get_command(medprobe.app)
+COMMAND = typer.main.get_command(app)
 
 
 def command_lines(text):
@@ -72,7 +72,7 @@ def shell(tmp_path):
     """Runs a script with `medprobe` on its path; what it printed."""
     program = tmp_path / "bin" / "medprobe"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT / "medprobe.py"} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m medprobe "$@"\n')
     program.chmod(0o755)
     hf = Path(sys.executable).with_name("hf")
     (program.parent / "hf").symlink_to(hf)
@@ -165,6 +165,6 @@ def test_the_image_installs_what_is_there():
     assert all((ROOT / name).exists() for name in copied)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = {name.removesuffix("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
-    assert packages | {"medprobe.py", "pyproject.toml", "constraints.txt", project["project"]["readme"]} <= copied
+    assert packages | {"pyproject.toml", "constraints.txt", project["project"]["readme"]} <= copied
     [extras] = re.findall(r"ARG EXTRAS=(\S+)", "\n".join(lines))
     assert set(extras.split(",")) <= set(project["project"]["optional-dependencies"])

@@ -147,8 +147,8 @@ def test_a_full_disk_is_one_line_and_nothing_is_torn(workdir):
     arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "full")
 
     limited = (
-        "import resource, signal, medprobe; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY)); medprobe.main()"
+        "import resource, signal; from medprobe.__main__ import main; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY)); main()"
     )
     process = start(limited, *arguments, cwd=workdir)
     assert process.wait() == 2

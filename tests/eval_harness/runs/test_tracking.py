@@ -13,7 +13,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests import commands
-from tests.environments import ROOT, environment
+from tests.environments import environment
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_the_real_trackio_keeps_the_scores(request, data, tmp_path):
         "trackio:p",
     )
     done = subprocess.run(
-        [python, ROOT / "medprobe.py", *command],
+        [python, "-m", "medprobe", *command],
         cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.commands.evaluate import evaluate
 from eval_harness.models.interface import Settings
 from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.planning.config import config_of, option_types
@@ -28,6 +27,7 @@ from eval_harness.sweep import local
 from eval_harness.sweep.elsewhere import HubJobs, _ranges, hub_commands
 from eval_harness.sweep.forecast import before, forecast, hours
 from eval_harness.sweep.tasks import read_sweep, task_named
+from medprobe.commands.evaluate import evaluate
 from tests.chaos import warm
 from tests.commands import medprobe
 

@@ -7,7 +7,6 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 from typer.testing import CliRunner
 
-import medprobe
 from dataset_builders.hub.publish import publish
 from eval_harness.derive.files import DERIVED
 from eval_harness.records.names import model_slug
@@ -17,6 +16,7 @@ from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.submit import prepare, submit
 from eval_harness.store.verification import verify
+from medprobe.command_line import app
 from tests import helpers
 from tests.eval_harness.store.submitting import responses, run_folder
 from tests.helpers import write_lines
@@ -173,7 +173,7 @@ def test_from_a_published_dataset_by_command(run, api, data, tmp_path, monkeypat
     command = CliRunner()
 
     def medprobe_says(*arguments: str) -> str:
-        done = command.invoke(medprobe.app, list(arguments), catch_exceptions=False)
+        done = command.invoke(app, list(arguments), catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return done.output
 

@@ -1,1 +1,0 @@
-"""The commands of the harness, by what they work on."""

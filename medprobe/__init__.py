@@ -1,0 +1,68 @@
+"""Reliability benchmarks for medical vision-language models, in a dozen names.
+
+A name is imported when it is first used: `import medprobe` alone loads no library.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataset_builders.build import build as build
+    from dataset_builders.errors import BadInput as BadInput
+    from dataset_builders.hub.publish import publish as publish
+    from dataset_builders.hub.repository import open_repository as open_dataset
+    from eval_harness.reader import read_choice as read_choice
+    from eval_harness.records.request import Request as Request
+    from eval_harness.records.request import Response as Response
+    from eval_harness.records.result import Model as Model
+
+    __version__: str
+
+_HOMES = {
+    "build": "dataset_builders.build:build",
+    "publish": "dataset_builders.hub.publish:publish",
+    "open_dataset": "dataset_builders.hub.repository:open_repository",
+    "read_choice": "eval_harness.reader:read_choice",
+    "Model": "eval_harness.records.result:Model",
+    "Request": "eval_harness.records.request:Request",
+    "Response": "eval_harness.records.request:Response",
+    "BadInput": "dataset_builders.errors:BadInput",
+}
+"""Name -> where it is defined."""
+
+__all__ = [
+    "BadInput",
+    "Model",
+    "Request",
+    "Response",
+    "build",
+    "open_dataset",
+    "publish",
+    "read_choice",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name on its first use. Raises ImportError with one line where Python would import other packages in place of ours."""
+    from importlib import import_module
+
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("medprobe")
+    elif name in _HOMES:
+        from medprobe.installation import LIBRARY, hidden_package
+
+        if problem := hidden_package(LIBRARY):
+            raise ImportError(problem)
+        module, _, attribute = _HOMES[name].partition(":")
+        value = getattr(import_module(module), attribute)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__", *globals()})

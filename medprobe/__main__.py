@@ -1,0 +1,59 @@
+"""`medprobe` and `python -m medprobe`: the command line with its exit codes.
+
+Bad input, a missing extra, a full or forbidden disk, and packages of another distribution under our names end in one line on standard
+error and exit code 2; anything else that escapes is a defect and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from medprobe.installation import PACKAGES, hidden_package, other_owners, remedy
+
+
+def main() -> None:
+    """Run the command line; see the module's first lines for exit codes."""
+    if problem := hidden_package():
+        _stop(problem)
+    try:
+        from medprobe.command_line import app
+
+        app()
+    except BaseException as end:
+        from dataset_builders.errors import BadInput
+        from dataset_builders.extras import missing_extra
+        from dataset_builders.files import DISK_ERRORS
+
+        if _was_interrupted(end):
+            _stop("stopped. Everything written so far is complete; repeat the command to resume.", 130)
+        if isinstance(end, BadInput):
+            _stop(str(end))
+        if isinstance(end, OSError) and end.errno in DISK_ERRORS:
+            where = end.filename2 or end.filename or "a file"
+            _stop(f"{where}: {end.strerror}. Make room, or see to its rights, and run the same command again.")
+        if missing := missing_extra(end):
+            _stop(str(missing))
+        if isinstance(end, ImportError | AttributeError):  # another distribution may have overwritten files of ours
+            for name in PACKAGES:
+                if other_owners(name):
+                    _stop(f"the files of the package {name} are not all of medprobe ({end}). {remedy(name)}")
+        raise
+
+
+def _stop(line: str, code: int = 2) -> NoReturn:
+    print(f"medprobe: {line}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _was_interrupted(end: BaseException | None) -> bool:
+    """True if Ctrl-C is in the exception chain: Typer turns it into exit code 130, and what it interrupts may raise something else."""
+    while end is not None:
+        if isinstance(end, KeyboardInterrupt) or (isinstance(end, SystemExit) and end.code == 130):
+            return True
+        end = end.__cause__ or end.__context__
+    return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The command line `medprobe`, assembled from `commands/` and `curation.command_line`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from curation.command_line import app as curate
+from medprobe import __version__
+from medprobe.commands import datasets, evaluate, harnesses, results, store, summaries, sweep
+
+app = typer.Typer(
+    name="medprobe",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"medprobe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="print the version and exit", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Reliability benchmarks for medical vision-language models: build datasets, run models, show the board."""
+
+
+for commands in (datasets, evaluate, sweep, summaries, store, harnesses, results):
+    app.add_typer(commands.app)
+app.add_typer(curate, name="curate", short_help="Make a custom benchmark.")
