@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eval_harness.records.request import Response as Response
     from eval_harness.records.result import Model as Model
 
-    __version__: str
+__version__ = "0.1.0"
 
 _HOMES = {
     "build": "dataset_builders.build:build",
@@ -47,22 +47,16 @@ def __getattr__(name: str) -> Any:
     """Import a name on its first use. Raises ImportError with one line where Python would import other packages in place of ours."""
     from importlib import import_module
 
-    if name == "__version__":
-        from importlib.metadata import version
+    from medprobe.installation import LIBRARY, hidden_package
 
-        value: Any = version("medprobe")
-    elif name in _HOMES:
-        from medprobe.installation import LIBRARY, hidden_package
-
-        if problem := hidden_package(LIBRARY):
-            raise ImportError(problem)
-        module, _, attribute = _HOMES[name].partition(":")
-        value = getattr(import_module(module), attribute)
-    else:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
+    if problem := hidden_package(LIBRARY):
+        raise ImportError(problem)
+    module, _, attribute = _HOMES[name].partition(":")
+    value = globals()[name] = getattr(import_module(module), attribute)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, "__version__", *globals()})
+    return sorted({*__all__, *globals()})

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from medprobe import __version__
+
 ROOT = Path(__file__).resolve().parents[1]
 NO_INDEX = re.compile(
     r"connection|temporary failure|timed out|proxy|network|no matching distribution|ssl|resolve", re.IGNORECASE
@@ -55,9 +57,9 @@ def _install_us(libraries: Path) -> None:
     """What an editable install leaves: a path and a distribution with its entry points."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (libraries / "medprobe.pth").write_text(f"{ROOT}\n")
-    about = libraries / f"medprobe-{project['version']}.dist-info"
+    about = libraries / f"medprobe-{__version__}.dist-info"
     about.mkdir(exist_ok=True)
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: medprobe\nVersion: {project['version']}\n")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: medprobe\nVersion: {__version__}\n")
     (about / "direct_url.json").write_text(json.dumps({"url": ROOT.as_uri(), "dir_info": {"editable": True}}))
     groups = project["entry-points"]
     lines = [

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dataset_builders.extras import EXTRAS, MissingExtra, missing_extra, require
+from medprobe import __version__
 from tests.localhub.clients import closure, python_with_only, strangers_python
 
 pytestmark = pytest.mark.slow
@@ -187,7 +188,7 @@ def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
 
     workdir = tmp_path / "workdir"
     workdir.mkdir()
-    assert outside(installed / "medprobe", "--version", cwd=workdir)[0] == f"medprobe {PROJECT['version']}\n"
+    assert outside(installed / "medprobe", "--version", cwd=workdir)[0] == f"medprobe {__version__}\n"
     outside(installed / "medprobe", "build", "probmed", cwd=workdir)
     outside(installed / "medprobe", "eval", "probmed", "--model", "baseline:oracle", "--out", "run", cwd=workdir)
     assert json.loads((workdir / "run/result.json").read_text())["scores"]["overall"]["value"] == 100
