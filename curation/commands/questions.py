@@ -68,10 +68,11 @@ def write(
     images = sorted({*found["image_1"], *found["image_2"]})
     files = file_names(pairs)
     columns = Columns(image=image_column, caption=caption_column)
-    known = join_table([files.get(image, image) for image in images], read_table(table, columns), table)
+    named = [files.get(image, image) for image in images]
+    known = join_table(list(files.values()) or named, read_table(table, columns), table).set_index("image")["caption"]
     asking = Asking(tries, temperature, min_caption, seed, read_price(price), send_to_provider)
     writer = open_writer(model, base_url)
-    funnel = write_questions(found, dict(zip(images, known["caption"], strict=True)), writer, out, asking)
+    funnel = write_questions(found, dict(zip(images, known[named], strict=True)), writer, out, asking)
     share_list(pairs, out)
     for name, value in funnel.items():
         typer.echo(f"{name}: {value}")

@@ -11,14 +11,14 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from curation.deidentify.dicom import values_of
 from curation.deidentify.words import date_words, name_words, number_words, without_births, without_words, words_of
-from curation.images.image_table import cell_text, folded_name
+from curation.images.image_table import cell_text, images_of_rows
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
@@ -56,24 +56,12 @@ class TableReport:
         }
 
 
-def _by_name(files: list[str]) -> dict[str, list[str]]:
-    """What a row may call a file (path, name, name without suffix, these folded) -> the files meant; a nearer name comes first."""
-    found: dict[str, list[str]] = {}
-    for nearest in (str, lambda file: PurePosixPath(file).name, lambda file: PurePosixPath(file).stem):
-        for written in (nearest, lambda file, nearest=nearest: folded_name(nearest(file))):
-            also: dict[str, list[str]] = defaultdict(list)
-            for file in files:
-                also[written(file)].append(file)
-            found = also | found
-    return found
-
-
 class PatientTable:
     """The rows of a table by image, and what is known to name the patients of each.
 
-    known: has a column `image` (path, name or stem of a file in `files`; several rows of an image stay several). keep: further columns to
-    copy. names: columns whose words are taken out of the other texts of their row. Raises BadInput for a column that is not there, and
-    where the table names no image, or one row would fit several.
+    known: has a column `image`, which names `files` as `pairing.py` says (several rows of an image stay several). keep: further columns to
+    copy. names: columns whose words are taken out of the other texts of their row. Raises BadInput where the table names no image, one row
+    may mean several, or the rows of one image name several groups.
     """
 
     def __init__(
@@ -81,20 +69,17 @@ class PatientTable:
     ) -> None:
         texts = pd.DataFrame({str(name): known[name].map(cell_text) for name in known.columns})
         texts = texts[texts["image"] != ""]
-        called = _by_name(files)
+        called = list(dict.fromkeys(texts["image"]))
+        meant = dict(zip(called, images_of_rows(called, files, path), strict=True))
         self._rows: dict[str, list[dict[str, str]]] = defaultdict(list)
         for row in texts.to_dict("records"):
-            meant = called.get(row["image"]) or called.get(folded_name(row["image"])) or []
-            if len(meant) > 1:
+            if (at := meant[row["image"]]) is not None:
+                self._rows[files[at]].append({str(name): str(value) for name, value in row.items()})
+        for file, rows in self._rows.items():
+            if len({row.get("group", "") for row in rows}) > 1:
                 raise BadInput(
-                    f"{path}: row {row['image']!r} fits both {meant[0]} and {meant[1]}. Name images by their path below the folder."
+                    f"{path}: the rows of {rows[0]['image']!r} name several groups. Name images by their path below the folder ({file})."
                 )
-            if meant:
-                self._rows[meant[0]].append({str(name): str(value) for name, value in row.items()})
-        if not self._rows:
-            raise BadInput(
-                f"{path}: names none of the {len(files)} images (an image is called {files[0]}, a row {next(iter(texts['image']), '-')})."
-            )
         self._names = tuple(names)
         columns = [str(name) for name in texts.columns]
         self.columns = [name for name in columns if name in READ or OPTION.fullmatch(name) or name in keep]

@@ -23,6 +23,7 @@ from dataset_builders.terms import (
     Place,
     Term,
     by_name,
+    cannot_show,
     folded,
     modalities_in,
     regions_in,
@@ -84,16 +85,18 @@ class LabelTable:
         for key in (folded(raw), without_side(raw)[0]):
             if key in self.raw:
                 return self.raw[key]
-        if label.term is None:
+        if label.term is None or cannot_show(place, label.term):  # the left ventricle of a brain is none of the heart
             return None
         name = label.term.concept
         return self.raw.get(folded(name), name)
 
     def why_not(self, raw: str, place: Place = NOWHERE) -> str:
         """Why a raw label has no name."""
-        problem = read_label(raw, place).problem
-        if problem:
-            return problem
+        label = read_label(raw, place)
+        if label.problem:
+            return label.problem
+        if label.term is not None:
+            return f"is a thing of another region ({label.term.concept}: {', '.join(label.term.regions)})"
         needs = needs_of(raw)
         return f"means a thing only in some regions and modalities ({needs})" if needs else "is in no table"
 

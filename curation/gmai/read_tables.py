@@ -72,10 +72,10 @@ def boxes_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
 
 def wide_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per image of a table with a column per label: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set
-    is exhaustive, or the table has no 0 at all). What is neither present nor absent is never an option beside the image."""
+    is exhaustive, or the table holds nothing but 1 and blanks). What is neither present nor absent is never an option beside the image."""
     rows, labels = _label_columns(dataset)
     blank_is_absent = dataset.exhaustive or not any(
-        row[label].casefold() in ABSENT for own in rows.values() for row in own for label in labels
+        row[label].casefold() not in PRESENT | {""} for own in rows.values() for row in own for label in labels
     )
 
     def targets(own: Rows, shape: tuple[int, ...]) -> tuple[list[Target], set[str]]:

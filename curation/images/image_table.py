@@ -10,14 +10,14 @@ import io
 import json
 import re
 import sys
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from curation.images.pairing import SEVERAL, pair
 from dataset_builders.contents.pseudonyms import one_spelling
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_text
@@ -179,49 +179,26 @@ def cell_text(value: Any) -> str:
 
 
 def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """The table's row of each image file, in the order of `images` (relative paths), empty texts where it has none.
+    """The table's row of each image file, in the order of `images` (all of a folder, relative paths), empty texts where it has none.
 
-    A row names its image by relative path, by file name, or by file name without extension, whichever fits first; failing that, in
-    another case of letters, another way to write accents (as file systems have), with `\\` or a leading `./`.
-    Raises BadInput where no image at all is in the table, and where one row would fit several images.
+    Raises BadInput as `images_of_rows` does.
     """
-    rows = list(table["image"])
-    found = _rows_of(images, {name: row for row, name in enumerate(rows)}, str)
-    exact = set(found)
-    folded: dict[str, int | None] = {}
-    for at, name in enumerate(rows):
-        if at not in exact:
-            folded[folded_name(name)] = (
-                None if folded_name(name) in folded else at
-            )  # two that fold alike: neither is meant
-    also = _rows_of(images, folded, folded_name)
-    found = [second if first is None else first for first, second in zip(found, also, strict=True)]
-    if images and all(row is None for row in found):
-        raise BadInput(
-            f"{path}: names none of the {len(images)} images (an image is called {images[0]}, a row {next(iter(rows), '-')})."
-        )
-    taken: dict[int, str] = {}
-    for image, row in zip(images, found, strict=True):
-        if row is not None and taken.setdefault(row, image) != image:
-            name = table["image"].iloc[row]
-            raise BadInput(
-                f"{path}: row {name!r} fits both {taken[row]} and {image}. Name images by their path below the folder."
-            )
-    joined = table.reindex([-1 if row is None else row for row in found]).reset_index(drop=True)
+    row_of = {at: row for row, at in enumerate(images_of_rows(list(table["image"]), images, path)) if at is not None}
+    joined = table.reindex([row_of.get(at, -1) for at in range(len(images))]).reset_index(drop=True)
     joined["image"] = images
     return joined.fillna("")
 
 
-def _rows_of(images: list[str], rows: Mapping[str, int | None], written: Callable[[str], str]) -> list[int | None]:
-    """The row of each image by its path, its name, or its name without extension, whichever is there first."""
-    found = []
-    for image in images:
-        pure = PurePosixPath(image)
-        names = (written(name) for name in (image, pure.name, pure.stem))
-        found.append(next((rows[name] for name in names if name in rows), None))
-    return found
-
-
-def folded_name(name: str) -> str:
-    """A name without what file systems and spreadsheets change in it: case, how accents are written, `\\`, a leading `./`."""
-    return unicodedata.normalize("NFC", name.replace("\\", "/").removeprefix("./")).casefold()
+def images_of_rows(names: list[str], images: list[str], path: Path) -> list[int | None]:
+    """The position of the image that each name of a table means, by the rules of `pairing.py`; None where it is not there. Raises BadInput
+    where no name means an image, or one may mean several."""
+    found = pair(names, images, suffix=True)
+    if SEVERAL in found.reasons:
+        raise BadInput(
+            f"{path}: row {names[found.reasons.index(SEVERAL)]!r} fits several images or rows. Name images by their path below the folder."
+        )
+    if images and all(at is None for at in found.found):
+        raise BadInput(
+            f"{path}: names none of the {len(images)} images (an image is called {images[0]}, a row {next(iter(names), '-')})."
+        )
+    return found.found

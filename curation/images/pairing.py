@@ -60,11 +60,11 @@ def pair(names: Sequence[str], images: Sequence[str], root: Path | None = None, 
         pairs, several = _unique(left, right)
         if kind == "below" and not any(len(left[at] or ()) > 1 for at in pairs):
             continue  # without a folder in common, one called otherwise could be another one, which is missing
+        fits = dict.fromkeys(pairs, ELSEWHERE) | dict.fromkeys(several, ELSEWHERE if found else SEVERAL) | fits
         if not found:
             found, by_path = pairs, kind != "bare"
         if len(found) == len(names):
             break
-        fits = dict.fromkeys(pairs, ELSEWHERE) | dict.fromkeys(several, SEVERAL) | fits
     reasons = ["" if at in found else fits.get(at, MISSING) for at in range(len(names))]
     return Pairing([found.get(at) for at in range(len(names))], reasons, by_path)
 
