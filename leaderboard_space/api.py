@@ -50,8 +50,8 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         """Results of a benchmark (`question_sets` lists them) for a selection of questions, best first: score
         with 95 % interval, n, chance, verdict, the ranks the model may hold, how often it abstained and its accuracy where it answered,
         who submitted it and when it landed, how many runs were tried, and where the number comes from. `group`: "ranked", or why a
-        result stands apart ("official reader" is ranked by itself; "no score", "outdated" and "withdrawn" are not ranked);
-        `no_score`: why it has no verdict and no rank.
+        result stands apart ("official reader" and "judge model" are ranked by themselves; "no score", "outdated" and "withdrawn" are
+        not ranked); `judge`: the judge model and its prompt; `no_score`: why it has no verdict and no rank.
 
         Args:
             benchmark: name of a benchmark, like mediconfusion

@@ -17,6 +17,7 @@ from eval_harness.results.spreadsheets import harmless
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.published_results import table_of
+from leaderboard_space.data.ranks.groups import judge_of
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import SEPARATOR, Path
@@ -108,6 +109,7 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
                 "method": result.method.name,
                 "prompt": result.method.prompt,
                 "extraction": result.method.extraction,
+                "judge": judge_of(result),
                 "metric": found.metric,
                 **score_columns(score, result),
                 "place_first": row.first,

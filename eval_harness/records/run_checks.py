@@ -45,6 +45,13 @@ def _wrong_fields(run: Run) -> Iterator[str]:
         yield f"the method {clip(method.name)} is none of {', '.join(METHODS)}"
     if method.extraction not in (None, *EXTRACTIONS):
         yield f"method.extraction {clip(method.extraction)}: must be {' or '.join(EXTRACTIONS)}"
+    if method.judge is not None and not all(
+        isinstance(method.judge.get(name), str) and FOLDER_NAME.fullmatch(method.judge[name])
+        for name in ("prompt", "prompt_hash")
+    ):
+        yield "method.judge must name the judge's model, prompt and prompt_hash"
+    if method.judge is not None and (wrong := wrong_model_name(str(method.judge.get("model", "")))):
+        yield f"method.judge: {wrong}"
     if not 0 <= (method.shots or 0) <= MOST_ANSWERS:
         yield f"method.shots must be from 0 to {MOST_ANSWERS:,}"
     if run.benchmark.selection is not None and not run.benchmark.selection.strip():

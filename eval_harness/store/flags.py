@@ -17,6 +17,7 @@ from dataset_builders.facets import select_by_facets
 from dataset_builders.lexical_tree import select
 from dataset_builders.sources.problems import clip
 from eval_harness.prompts import PROMPTS
+from eval_harness.reader.judge import prompt_of
 from eval_harness.records.result import Result
 
 REMARKABLE = 0.90
@@ -112,7 +113,7 @@ def _remarkable(questions: pd.DataFrame, readings: pd.DataFrame) -> Iterator[str
 
 
 def _odd_method(result: Result) -> Iterator[str]:
-    """A method that does not go with the prompts of the benchmark."""
+    """A method that does not go with the prompts of the benchmark, or a judge that was asked something else."""
     family, method = result.benchmark.family, result.method.name
     prompts = _prompts(family, result.method.prompt or "")
     unknown = [name for name in prompts if (family, name) not in PROMPTS]
@@ -123,6 +124,9 @@ def _odd_method(result: Result) -> Iterator[str]:
         yield f"the prompt {others[0]} is none of the method {method}"
     if method != "mc" and not any(at == family and method in prompt.methods for (at, _), prompt in PROMPTS.items()):
         yield f"{family} has no prompt of the method {method}"
+    judge = result.method.judge
+    if judge is not None and any(judge.get(name) != value for name, value in prompt_of(method).items()):
+        yield f"the judge was asked with another prompt than medprobe's ({clip(judge.get('prompt_hash'))})"
 
 
 def _prompts(family: str, said: str) -> list[str]:

@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eval_harness.prompts import DEFAULT_PROMPT
-from eval_harness.records.result import DERIVE_VERSION
+from eval_harness.records.result import DERIVE_VERSION, Result
 from leaderboard_space.data.store.sections import Entry, Section
 
-Group = Literal["ranked", "official reader", "no score", "outdated", "withdrawn"]
+Group = Literal["ranked", "official reader", "judge model", "no score", "outdated", "withdrawn"]
 GROUPS: dict[Group, str] = {
     "ranked": "",
     "official reader": "read by the authors' own reader: ranked separately",
+    "judge model": "read by a judge model where rules read no option: ranked separately",
     "no score": "not ranked: most of the answers were cut off, failed, are missing or could not be read",
     "outdated": "derived by another version of medprobe: not ranked until `medprobe rescore` derives them again",
     "withdrawn": "withdrawn: not ranked",
 }
 """The groups in their order on the page, with what heads them there."""
-WITH_RANKS: tuple[Group, ...] = ("ranked", "official reader")
+WITH_RANKS: tuple[Group, ...] = ("ranked", "official reader", "judge model")
 
 Owner = tuple[str, str | None, str]
 """What one row stands for: model, account, kind of result."""
@@ -36,7 +37,15 @@ def group_of(entry: Entry) -> Group:
         return "withdrawn"
     if entry.result.kind == "measured" and entry.result.derive_version != DERIVE_VERSION:
         return "outdated"
+    if judge_of(entry.result):
+        return "judge model"
     return "official reader" if method.extraction == "official" or method.name == "ps_official" else "ranked"
+
+
+def judge_of(result: Result) -> str | None:
+    """The judge model of a measured result with the name and hash of its prompt; None without one."""
+    judge = result.method.judge if result.kind == "measured" else None
+    return judge and f"{judge.get('model')} (prompt {judge.get('prompt')} {judge.get('prompt_hash')})"
 
 
 def owner_of(entry: Entry) -> Owner:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
-from leaderboard_space.data.ranks.groups import group_of
+from leaderboard_space.data.ranks.groups import group_of, judge_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import count, number, plural, text
@@ -15,7 +15,7 @@ from leaderboard_space.html import count, number, plural, text
 
 def tags(entries: Sequence[Entry]) -> dict[str, str]:
     """What distinguishes results: the method, and the prompt or extraction where these differ; nothing where all are alike. Results of
-    one model that all this does not distinguish are named by their run."""
+    one model that all this does not distinguish are named by their run. A judge is always named."""
     results, by_key = {entry.key: entry.result for entry in entries}, {entry.key: entry for entry in entries}
     varied_prompt = len({(r.method.name, r.method.prompt) for r in results.values()}) > len(
         {r.method.name for r in results.values()}
@@ -39,6 +39,9 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
         found[key] = " · ".join(parts)
     if len(set(found.values())) < 2:
         found = dict.fromkeys(found, "")
+    for key, result in results.items():
+        if judge := judge_of(result):
+            found[key] = " · ".join(part for part in (found[key], f"read by judge {judge}") if part)
     said = {key: (results[key].model.name, tag, entry_mark(by_key[key])) for key, tag in found.items()}
     alike = Counter(said.values())
     for key, tag in found.items():

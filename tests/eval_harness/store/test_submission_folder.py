@@ -131,8 +131,10 @@ def test_a_judged_run_is_added_with_its_replies(judged, data, tmp_path):
     assert ours.scores == theirs.scores and (there / "judge.parquet").is_file()
     judge = theirs.method.judge
     assert judge["model"] == "judge" and judge["prompt_hash"] and judge["asked"] == 28 and "base_url" not in judge
-    assert any("judge model" in note for note in done.submission.notes)
+    assert any("judge model" in note for note in done.submission.notes) and done.submission.flags == []
     assert [result.word for result in verify(str(tmp_path / "store"))] == ["verified"]
+    edit_json(there / "run.json", lambda d: d["method"]["judge"].update(prompt_hash="0" * 16))
+    assert any("another prompt" in flag for flag in prepare(there, data=str(data)).flags)
 
 
 def test_without_its_judge_it_is_another_submission(judged, data, tmp_path):

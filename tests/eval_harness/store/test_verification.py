@@ -111,6 +111,10 @@ LIES = {
     "without images": lambda r: r["deviations"].append("the image was withheld (text-only baseline)"),
     "samples of each question": lambda r: (r["method"].update(samples=10**9), r["request"].update(samples=10**9)),
     "finish the run first": lambda r: (r["method"].update(samples=3), r["request"].update(samples=3)),
+    "method.judge must name": lambda r: r["method"].update(judge={"model": "GPT-4o"}),
+    "method.judge: model name": lambda r: r["method"].update(
+        judge={"model": "<cmd>", "prompt": "extract-option", "prompt_hash": "0" * 16}
+    ),
     "extraction": lambda r: r["method"].update(extraction="mine"),
 }
 

@@ -118,6 +118,20 @@ def test_official_readers_stand_apart_with_their_own_places(tmp_path: Path) -> N
     assert "ranked separately" in Service(Board(tmp_path)).view({"format": FORMAT, "shown": "all"})["html"]
 
 
+def test_judged_results_stand_apart_with_their_judge(tmp_path: Path) -> None:
+    judge = {"model": "Judge <b>9B</b>", "prompt": "extract-option", "prompt_hash": "0123456789abcdef", "asked": 3}
+    for at, (skill, of) in enumerate([(1.0, judge), (0.0, judge), (0.9, None), (0.1, None)]):
+        land(run(tmp_path, f"run-{at}", model=f"Model {at}", skill=skill, judge=of), "alice")
+    board = Board(tmp_path)
+    ranks = {row.entry.result.model.name: (row.group, row.first, row.last) for row in shown(tmp_path, ALL).rows}
+    assert ranks["Model 0"] == ("judge model", 1, 1) and ranks["Model 1"] == ("judge model", 2, 2)
+    assert ranks["Model 2"] == ("ranked", 1, 1) and ranks["Model 3"] == ("ranked", 2, 2)
+    service, named = Service(board), "(prompt extract-option 0123456789abcdef)"
+    assert [bool(row["judge"]) for row in tools(board, service)[1](FORMAT)] == [False, False, True, True]
+    page = service.view({"format": FORMAT, "shown": "all"})["html"]
+    assert "read by a judge model" in page and page.count(f"Judge &lt;b&gt;9B&lt;/b&gt; {named}") == 2
+
+
 def test_what_another_version_derived_is_not_ranked(tmp_path: Path) -> None:
     run(tmp_path, "old", model="Old", skill=1.0, derive_version=DERIVE_VERSION - 1)
     run(tmp_path, "new", model="New", skill=0.2)
