@@ -45,7 +45,7 @@ def group_of(entry: Entry) -> Group:
 def judge_of(result: Result) -> str | None:
     """The judge model of a measured result with the name and hash of its prompt; None without one."""
     judge = result.method.judge if result.kind == "measured" else None
-    return judge and f"{judge.get('model')} (prompt {judge.get('prompt')} {judge.get('prompt_hash')})"
+    return None if judge is None else f"{judge.get('model')} (prompt {judge.get('prompt')} {judge.get('prompt_hash')})"
 
 
 def owner_of(entry: Entry) -> Owner:
