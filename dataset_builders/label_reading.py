@@ -14,14 +14,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from dataset_builders.terms import NOWHERE, Place, Term, by_name, folded, holds_at, singular, split_camel_case, terms
+from dataset_builders.terms import (
+    NOWHERE,
+    Place,
+    Term,
+    by_name,
+    folded,
+    holds_at,
+    singular,
+    split_camel_case,
+    terms,
+    words_within,
+)
 
 SIDES = frozenset({"left", "right", "bilateral", "l", "r", "lt", "rt", "sided"})
 SIDED = frozenset(
     {"ventricle", "atrium", "ventricular", "atrial", "bundle", "coronary", "heart", "cardiac", "lobe", "colon"}
 )
 """Words beside which left and right are part of the name, not a side of a paired organ."""
-PART_OF_A_NAME, NO_FINDING = "part of a name", "names no finding"
+PART_OF_A_NAME, NO_FINDING, DESCRIBES = "part of a name", "names no finding", "describes a finding"
 DASHES = "-‐‑‒–—−﹣－"
 DASH = re.compile(rf"[{DASHES}]")
 DASH_AS_SIGN = re.compile(r"^\W*-|-\W*$|[(\[{/:=]\s*-|-\s*[)\]}]|-\s*-|-\s*ve\b|\s-\w|\w-\s", re.IGNORECASE)
@@ -55,6 +66,35 @@ def read_label(text: str, place: Place = NOWHERE) -> Label:
         return Label(shown, problem=problem)
     term, side = _concept(shown, place)
     return Label(shown, term, side)
+
+
+def read_finding(text: str, place: Place = NOWHERE) -> Label:
+    """`read_label` of a finding as reports write it: words of size, degree, side and place may stand beside a concept. A label in which any
+    other word stands beside one is refused, since it may say that the finding is not there.
+
+    >>> read_finding("small left pneumothorax at the apex").term.concept, read_finding("hardly any pneumothorax").problem
+    ('pneumothorax', "holds words beside 'pneumothorax' that may change what it says")
+    """
+    label = read_label(text, place)
+    if label.term or label.problem:
+        return label
+    words = folded(split_camel_case(text)).split()
+    spans = [(at, at + size) for size in range(len(words) - 1, 0, -1) for at in range(len(words) - size + 1)]
+    for start, stop in spans:
+        beside = set(words[:start] + words[stop:]) - _group(DESCRIBES) - SIDES
+        # A bare word ("mass") beside an organ is of that organ, not of the one that its place makes of it.
+        core = read_label(" ".join(words[start:stop]), NOWHERE if beside else place).term
+        if core is not None and core.kind == "finding" and all(map(_is_anatomy, beside)):
+            return Label(label.text, core, without_side(text)[1])
+    known = words_within(text, "finding") or [term for word in words if (term := _bare(word, place))]
+    if known:
+        return Label(label.text, problem=f"holds words beside {known[0].concept!r} that may change what it says")
+    return label
+
+
+def _is_anatomy(word: str) -> bool:
+    known = by_name("organ", "region", "site", "position")
+    return word in known or singular(word) in known
 
 
 def key_of(text: str, place: Place = NOWHERE) -> str:
@@ -207,7 +247,7 @@ def _names_with_cues() -> tuple[tuple[str, ...], ...]:
 
 BEGINNINGS = (
     "no", "non", "not", "without", "possible", "possibly", "probable", "suspected", "likely", "maybe", "questionable", "resolved",
-    "negative", "absent", "normal",
+    "negative", "absent", "normal", "pseudo",
 )  # fmt: skip
 ENDINGS = ("free", "negative", "neg", "absent", "less", "like")
 

@@ -20,7 +20,7 @@ import pandas as pd
 from curation.images.image_table import cell_text, need_columns, read_any
 from curation.images.pairing import pair
 from dataset_builders.errors import BadInput
-from dataset_builders.label_reading import Label, cues_in, key_of, read_label
+from dataset_builders.label_reading import Label, cues_in, key_of, read_finding
 from dataset_builders.sources.files import stays_inside
 from dataset_builders.sources.problems import Problems
 from dataset_builders.terms import NOWHERE, Place, ancestors, cannot_show, folded, place_of, singular
@@ -176,9 +176,13 @@ def _wrong(probed: Probed, seen: set[str]) -> str | None:
     if not folded(probed.organ) or not re.search(r"[a-z0-9]", probed.image_type.split("_")[1]):
         return "has an organ or modality without letters"
     for text in (probed.organ, probed.modality):
-        if "?" in text or any(kind in ("negated", "uncertain") for kind, _ in cues_in(text)):
+        if _is_doubtful(text):
             return f"{text!r} is no plain organ or modality"
     return None
+
+
+def _is_doubtful(text: str) -> bool:
+    return "?" in text or any(kind in ("negated", "uncertain", "not current") for kind, _ in cues_in(text))
 
 
 def _with_findings(
@@ -192,7 +196,7 @@ def _with_findings(
         return probed, f"has {len(labels)} findings and {len(positions)} positions"
     found: dict[str, Finding] = {}
     for at, text in enumerate(labels):
-        label = read_label(text, probed.place)
+        label = read_finding(text, probed.place)
         if not label.problem and label.term and cannot_show(probed.place, label.term):
             label = replace(label, problem=f"cannot be on an image of the {probed.organ}")
             probed = replace(probed, place=NOWHERE)  # one of the two is wrong, so neither rules anything out
@@ -200,6 +204,9 @@ def _with_findings(
             skipped[text, label.problem] += 1
             continue
         position = positions[at] if positions else ""
+        if _is_doubtful(position):
+            skipped[position, "is no plain position"] += 1
+            position = ""
         key = key_of(text, probed.place)
         if key in found and found[key].position != position:
             position = ""  # in two places
@@ -212,7 +219,7 @@ def _with_findings(
 def _with_absent(probed: Probed, labels: Sequence[str], skipped: Counter[tuple[str, str]]) -> Probed:
     absent: dict[str, Label] = {}
     for text in labels:
-        label = read_label(text, probed.place)
+        label = read_finding(text, probed.place)
         problem = label.problem
         if not problem and any(may_be_one(label, finding.label) for finding in probed.findings):
             problem = "is absent, and a finding of its row may be the same or a kind of it"

@@ -20,9 +20,9 @@ from functools import partial
 from curation.custom_sets.balance import Fact, balanced_pairs, drawn_number, drawn_pairs, spread, text_only
 from curation.custom_sets.boxes import PARTS
 from curation.custom_sets.positions import excludes_position
-from curation.custom_sets.probe_table import Probed, may_be_one
+from curation.custom_sets.probe_table import Finding, Probed, may_be_one
 from dataset_builders.errors import BadInput
-from dataset_builders.label_reading import Label, key_of, read_label
+from dataset_builders.label_reading import Label, key_of, read_finding
 from dataset_builders.terms import (
     Place,
     by_name,
@@ -201,7 +201,7 @@ def is_absent(image: Probed, asked: Label) -> bool:
         return False
     if asked.text in {label.text for label in image.absent}:
         return True
-    if asked.term is None or read_label(asked.text).term != asked.term:
+    if asked.term is None or read_finding(asked.text).term != asked.term:
         return False  # a bare word ("mass") would mean something else on another image
     if cannot_show(image.place, asked.term):
         return True
@@ -234,8 +234,8 @@ def _lies_elsewhere(image: Probed, index: int, position: str) -> bool:
 def _of_normal_images(
     images: Sequence[Probed], chosen: dict[tuple[str, str, str], tuple[str, str]], seed: int, balanced: bool
 ) -> dict[str, str]:
-    """Normal image -> the one finding that it is asked about, of those the table has for its organ and modality (its answer is no, table
-    19)."""
+    """Normal image -> the one finding that it is asked about, of those the table has for its organ and modality and the vocabulary knows
+    (its answer is no, table 19): a normal image may show a device or a variant."""
     kinds = {image.image: image.image_type for image in images}
     times_asked: dict[str, Counter[str]] = defaultdict(Counter)
     for (image, kind, _), (true, _) in chosen.items():
@@ -243,7 +243,8 @@ def _of_normal_images(
             times_asked[kinds[image]][true] += 1
     given: dict[str, str] = {}
     for kind in sorted(set(kinds.values())):
-        named = sorted({finding.text for image in images if image.image_type == kind for finding in image.findings})
+        found = [finding for image in images if image.image_type == kind for finding in image.findings]
+        named = sorted({finding.text for finding in found if _is_abnormal(finding)})
         normal = {image.image: named for image in images if image.image_type == kind and image.is_normal}
         if balanced:
             given |= spread(normal, times_asked[kind], seed)
@@ -260,7 +261,7 @@ def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
         own = [image for image in images if image.image_type == kind]
         sides = [
             sorted(
-                (image.image for image in own if (_is_abnormal(image) if side else image.is_normal)),
+                (image.image for image in own if (any(map(_is_abnormal, image.findings)) if side else image.is_normal)),
                 key=lambda name: drawn_number(f"abnormality {name}", seed),
             )
             for side in (False, True)
@@ -269,8 +270,8 @@ def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
     return kept
 
 
-def _is_abnormal(image: Probed) -> bool:
-    return any(finding.label.term is not None and finding.label.term.kind == "finding" for finding in image.findings)
+def _is_abnormal(finding: Finding) -> bool:
+    return finding.label.term is not None and finding.label.term.kind == "finding"
 
 
 def _questions_of(

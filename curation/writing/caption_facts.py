@@ -27,7 +27,7 @@ from curation.writing.question_reading import json_object
 from curation.writing.question_writing import records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
-from dataset_builders.label_reading import cues_in, read_label
+from dataset_builders.label_reading import cues_in, read_finding
 from dataset_builders.terms import folded, singular
 
 PROMPT = """Below is the caption of one medical image. Write down what it says of the image, and nothing that it does not say.
@@ -78,7 +78,7 @@ def read_facts(reply: str, caption: str) -> tuple[dict[str, str] | None, str]:
     if any(sign in text for text in every for sign in ";|"):
         return None, "holds a ; or |"
     for text in every:
-        if problem := read_label(text).problem if text in {*missing, *(name for name, _ in named)} else "":
+        if problem := read_finding(text).problem if text in {*missing, *(name for name, _ in named)} else "":
             return None, f"names {text!r}, which {problem}"
         if not _words(text) <= _words(caption):
             return None, f"says {text!r}, which the caption does not"

@@ -17,7 +17,7 @@ from curation.custom_sets.probe_table import ProbeColumns, read_probed
 from curation.custom_sets.probing import ASPECT_OF, probe
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.label_reading import key_of, read_label
+from dataset_builders.label_reading import key_of, read_finding
 from dataset_builders.terms import (
     ancestors,
     by_name,
@@ -43,7 +43,7 @@ SITES = {
 NO_PLAIN = (
     "no {}", "possible {}", "{}?", "{} (-)", "- {}", "{} -", "rule out {}", "resolved {}", "history of {}", "cannot exclude {}", "{}/{}",
     "without {}", "{} vs artifact", "probable {}", "clear lungs", "normal study", "unremarkable", "s/p {}", "negative for {}", "{}: 0",
-    "no evidence of {}", "{} unlikely", "{} not seen", "?{}", "{} +", "known {}", "old {}", "{} 40%",
+    "no evidence of {}", "{} unlikely", "{} not seen", "?{}", "{} +", "known {}", "old {}", "{} 40%", "hardly any {}", "{} refuted", "in 2019 {}", "pseudo{}",
 )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
         if kind == "abnormality":
             assert row["answer"] == ("yes" if shown else "no")
         elif kind == "entity":
-            term = read_label(asked[1], place_of([given["organ"]], given["modality"])).term
+            term = read_finding(asked[1], place_of([given["organ"]], given["modality"])).term
             if term is None:  # only its own table knows it ("left heart enlargement")
                 assert row["answer"] == "yes" and asked[1].casefold() in given["findings"].casefold()
             else:
