@@ -72,11 +72,11 @@ OF_ANY = re.compile(
 
 REFERENCE = (
     "above|below|both|all|either|neither|any|none|options?|choices?|answers?|these|those|them|listed|mentioned|following|preceding|previous|"
-    "foregoing|aforementioned|others|everything|former|latter"
+    "foregoing|aforementioned|others|everything|every|former|latter"
 )
 """Words with which an option speaks of other options, where it has no words of its own: `Both A and C`."""
 BESIDE = (
-    "of|the|and|or|nor|but|not|plus|only|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|fourth|last|other|"
+    "of|the|and|or|nor|but|not|plus|only|see|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|fourth|[1-8](?:st|nd|rd|th)|last|other|"
     "statements?|together|at|once|as|well|combination|combined|more|than|each|same|apply|applies|present|seen|could|be|can|may|possible|here|"
     "it|that|this|no|see|to|through|with|along|except|also|findings?|conditions?|diagnos[ei]s|entit(?:y|ies)|structures?|features?|lesions?|"
     "abnormalit(?:y|ies)|regions?|signs?"
@@ -87,6 +87,12 @@ SPEAKS = re.compile(
     r"(?:these|those|them|the (?:above|listed|following|foregoing|options|choices|others?))\b|"
     r"\b(?:the|all|both|as) (?:above|foregoing|preceding)\b|\b(?:above|other) (?:options?|choices?|answers?)\b|"
     rf"\b(?:options?|choices?|answers?) (?:{MARK})\b|^(?:both |either |neither )?(?:{MARK}) (?:and|or|nor|plus) (?:{MARK})\b"
+)
+
+RANGE = re.compile(
+    r"[<>≤≥]|\d\s*(?:-|–|to)\s*\d|\d\s*\+|\b(?:more|less|greater|fewer|larger|smaller|longer|shorter|older|younger|over|under|above|below|"
+    r"at least|at most|up to|between|within|from)\b.*\d",
+    re.IGNORECASE,
 )
 
 
@@ -105,12 +111,15 @@ def speaks_of_options(option: str) -> bool:
     if not all(re.fullmatch(rf"{REFERENCE}|{BESIDE}|{MARK}", word) for word in words):
         return False
     marks = sum(bool(re.fullmatch(MARK, word)) for word in words)
-    said = any(re.fullmatch(rf"{REFERENCE}|other|first|second|third|last|more", word) for word in words)
-    return marks > 1 or (marks > 0 and bool({"only", "except", "as"} & set(words))) or (said and words != ["none"])
+    said = any(re.fullmatch(rf"{REFERENCE}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more", word) for word in words)
+    return marks > 1 or (marks > 0 and bool({"only", "except", "as", "not", "see"} & set(words))) or (said and words != ["none"])
 
 
 def answers_apart(question: CustomQuestion) -> bool:
-    """True where no other option may mean what the right one does, or a part or kind of it: without it, none is right."""
+    """True where no other option may mean what the right one does, or a part or kind of it: without it, none is right. Ranges of numbers
+    may overlap."""
+    if any(RANGE.search(option) for option in question.options):
+        return False
     right = _as_label(question.options[question.answer])
     others = [_as_label(option) for at, option in enumerate(question.options) if at != question.answer]
     sides = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
