@@ -20,7 +20,8 @@ from typing import Any
 
 import pandas as pd
 
-from curation.images.set_images import copy_images, manifest_of
+from curation.images.burned_in_text import burned_in_note
+from curation.images.set_images import UNCHECKED, copy_images, manifest_of
 from curation.review.agreement import agreement
 from curation.review.review_log import LOG, Pair, ReviewLog
 from curation.writing.question_writing import FUNNEL
@@ -43,6 +44,7 @@ def export(
     search: Path | None = None,
     known: pd.DataFrame | None = None,
     unreviewed: bool = False,
+    text_search: bool = True,
 ) -> dict[str, Any]:
     """Write the kept pairs of a questions folder to `out` (which must not exist); returns the funnel.
 
@@ -63,8 +65,10 @@ def export(
             f"{questions}: no pair is kept ({dict(counts)}). Review some with `medprobe curate review {questions}`."
         )
     funnel = _funnel(log, questions, search, len(kept))
+    used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
+    notes = [burned_in_note(images, used, text_search), *([UNCHECKED] if unreviewed else [])]
     with replacing(out) as work:
-        _write(work, name, log, kept, images, known, funnel, unreviewed, pseudonyms_of(out))
+        _write(work, name, log, kept, images, known, funnel, unreviewed, notes, pseudonyms_of(out))
     return funnel
 
 
@@ -77,6 +81,7 @@ def _write(
     known: pd.DataFrame | None,
     funnel: dict[str, Any],
     unreviewed: bool,
+    notes: list[str],
     pseudonyms: Pseudonyms,
 ) -> None:
     used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
@@ -100,7 +105,8 @@ def _write(
         "format": "mediconfusion",
         "made_by": "medprobe curate export",
         **manifest_of(images),
-        "reviewed": not unreviewed,
+        "validated": not unreviewed,
+        "notes": notes,
         "pairs": len(dataset),
         "images": {name: origin["sha256"] for name, origin in origins.items()},
         "image_of": {

@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, SendToProvider, Table, Temperature, Tries
+from curation.commands.options import (
+    BaseUrl,
+    GroupColumn,
+    ImageColumn,
+    NoTextSearch,
+    SendToProvider,
+    Table,
+    Temperature,
+    Tries,
+)
 from curation.commands.questions import open_writer
 
 
@@ -41,6 +50,7 @@ def probe(
         bool,
         typer.Option("--drop-unmatched-boxes", help="ignore boxes that belong to no finding or to none of the images"),
     ] = False,
+    no_text_search: NoTextSearch = False,
 ) -> None:
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
     from curation.custom_sets.boxes import with_positions
@@ -100,7 +110,9 @@ def probe(
             "notes": [note, ABSENT_NOTE],
         }  # fmt: skip
 
-    write_folder(out, out.name, "probmed", images, {row["image"] for row in rows}, known, write_files)
+    write_folder(
+        out, out.name, "probmed", images, {row["image"] for row in rows}, known, write_files, not no_text_search
+    )
     typer.echo(f"{len(rows)} questions on {len(probed)} images")
     for what, count in left_out.items():
         topic = ASPECT_OF[what.removeprefix("without_")]
@@ -157,6 +169,11 @@ def hallucinate(
     image_column: ImageColumn = "image",
     group_column: GroupColumn = "group",
     seed: Annotated[int, typer.Option(help="seed of the order and of the choice of images")] = 0,
+    no_text_search: NoTextSearch = False,
+    accept_text_alone: Annotated[
+        bool,
+        typer.Option("--accept-text-alone", help="make the set even if the text of your questions gives answers away"),
+    ] = False,
 ) -> None:
     """Turn your questions into FAKE, NONE and SWAP questions (HALT-MedVQA), for `medprobe build halt-medvqa --as NAME`."""
     from curation.custom_sets import hallucination
@@ -164,6 +181,7 @@ def hallucinate(
     from curation.custom_sets.hallucination import SwapImages
     from curation.images.image_index import hashes_of, list_images
     from curation.images.image_table import Columns, join_table, read_table
+    from curation.report.text_alone import text_alone
     from curation.writing.asking import Asking
     from dataset_builders.benchmarks.halt_medvqa.reader import FILES
     from dataset_builders.errors import BadInput
@@ -186,6 +204,13 @@ def hallucinate(
     groups = dict(zip(known["image"], known["group"], strict=True))
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
+    held = [(q.image, *([("group", groups[q.image])] if groups.get(q.image) else [])) for q in own]
+    alone = text_alone([q.options for q in own], [q.answer for q in own], held)
+    if alone.gives_away and not accept_text_alone:
+        raise BadInput(
+            f"{questions}: the text alone gives answers away ({alone}). Add questions with other answers; --accept-text-alone makes "
+            "the set as it is."
+        )
     if fake_questions is not None:
         invented = read_fakes(fake_questions)
     else:
@@ -217,10 +242,19 @@ def hallucinate(
         return {
             "questions": {scenario: len(made) for scenario, made in entries.items()}, "controls": controls,
             "not_swapped": dict(left_out), "without_none": dict(without_none),
-            "notes": [hallucination.controls_note(entries)],
+            "notes": [hallucination.controls_note(entries), f"Text alone, your own questions: {alone}."],
         }  # fmt: skip
 
-    write_folder(out, out.name, "halt-medvqa", images, {question.image for question in own}, known, write_files)
+    write_folder(
+        out,
+        out.name,
+        "halt-medvqa",
+        images,
+        {question.image for question in own},
+        known,
+        write_files,
+        not no_text_search,
+    )
     for scenario, made in entries.items():
         beside = ", controls included" if controls else ""
         typer.echo(

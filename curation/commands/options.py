@@ -33,6 +33,8 @@ Temperature = Annotated[
     float, typer.Option(help="sampling temperature (the paper gives none); with 0 every attempt gives the same reply")
 ]
 
+NoTextSearch = Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")]
+
 Ray = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="run on a Ray cluster: auto, host:port, or local to start one")
 ]

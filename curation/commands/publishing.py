@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, Price, SendToProvider, Table
+from curation.commands.options import BaseUrl, GroupColumn, ImageColumn, NoTextSearch, Price, SendToProvider, Table
 from curation.commands.questions import open_writer
 
 
@@ -25,6 +25,7 @@ def export_benchmark(
     unreviewed: Annotated[
         bool, typer.Option("--unreviewed", help="include pairs that nobody reviewed; the manifest says so")
     ] = False,
+    no_text_search: NoTextSearch = False,
 ) -> None:
     """Write the kept pairs in MediConfusion's layout, which `medprobe build mediconfusion --as NAME --source` reads."""
     import json
@@ -38,7 +39,9 @@ def export_benchmark(
         columns = Columns(image=image_column, group=group_column, license=license_column, source=source_column)
         known = join_table(list_images(images), read_table(table, columns), table)
     folder = out or Path(name)
-    typer.echo(json.dumps(export(name, questions, images, folder, pairs, known, unreviewed), indent=1))
+    typer.echo(
+        json.dumps(export(name, questions, images, folder, pairs, known, unreviewed, not no_text_search), indent=1)
+    )
     closed = without_licence(folder)
     if closed:
         typer.echo(

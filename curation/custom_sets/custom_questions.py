@@ -13,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 
+from curation.images.burned_in_text import burned_in_note
 from curation.images.image_table import cell_text, need_columns, read_any
-from curation.images.set_images import copy_images, manifest_of
+from curation.images.set_images import UNCHECKED, copy_images, manifest_of
 from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import one_spelling, pseudonyms_of
 from dataset_builders.errors import BadInput
@@ -126,20 +127,31 @@ def write_folder(
     used: Iterable[str],
     known: pd.DataFrame | None,
     write: Callable[[Path, dict[str, str]], dict[str, Any]],
+    text_search: bool = True,
 ) -> dict[str, Any]:
     """Write `out` whole or not at all: the used images in images/ without metadata under keyed hashes, what `write` puts there (given
     name -> keyed name), image_dict.json (sha256, and licence, source and keyed group where `known` has them), manifest.json with
     what `write` returns. The key lies beside `out`.
 
-    Raises BadInput where `out` exists or images are not there.
+    Raises BadInput where `out` exists, images are not there, or may hold burned-in text (`text_search`).
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
+    used = set(used)
+    searched = burned_in_note(images, used, text_search)
     with replacing(out) as work:
         names, origins = copy_images(work, images, used, known, pseudonyms_of(out))
         counts = write(work, names)
         write_json(work / "image_dict.json", origins)
-        manifest = {"name": name, "format": family, "made_by": "medprobe curate", **manifest_of(images), **counts}
+        manifest = {
+            "name": name,
+            "format": family,
+            "made_by": "medprobe curate",
+            "validated": False,
+            **manifest_of(images),
+            **counts,
+        }
+        manifest["notes"] = [*manifest.get("notes", []), UNCHECKED, searched]
         write_json(work / "manifest.json", manifest)
     return counts
 

@@ -111,8 +111,14 @@ def speaks_of_options(option: str) -> bool:
     if not all(re.fullmatch(rf"{REFERENCE}|{BESIDE}|{MARK}", word) for word in words):
         return False
     marks = sum(bool(re.fullmatch(MARK, word)) for word in words)
-    said = any(re.fullmatch(rf"{REFERENCE}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more", word) for word in words)
-    return marks > 1 or (marks > 0 and bool({"only", "except", "as", "not", "see"} & set(words))) or (said and words != ["none"])
+    said = any(
+        re.fullmatch(rf"{REFERENCE}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more", word) for word in words
+    )
+    return (
+        marks > 1
+        or (marks > 0 and bool({"only", "except", "as", "not", "see"} & set(words)))
+        or (said and words != ["none"])
+    )
 
 
 def answers_apart(question: CustomQuestion) -> bool:

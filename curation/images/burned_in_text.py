@@ -7,13 +7,21 @@ What is read is used nowhere and kept nowhere: only where it stands. A person de
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from tqdm import tqdm
+
+from curation.images.image_index import open_rgb
+from curation.images.set_images import manifest_of
+from dataset_builders.images.lookup import ImageError
+from dataset_builders.sources.problems import Problems
 
 Box = tuple[int, int, int, int]
 """left, top, right, bottom in pixels."""
@@ -64,6 +72,26 @@ def covered(box: Box, by: Box) -> float:
     wide, high = min(box[2], by[2]) - max(box[0], by[0]), min(box[3], by[3]) - max(box[1], by[1])
     area = (box[2] - box[0]) * (box[3] - box[1])
     return max(0, wide) * max(0, high) / area if area else 0.0
+
+
+def burned_in_note(images: Path, used: Iterable[str], search: bool) -> str:
+    """The sentence of the card on burned-in text. Raises BadInput listing the used images that may hold some; a folder that
+    `medprobe curate deidentify` wrote was searched there, and a person decided."""
+    if not search:
+        return "Burned-in text: not searched."
+    if "deidentification" in manifest_of(images):
+        return "Burned-in text: searched when the images were de-identified."
+    problems = Problems()
+    names = sorted(set(used))
+    for name in tqdm(names, desc="looking for burned-in text", unit="image", disable=None):
+        with suppress(ImageError, OSError):  # `copy_images` says what cannot be opened
+            if boxes := find_text(open_rgb((images / name).read_bytes())):
+                problems.add(str(images / name), None, f"may hold burned-in text, in {len(boxes)} places")
+    problems.check(
+        f"Names in pixels would be published: run `medprobe curate deidentify {images}` first and decide about them, or give "
+        "--no-text-search where the images hold none."
+    )
+    return f"Burned-in text: none found in {len(names)} images."
 
 
 def mask(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:

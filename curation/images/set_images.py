@@ -19,6 +19,7 @@ from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.sources.problems import Problems
 
+UNCHECKED = "Validation: no person has checked these questions."
 REPORT = "deidentification.json"
 """What `medprobe curate deidentify` wrote beside its images: counts of what was removed; it goes with every set made of them."""
 

@@ -20,12 +20,12 @@ import pandas as pd
 
 from curation.images.file_names import file_names
 from curation.writing.categories import read_given
-from curation.writing.question_writing import read_drafts, records
+from curation.writing.question_writing import REVIEWS, read_drafts, records
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.records.names import storable
 
-LOG = "reviews.jsonl"
+LOG = REVIEWS
 SCORES = ("score_1", "score_2")
 CHECKS = ("correctness", "relevance", "language")
 TEXTS = ("question", "option_A", "option_B")

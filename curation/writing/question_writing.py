@@ -29,6 +29,8 @@ JOURNAL = "journal.jsonl"
 DRAFTS = "drafts.parquet"
 FUNNEL = "funnel.json"
 LETTERS = "letters.json"
+REVIEWS = "reviews.jsonl"
+"""What reviewers said; from then on no question may change."""
 
 
 def write_questions(
@@ -89,8 +91,8 @@ def write_questions(
 
 
 def _same_asking(out: Path, wanted: pd.DataFrame, model: str) -> None:
-    """Raises BadInput where the folder's pairs were asked of another model, or had other images or captions: what people have reviewed
-    must not change."""
+    """Raises BadInput where the folder's pairs had other images or captions, or are reviewed and were asked of another model: what people
+    have reviewed must not change. Of questions that nobody has reviewed another model is asked anew."""
     digest = {
         row["pair_id"]: hashlib.sha256(
             "\0".join((row["image_1"], row["image_2"], row["caption_1"], row["caption_2"])).encode()
@@ -99,9 +101,9 @@ def _same_asking(out: Path, wanted: pd.DataFrame, model: str) -> None:
     }
     file = out / "asked.json"
     before: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {"model": model, "pairs": {}}
-    if before["model"] != model:
+    if before["model"] != model and (out / REVIEWS).is_file():
         raise BadInput(
-            f"{out}: its questions were asked of {before['model']!r}. Give another --out for those of {model!r}."
+            f"{out}: its questions were asked of {before['model']!r} and are reviewed. Give another --out for those of {model!r}."
         )
     changed = [key for key, value in digest.items() if before["pairs"].get(key, value) != value]
     if changed:

@@ -104,7 +104,21 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
         log.change("Ada", pair, "score_2", 2 if k == 0 else 7)
         for check in ("correctness", "relevance", "language"):
             log.change("Ada", pair, check, True)
-    curate("export", "my-benchmark", "--questions", q, "--images", images, "--out", out, "--pairs", p, "--table", table)
+    curate(
+        "export",
+        "my-benchmark",
+        "--questions",
+        q,
+        "--images",
+        images,
+        "--out",
+        out,
+        "--pairs",
+        p,
+        "--table",
+        table,
+        "--no-text-search",
+    )
     funnel = json.loads((out / "funnel.json").read_text())
     assert funnel["exported"] == funnel["review"]["kept"] == len(pairs) - 1
     build("mediconfusion", name="my-benchmark", source=out, images=(out / "images",), out=tmp_path / "data")

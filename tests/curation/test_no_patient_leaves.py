@@ -196,14 +196,16 @@ def mine(ward, served, models):
     for at, pair in enumerate(log.pairs):
         for name, value in ((SCORES[0], 9), (SCORES[1], 9 if at else 4), *((check, True) for check in CHECKS)):
             log.change("Ada", pair, name, value)
-    ward.run("curate export pairs-set --questions questions --images raw --pairs pairs --table given/images.csv")
+    ward.run(
+        "curate export pairs-set --questions questions --images raw --pairs pairs --table given/images.csv --no-text-search"
+    )
 
 
 def make_sets(ward, served):
     """A set of every other kind."""
-    ward.run("curate probe given/images.csv --images raw --out probe-set")
+    ward.run("curate probe given/images.csv --images raw --out probe-set --no-text-search")
     given = "given/images.csv --images raw --table given/images.csv --fake-questions given/fakes.jsonl"
-    ward.run(f"curate hallucinate {given} --out halt-set")
+    ward.run(f"curate hallucinate {given} --out halt-set --no-text-search")
     assert " x is no complete NIfTI" in ward.run(
         "curate gmai given/sources.yaml --out gmai-set"
     )  # what is skipped is counted

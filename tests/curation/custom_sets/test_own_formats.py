@@ -71,6 +71,11 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
     with model_server(invent) as (url, log):
         words = ("hallucinate", questions, "--images", images, "--model", "stand-in", "--base-url", url, "--fakes", 12)
         more = ("--unrelated-by", "organ", "--table", tmp_path / "table.csv")
+        with pytest.raises(
+            BadInput, match=r"text alone gives answers away \(27 of 27 right without the image, where 7 are by"
+        ):
+            curate(*words, "--out", out, *more)
+        more = (*more, "--accept-text-alone")
         said = curate(*words, "--out", out, *more)
         assert "fake: 12" in said
         assert len(log.asked) == 13  # one reply was no good and was asked for again
@@ -121,7 +126,17 @@ def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
     fakes.write_text(json.dumps({"question": "Which moon is this?", "options": ["Io", "Europa"]}) + "\n")
     rows = pd.read_csv(questions, dtype=str)
     rows.assign(group=[f"p{'  ' * (n % 2)} {n // 6}" for n in range(len(rows))]).to_csv(questions, index=False)
-    curate("hallucinate", questions, "--images", images, "--out", tmp_path / "o", "--fake-questions", fakes)
+    curate(
+        "hallucinate",
+        questions,
+        "--images",
+        images,
+        "--out",
+        tmp_path / "o",
+        "--fake-questions",
+        fakes,
+        "--accept-text-alone",
+    )
     document = json.loads((tmp_path / "o" / "fake_qa_shuffle.json").read_text())
     assert sorted(document["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN])
     about = json.loads((tmp_path / "o" / "image_dict.json").read_text())  # two images of a patient, one for the last

@@ -86,7 +86,7 @@ def a_set(request, tmp_path):
             "--table",
             tmp_path / "table.csv",
         )
-        curate(*words, "--fake-questions", tmp_path / "fakes.jsonl")
+        curate(*words, "--fake-questions", tmp_path / "fakes.jsonl", "--accept-text-alone")
     return request.param, out
 
 

@@ -253,15 +253,18 @@ def test_questions_are_written_checked_and_asked_again(tmp_path):
         assert row[f"option_{row['correct_2']}"] == "The right lung"
 
 
-def test_another_model_is_refused_and_no_question_is_an_error(tmp_path):
+def test_another_model_is_asked_anew_until_there_are_reviews_and_no_question_is_an_error(tmp_path):
     pairs, captions = made_pairs()
     with model_server(template) as (url, log):
         write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
         asked = len(log.asked)
         other = OpenAIChat("another", Settings(base_url=url))
-        with pytest.raises(BadInput, match="were asked of 'stand-in'"):
-            write_questions(pairs, captions, other, tmp_path / "q", Asking())
-        assert len(log.asked) == asked
+        funnel = write_questions(pairs, captions, other, tmp_path / "q", Asking())
+        assert funnel["written"] and len(log.asked) == asked + funnel["replies"] > asked
+        (tmp_path / "q" / "reviews.jsonl").touch()
+        with pytest.raises(BadInput, match="were asked of 'another' and are reviewed"):
+            write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
+        assert len(log.asked) == asked + funnel["replies"]
     names = sorted({*pairs["image_1"], *pairs["image_2"]})
     (tmp_path / "pairs").mkdir()
     pairs.to_parquet(tmp_path / "pairs" / "pairs.parquet")
