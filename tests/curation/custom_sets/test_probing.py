@@ -43,7 +43,8 @@ SITES = {
 NO_PLAIN = (
     "no {}", "possible {}", "{}?", "{} (-)", "- {}", "{} -", "rule out {}", "resolved {}", "history of {}", "cannot exclude {}", "{}/{}",
     "without {}", "{} vs artifact", "probable {}", "clear lungs", "normal study", "unremarkable", "s/p {}", "negative for {}", "{}: 0",
-    "no evidence of {}", "{} unlikely", "{} not seen", "?{}", "{} +", "known {}", "old {}", "{} 40%", "hardly any {}", "{} refuted", "in 2019 {}", "pseudo{}",
+    "no evidence of {}", "{} unlikely", "{} not seen", "?{}", "{} +", "known {}", "old {}", "{} 40%",
+    "hardly any {}", "{} refuted", "in 2019 {}", "pseudo{}",
 )  # fmt: skip
 
 
