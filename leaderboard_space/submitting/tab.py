@@ -277,8 +277,9 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
     waiting = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-waiting")
     told = gr.JSON(visible=False)
     form: list[Any] = [target, files, model, kind]
-    # What was scored is no longer what stands in the form. (A choice that its files make is scored at once.)
-    for changed in (target.input, files.change, model.change, kind.change):
+    # What was scored is no longer what stands in the form, or is being scored again: while a score is on its way nothing can be submitted,
+    # so none comes late and replaces what became of submitting. (A choice that its files make is scored at once.)
+    for changed in (target.input, files.change, model.change, kind.change, check.click, model.submit):
         changed(
             lambda: gr.Button(interactive=False),
             None,
@@ -288,7 +289,7 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
             api_visibility="private",
         )
     checked = [report, send, ready, how, told]
-    scored = check.click(
+    check.click(
         _by_client(tab.check), form, checked, api_name="check_submission", concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
@@ -301,11 +302,11 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
         tab.choose, [target, files], target, api_visibility="private", concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="hidden",
     )  # fmt: skip
-    complete = [chosen.then(**at_once), model.submit(**at_once)]
+    chosen.then(**at_once)
+    model.submit(**at_once)
     send.click(
         _signed_in(tab) if tab.signs_in else _by_client(tab.send),
         form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
-        cancels=[scored, *complete],  # a score that comes late would replace what became of sending
     )  # fmt: skip
     return whole, target, waiting
 

@@ -143,9 +143,8 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Serve
         page.reload()
     expect(page.locator("#mp-send")).to_be_enabled()  # a key that is pressed before is lost
     visitor.press(page.locator("#mp-send"))
-    link = report.get_by_role("link", name="see its row on the board")
-    link.wait_for()
-    visitor.press(link)
+    expect(report).to_contain_text("see its row on the board", timeout=60_000)
+    visitor.press(report.get_by_role("link", name="see its row on the board"))
     row = page.locator("#mp-mediconfusion table[data-table=leaderboard] tr[data-key]")
     eventually(
         lambda: [name.split(" (")[0] for name in row.locator(".who span").all_inner_texts()],
