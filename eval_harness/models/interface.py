@@ -92,6 +92,8 @@ class Settings:
     """Address of a server of the same model, which must say the same to the questions of the self-test."""
     timeout: float = 120.0
     """Seconds to wait for one answer of a server."""
+    wait_server: float | None = None
+    """Seconds to wait for a server that answers nothing; None: ten minutes, but not for one that cannot be connected to at all."""
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out, for the cost in `environment`."""
     max_tokens: int | None = None

@@ -30,11 +30,11 @@ def load_backend(model: str, settings: Settings) -> Backend:
 
         check_options(model, settings, Recorded.options)
         return Recorded(Path(rest))
-    if kind == "openai":
+    if kind in ("openai", "azure"):
         from eval_harness.models.http.openai_chat import OpenAIChat
 
         check_options(model, settings, OpenAIChat.options)
-        return OpenAIChat(rest, settings)
+        return OpenAIChat(model.removeprefix("openai:"), settings)
     if ".py:" in model:
         return load_plug_in(model, settings)
     if kind == "vllm":
@@ -44,7 +44,7 @@ def load_backend(model: str, settings: Settings) -> Backend:
     if rest and not text_only and not Path(model).exists():
         raise BadInput(
             f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, vllm:ID, "
-            "openai:NAME, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
+            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
         )
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 

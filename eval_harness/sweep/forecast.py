@@ -33,7 +33,7 @@ class StandIn(Backend):
     def __init__(self, model: str) -> None:
         self.model = Model(name=label_of(model))
         self.deviations: list[str] = []
-        self.is_api = model.startswith("openai:")
+        self.is_api = model.startswith(("openai:", "azure:"))
         self.needs_images = not model.startswith("baseline:")  # only the text-only one comes here
 
     def generate(self, requests: Sequence[Request]) -> Any:

@@ -32,6 +32,7 @@ NOT_IN_ANSWERS = (
     "send_to_provider",
     "timeout",
     "trust_remote_code",
+    "wait_server",
 )
 """Options that may change while a sweep goes on: they decide no answer, so they are no part of a task's folder."""
 

@@ -17,8 +17,8 @@ def evaluate(
     model: Annotated[
         str,
         typer.Option(
-            help="transformers id or folder | vllm:ID | openai:NAME | recorded:FILE | my_model.py:MyModel | baseline:chance | "
-            "baseline:always-A | baseline:text-only:MODEL | baseline:oracle"
+            help="transformers id or folder | vllm:ID | openai:NAME | azure:DEPLOYMENT | recorded:FILE | my_model.py:MyModel | "
+            "baseline:chance | baseline:always-A | baseline:text-only:MODEL | baseline:oracle"
         ),
     ],
     data: Annotated[
@@ -74,6 +74,10 @@ def evaluate(
         ),
     ] = False,
     timeout: Annotated[float, typer.Option(help="seconds to wait for one answer from a server")] = 120.0,
+    wait_server: Annotated[
+        float | None,
+        typer.Option(help="seconds to wait for a server that starts, is busy or has stopped answering [default: 600]"),
+    ] = None,
     cache: Annotated[
         Path | None, typer.Option(help="folder that caches replies across runs, so that no request is sent twice")
     ] = None,

@@ -1,17 +1,16 @@
-"""A request as chat messages, written as JSON, with the images as data URLs.
+"""A request as chat messages, with the images as data URLs.
 
-An image is checked and encoded once for the questions that share it, which follow each other; its URL, which needs no escapes, goes into
-the text as it is.
+An image is checked and encoded once for the questions that share it, which follow each other.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-import json
 import threading
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from dataset_builders.images.lookup import ImageError, as_png, check_image
 from eval_harness.models.local.chat_form import decode_image
@@ -21,50 +20,50 @@ SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/web
 """Formats every server reads; other ones, 16-bit greys and images to be shrunk are sent as PNG, which loses nothing."""
 
 
-def messages_of(request: Request, longest_side: int | None) -> bytes:
+def messages_of(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
     """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
 
     Raises ImageError where an image cannot be decoded whole: a lenient server would answer to half of it.
     """
     first = request.image_first
-    messages: list[bytes] = []
+    messages: list[dict[str, Any]] = []
     if request.system:
         messages.append(_message("system", _text(request.system)))
     for shot in request.shots:
         messages.append(_message("user", _content(shot.prompt, shot.images, first, longest_side)))
         messages.append(_message("assistant", _text(shot.answer)))
     messages.append(_message("user", _content(request.prompt, request.images, first, longest_side)))
-    return b"[" + b", ".join(messages) + b"]"
+    return messages
 
 
-def continued(messages: bytes, answer: str) -> bytes:
+def continued(messages: list[dict[str, Any]], answer: str) -> list[dict[str, Any]]:
     """The messages with the beginning of an answer as the last one."""
-    return messages[:-1] + b", " + _message("assistant", _text(answer)) + b"]"
+    return [*messages, _message("assistant", _text(answer))]
 
 
-def _message(role: str, content: bytes) -> bytes:
-    return b'{"role": "%s", "content": %s}' % (role.encode(), content)
+def _message(role: str, content: Any) -> dict[str, Any]:
+    return {"role": role, "content": content}
 
 
-def _text(text: str) -> bytes:
-    """A JSON string; lone surrogates become question marks."""
-    return json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
+def _text(text: str) -> str:
+    """Text that UTF-8 can encode; lone surrogates become question marks."""
+    return text.encode("utf-8", "replace").decode()
 
 
-def _content(text: str, images: Sequence[bytes], image_first: bool, longest_side: int | None) -> bytes:
+def _content(text: str, images: Sequence[bytes], image_first: bool, longest_side: int | None) -> Any:
     if not images:
         return _text(text)
-    pictures = [_image(image, longest_side) for image in images]
-    words = [b'{"type": "text", "text": %s}' % _text(text)]
-    return b"[" + b", ".join(pictures + words if image_first else words + pictures) + b"]"
+    pictures = [{"type": "image_url", "image_url": {"url": _image(image, longest_side)}} for image in images]
+    words = [{"type": "text", "text": _text(text)}]
+    return pictures + words if image_first else words + pictures
 
 
-def _image(image: bytes, longest_side: int | None) -> bytes:
+def _image(image: bytes, longest_side: int | None) -> str:
     with _lock_of(image):  # else the questions of an image, which come together, would each decode it
         url = _data_url(image, longest_side)
     if isinstance(url, ImageError):
         raise ImageError(str(url))
-    return b'{"type": "image_url", "image_url": {"url": "%s"}}' % url
+    return url
 
 
 @lru_cache(maxsize=64)
@@ -73,7 +72,7 @@ def _lock_of(image: bytes) -> threading.Lock:
 
 
 @lru_cache(maxsize=64)
-def _data_url(image: bytes, longest_side: int | None) -> bytes | ImageError:
+def _data_url(image: bytes, longest_side: int | None) -> str | ImageError:
     """The image as a `data:` URL: its own bytes where every server can read them, else a PNG of it; or why it cannot be decoded."""
     from PIL import Image
 
@@ -87,4 +86,4 @@ def _data_url(image: bytes, longest_side: int | None) -> bytes | ImageError:
         small = longest_side is None or max(opened.size) <= longest_side
     if not (mime and plain and small):
         mime, image = "image/png", as_png(decode_image(image, longest_side))
-    return f"data:{mime};base64,".encode() + base64.b64encode(image)
+    return f"data:{mime};base64,{base64.b64encode(image).decode()}"

@@ -6,7 +6,6 @@ What a server takes is settled with the first question, before any other is sent
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,7 +38,6 @@ class Parameters:
         self.least = 1
         """The smallest output limit the server takes."""
         self._dropped: set[str] = set()
-        self._changing = threading.Lock()
         self._thinking = thinking_forms(base_url, settings.thinking) if settings.thinking is not None else []
 
     def of(self, request: Request) -> dict[str, Any]:
@@ -82,8 +80,7 @@ class Parameters:
         if name is None:
             return False
         if name == self.limit_name and (failure.most or failure.least):
-            with self._changing:
-                return self._fit(failure, request, limit)
+            return self._fit(failure, request, limit)
         if name == "max_tokens" and self.limit_name == name:
             self.limit_name = "max_completion_tokens"
             return True
@@ -136,10 +133,9 @@ class Parameters:
         request was sent with."""
         if self.settings.fixed_limit or request.candidates or request.max_tokens >= THINKING_ROOM:
             return False
-        with self._changing:
-            if self.room is not None:
-                return limit < self.limit(request)
-            self.room = THINKING_ROOM
+        if self.room is not None:
+            return limit < self.limit(request)
+        self.room = THINKING_ROOM
         self.deviate(f"{why}, so {self.room} output tokens were allowed instead of {request.max_tokens}")
         return True
 

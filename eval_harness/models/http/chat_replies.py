@@ -73,6 +73,10 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     refusal = message.get("refusal") or _refusal_part(content)
     if not said and refusal:
         raise Refusal(short(refusal))
+    if not said and (called := _tools_called(message)):
+        raise ServerFailure(
+            f"the reply calls a tool instead of answering ({called}); serve it without tools", "question"
+        )
     own = next((text for name in REASONING_FIELDS if (text := _thought(message.get(name)))), "") or thought
     split = split_reasoning(said)
     if own.strip() == (split.reasoning or "").strip():
@@ -146,6 +150,15 @@ def _parts(content: Any) -> tuple[str, str]:
             elif isinstance(part.get("text"), str) and part.get("type") != "refusal":
                 said.append(part["text"])
     return "".join(said), "\n".join(thought)
+
+
+def _tools_called(message: dict[str, Any]) -> str:
+    """The names of the functions that a message calls; empty where it calls none."""
+    one, several = message.get("function_call"), message.get("tool_calls")
+    functions = (
+        [call.get("function") for call in several if isinstance(call, dict)] if several else [one] if one else []
+    )
+    return ", ".join(str(each.get("name")) if isinstance(each, dict) else "unnamed" for each in functions)
 
 
 def _refusal_part(content: Any) -> str | None:

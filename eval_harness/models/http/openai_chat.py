@@ -1,67 +1,71 @@
-"""Any server that speaks OpenAI's chat completions (OpenAI, vLLM, SGLang, TGI, `transformers serve`), many questions at a time.
+"""Any server that speaks OpenAI's chat completions (OpenAI, Azure, vLLM, SGLang, TGI, `transformers serve`), many questions at a time.
 
 The first question is asked alone, until the server has answered it: what it takes is settled then (`chat_parameters.py`) and stays so for
-the others. See also: messages (`chat_messages.py`), what a reply says (`chat_replies.py`), what an error means (`server_errors.py`), how
-many are in flight (`in_flight.py`).
+the others. A question is asked again after an error until it is answered, has failed `TRIES` times by itself, or `--wait-server` is over;
+before the run is given up, a question that was answered is asked once more. See also: the client (`client.py`), messages
+(`chat_messages.py`), replies (`chat_replies.py`), errors (`server_errors.py`), how many are in flight (`in_flight.py`).
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import threading
+import asyncio
+import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from urllib3.exceptions import HTTPError
+from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from eval_harness.models.http.chat_messages import messages_of
 from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
-from eval_harness.models.http.in_flight import InFlight, Stopped, in_threads
-from eval_harness.models.http.posting import Address, is_local, server_address
-from eval_harness.models.http.sending import PROVIDER
-from eval_harness.models.http.server_errors import (
-    Refusal,
-    ServerFailure,
-    failure_of,
-    failure_of_status,
-    without_key,
-    words_of,
-)
+from eval_harness.models.http.client import AZURE, PROVIDER, address_of, open_client, post
+from eval_harness.models.http.in_flight import InFlight, in_background
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
 from eval_harness.models.http.token_scores import Answer, TokenScores
 from eval_harness.models.interface import Backend, Settings, chosen
 from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
-TRIES = 8
-"""How often one question is sent before it counts as failed (it is asked again when the run is resumed)."""
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
-BUSY_TRIES = 30
-"""The same for replies that say no more than that the server is busy."""
+TRIES = 6
+"""How often a question is sent that the server fails to answer (HTTP 500, a broken connection) before it counts as failed; it is asked
+again when the run is resumed."""
 
-TRIES_OF_A_STRANGER = 3
+LATE_TRIES = 4
+"""The same for replies that do not come in time."""
+
+STRANGER_TRIES = 3
 """How often something that is no reply of a chat server is tried before the first answer came."""
 
-GIVE_UP_AFTER = 3
-"""So many questions failing after all their tries, with no answer in between, mean that the server is gone."""
+GIVE_UP_AFTER = 10
+"""Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all."""
+
+WAIT_SERVER = 600.0
+"""Seconds for which a server that answers nothing is waited for (`--wait-server`)."""
 
 START_TIMEOUT = 2.0
-"""Seconds for which a server that nobody ever reached is tried."""
+"""Seconds for which a server that cannot be connected to is tried before the first answer, where `--wait-server` is not given."""
+
+LINE_EVERY = 10.0
+"""Seconds after which a line says what is waited for."""
+
+LAST_REPLIES = 5.0
+"""Seconds for which replies under way are waited for when the asking ends in an error: they are paid for."""
 
 PROBE, PROBE_TOKENS = "What is 1 + 1? Answer with the number alone.", 1024
 REASONS = "the model spends its first output tokens on reasoning"
 
 
 class OpenAIChat(Backend):
-    """A model behind a server. The key is read from OPENAI_API_KEY, sent, and written nowhere."""
+    """A model behind a server. The key is read from OPENAI_API_KEY (AZURE_OPENAI_API_KEY), sent, and written nowhere."""
 
     needs_images = True
     several_images = True
@@ -71,37 +75,38 @@ class OpenAIChat(Backend):
     options = ("thinking", "chat_template", "chat_template_kwargs", "generation")
 
     def __init__(self, name: str, settings: Settings, called: str | None = None) -> None:
-        """`called`: what messages call it, if not `--model openai:NAME`.
+        """`name`: as the server calls the model, or `azure:NAME` for a deployment of Azure OpenAI. `called`: what messages call it, if not
+        `--model openai:NAME`.
 
         Raises BadInput when no name is given, the address is none, or a server elsewhere is to be asked without a key.
         """
-        if not name:
-            raise BadInput("--model openai: names no model. Give openai:NAME, as the server calls it.")
-        self.name = name
-        self.called = called or f"--model openai:{name}"
-        self.base_url = server_address(settings.base_url or os.environ.get("OPENAI_BASE_URL") or None)
-        self._key = os.environ.get("OPENAI_API_KEY", "").strip()
-        if not self._key and not is_local(self.base_url):
-            raise BadInput(
-                f"{self.called}: OPENAI_API_KEY is not set. Set it to your key, or name a server on this machine with "
-                "--base-url http://127.0.0.1:8000/v1."
-            )
-        if not re.fullmatch(r"[!-~]*", self._key):
-            raise BadInput("OPENAI_API_KEY: holds characters that no key has. Set it to the key and nothing else.")
+        self.name = name.removeprefix(AZURE)
+        kind = "azure" if name.startswith(AZURE) else "openai"
+        if not self.name:
+            raise BadInput(f"--model {kind}: names no model. Give {kind}:NAME, as the server calls it.")
+        self.called = called or f"--model {kind}:{self.name}"
+        self._open: Callable[[], AsyncOpenAI] = lambda: open_client(name, settings, self.called)
+        client = self._open()
+        self.base_url = address_of(client)
+        self._key = client.api_key
         self.settings = settings
-        self.model = Model(name=name)
+        self.model = Model(name=self.name)
         self.deviations: list[str] = []
-        self.parameters = Parameters(name, self.base_url, settings, self.deviations)
+        self.parameters = Parameters(self.name, self.base_url, settings, self.deviations)
         self.first_wait = 1.0
         """Seconds before the second try; doubles with each further one, up to a minute."""
         self.retries = 0
-        self._settled = False
-        self._probing = threading.Lock()
+        self.worked: Request | None = None
+        """A request that the server has answered, now or in an earlier part of the run."""
         self.reasons: bool | None = None
         """Whether the model is seen to reason before it answers; None: nothing tells yet."""
-        self._any_answer = False
-        self._failures = 0
+        self._settled = self._any_answer = False
+        self._failures = self._tried = 0
         self._token_scores: TokenScores | None = None
+        self._client = client  # of the running call of `_ask_all`
+        self._alone = asyncio.Lock()
+        self._last_line = self._began = self._alive_at = 0.0
+        self._trouble = "its reply is awaited"
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Answers as they come, in any order; requests are taken as there is room for them in flight. A filter's refusal is `refused`;
@@ -109,7 +114,7 @@ class OpenAIChat(Backend):
 
         Raises BadInput when the server cannot be reached, refuses the key or the model, or has gone.
         """
-        return self._ask_all(requests)
+        return in_background(lambda emit: self._ask_all(requests, emit))
 
     def score(self, requests: Iterable[Request]) -> Iterator[Response]:
         """By the log-probabilities of the options' own tokens, where the server gives them (`token_scores.py`); elsewhere `gd` by the
@@ -117,93 +122,121 @@ class OpenAIChat(Backend):
 
         Raises BadInput where the server can do neither, before a question is sent.
         """
-        self._token_scores = self._token_scores or self._make_token_scores()
-        return self._ask_all(requests)
+        self._token_scores = self._token_scores or TokenScores(self.name, self)
+        return self.generate(requests)
 
-    def _make_token_scores(self) -> TokenScores:
-        server = self._server()
-        root = (self.base_url or PROVIDER).removesuffix("/v1")
+    async def chat(self, messages: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
+        """A chat completion for `token_scores.py`. Raises ServerFailure or Refusal."""
+        document: dict[str, Any] = await self._document(messages, self.parameters.of_scoring(more))
+        read_reply(document)  # raises for what is none
+        self._any_answer = True
+        self._tried += not self._settled
+        return document
 
-        def chat(messages: bytes, more: dict[str, Any]) -> dict[str, Any]:
-            document: dict[str, Any] = self._document(server, messages, self.parameters.of_scoring(more))
-            read_reply(document)  # raises for what is none
-            self._any_answer = True
-            return document
+    async def beside(self, name: str, body: dict[str, Any]) -> Any:
+        """What the address beside /v1 gives, for `token_scores.py`. Raises ServerFailure or Refusal."""
+        return await post(self._client, f"{self.base_url.removesuffix('/v1')}/{name}", body, self.settings.timeout)
 
-        return TokenScores(self.name, chat, self._server(f"{root}/tokenize"), self._server(f"{root}/detokenize"))
-
-    def _ask_all(self, requests: Iterable[Request]) -> Iterator[Response]:
+    async def _ask_all(self, requests: Iterable[Request], emit: Callable[[Response], None]) -> None:
         """The first questions one by one, then as many at a time as may be in flight."""
-        waiting, flight, server = iter(requests), InFlight(self.settings.in_flight), self._server()
-        if not self._settled:
-            yield from self._settle(waiting, server, flight)
-        yield from in_threads(flight, waiting, lambda request: self._timed(request, server, flight))
+        waiting, flight, taking = iter(requests), InFlight(self.settings.in_flight), asyncio.Lock()
+        stopping = False
+        self._alone, self._failures, self._began = asyncio.Lock(), 0, time.monotonic()
 
-    def _server(self, url: str | None = None) -> Address:
-        """An address of the server; None: where chat completions are asked for."""
-        headers = {"Authorization": f"Bearer {self._key or 'none'}"}
-        for name, variable in (("OpenAI-Organization", "OPENAI_ORG_ID"), ("OpenAI-Project", "OPENAI_PROJECT_ID")):
-            if value := os.environ.get(variable):
-                headers[name] = value
-        return Address(url or f"{self.base_url or PROVIDER}/chat/completions", headers, self.settings.timeout)
+        async def take() -> Request | None:
+            async with taking:
+                return None if stopping else await asyncio.to_thread(next, waiting, None)
 
-    def _settle(self, requests: Iterator[Request], server: Address, flight: InFlight) -> Iterator[Response]:
+        async def work() -> None:
+            while (request := await take()) is not None:
+                emit(await self._timed(request, flight))
+
+        async with self._open() as self._client:
+            if not self._settled:
+                await self._settle(take, flight, emit)
+            workers = {asyncio.create_task(work()) for _ in range(flight.most)}
+            try:
+                done, under_way = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+                stopping = True
+                if under_way:
+                    await asyncio.wait(under_way, timeout=LAST_REPLIES)
+            finally:
+                for worker in workers:
+                    worker.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
+            for worker in done:
+                worker.result()
+
+    async def _settle(
+        self, take: Callable[[], Awaitable[Request | None]], flight: InFlight, emit: Callable[[Response], None]
+    ) -> None:
         """Ask the first questions one by one until one is answered; each is asked until the server takes what it is sent.
 
-        Raises BadInput when the first few all fail.
+        Raises BadInput when many fail and none is answered.
         """
-        failed = 0
-        for number, request in enumerate(requests, 1):
-            response = self._timed(request, server, flight)
-            yield response
-            failed += response.status == "failed"
-            if response.status == "answered" or (number >= GIVE_UP_AFTER and failed < number):
-                break
-            if failed >= GIVE_UP_AFTER:
-                raise BadInput(f"{self.called}: the server refuses every question: {response.error}")
-        self._settled = True
 
-    def _timed(self, request: Request, server: Address, flight: InFlight) -> Response:
+        async def report() -> None:
+            while True:
+                await asyncio.sleep(LINE_EVERY)
+                seconds = time.monotonic() - self._began
+                self._say(
+                    f"waiting for {self.base_url} since {seconds:.0f} s of at most {self._patience:.0f} s ({self._trouble})"
+                )
+
+        reporting, number = asyncio.create_task(report()), 0
+        try:
+            while (request := await take()) is not None:
+                number += 1
+                response = await self._timed(request, flight)
+                emit(response)
+                if response.status == "answered" or (response.status == "refused" and number >= STRANGER_TRIES):
+                    self._settled = True
+                    break
+        finally:
+            reporting.cancel()
+        if self._failures and self.worked is None:
+            raise self._no_answer()
+
+    async def _timed(self, request: Request, flight: InFlight) -> Response:
         start = time.perf_counter()
-        response = self._ask(request, server, flight)
+        response = await self._ask(request, flight)
         return replace(response, seconds=round(time.perf_counter() - start, 4))
 
-    def _ask(self, request: Request, server: Address, flight: InFlight) -> Response:
-        """One question, tried until it is answered, refused, or has failed too often. Raises Stopped, BadInput."""
-        start = time.monotonic()
+    async def _ask(self, request: Request, flight: InFlight) -> Response:
+        """One question, tried until it is answered, refused, or has failed too often. Raises BadInput."""
         failed = Response(request.question_id, request.sample, "", "failed")
         try:
-            messages = messages_of(request, self.settings.max_image_side)
+            messages = await asyncio.to_thread(messages_of, request, self.settings.max_image_side)
         except ImageError as error:
             return replace(failed, error=f"its image cannot be shown: {error}")
-        tries = busy = done = 0
+        start, until = time.monotonic(), 0.0
+        tries = dict.fromkeys(("again", "busy", "late", "unreachable"), 0)
+        done = 0
         read: dict[str, Answer] = {}
         while True:
             limit, sent = self.parameters.limit(request), self.parameters.of(request)
             try:
-                with flight.one():
-                    scored = self._scored(request, messages, read)
+                async with flight.one():
+                    scored = await self._scored(request, messages, read)
                     if scored is None:
-                        reply = self._once(server, messages, sent)
+                        reply = await self._once(messages, sent)
                 if scored is not None:
-                    self._answered(flight)
+                    self._answered(request, flight)
                     return scored
-                reply = self._told_from_reasoning(server, request, reply)
+                reply = await self._told_from_reasoning(request, reply)
                 if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
                     continue
                 if not self._settled:
                     self._look_for_reasoning(reply)
                     if reply.reasoning:
                         self.parameters.allow_thinking(request, REASONS, limit)
-                self._answered(flight)
+                self._answered(request, flight)
                 return self._response(request, reply)
             except Refusal as refusal:
-                self._answered(flight)
+                self._answered(None, flight)
                 return replace(failed, status="refused", error=without_key(str(refusal), self._key))
             except ServerFailure as failure:
-                if flight.stopped:
-                    raise Stopped from None
-                words = without_key(str(failure), self._key)
+                words = self._trouble = without_key(str(failure), self._key)
                 if failure.kind == "fatal":
                     raise BadInput(f"{self.called}: {words}") from None
                 if failure.kind == "cut" and self.parameters.allow_thinking(request, REASONS, limit):
@@ -212,42 +245,62 @@ class OpenAIChat(Backend):
                     failure, request, limit
                 ):
                     continue
-                if failure.kind == "cut":
-                    return replace(failed, error=words, finish_reason="length")
-                if failure.kind == "question":
-                    return replace(failed, error=words)
-                self._check_it_was_ever_there(failure, words, time.monotonic() - start, tries)
+                failed = replace(failed, error=words, finish_reason="length" if failure.kind == "cut" else None)
+                if failure.kind in ("cut", "question"):
+                    self._count_failure()
+                    return failed
                 self.retries += 1
-                if len(read) > done:
-                    tries, busy, done = 0, 0, len(read)
-                if failure.kind == "busy":
-                    busy += 1
+                if len(read) + self._tried > done:  # something more of the question was answered
+                    tries, done, until = dict.fromkeys(tries, 0), len(read) + self._tried, 0.0
+                tries[failure.kind if failure.kind in tries else "again"] += 1
+                self._check_it_was_ever_there(failure, words, time.monotonic() - start, tries["again"])
+                if failure.kind in ("busy", "late"):
                     flight.busy()
-                else:
-                    tries += 1
-                if tries >= TRIES or busy >= BUSY_TRIES:
-                    self._count_failure(words)
-                    return replace(failed, error=words)
-                flight.wait(
-                    max(tries, 1) if failure.kind != "busy" else busy, self._first_wait(failure), failure.retry_after
-                )
+                until = until or (time.monotonic() if self._any_answer else self._began) + self._patience
+                left = until - time.monotonic()
+                if left < (failure.retry_after or 0.0):
+                    await self._check_server(f"{words}; it asks to wait {failure.retry_after:.0f} s")
+                    return failed
+                if tries["again"] >= TRIES or tries["late"] >= LATE_TRIES or left <= 0:
+                    self._count_failure()
+                    if self._failures >= GIVE_UP_AFTER or left <= 0:
+                        await self._check_server(words)
+                    return failed
+                pause = min(flight.pause(max(tries.values()), self._first_wait(failure), failure.retry_after), left)
+                if pause >= LINE_EVERY:
+                    self._say(f"{words}; asked again in {pause:.0f} s")
+                await asyncio.sleep(pause)
 
-    def _answered(self, flight: InFlight) -> None:
-        self._any_answer, self._failures = True, 0
+    def _answered(self, request: Request | None, flight: InFlight) -> None:
+        self._any_answer, self._failures, self._alive_at = True, 0, time.monotonic()
+        self.worked = request or self.worked
         flight.answered()
 
-    def _scored(self, request: Request, messages: bytes, read: dict[str, Answer]) -> Response | None:
+    @property
+    def _patience(self) -> float:
+        return WAIT_SERVER if self.settings.wait_server is None else self.settings.wait_server
+
+    def _say(self, line: str) -> None:
+        """A line on standard error, at most one in `LINE_EVERY` seconds."""
+        now = time.monotonic()
+        if now - self._last_line >= 0.9 * LINE_EVERY:
+            self._last_line = now
+            tqdm.write(f"{self.called}: {line}", file=sys.stderr)
+
+    async def _scored(
+        self, request: Request, messages: list[dict[str, Any]], read: dict[str, Answer]
+    ) -> Response | None:
         """The response to a request whose options the server scores by their tokens; None for any other request. `read`: as there.
 
         Raises BadInput where the method needs that and the server cannot do it; ServerFailure, Refusal.
         """
         if not request.candidates or self._token_scores is None:
             return None
-        lacks = self._token_scores.lacks(request)
+        lacks = await self._token_scores.lacks(request)
         if lacks is None:
             if self._token_scores.begins_reasoning:
                 self.parameters.deviate(BEGUN_REASONING)
-            return self._token_scores.score(request, messages, read)
+            return await self._token_scores.score(request, messages, read)
         if request.scoring == "next_token":
             return None
         raise BadInput(
@@ -256,68 +309,92 @@ class OpenAIChat(Backend):
         )
 
     def _first_wait(self, failure: ServerFailure) -> float:
-        """A server that nobody reached yet is tried at short intervals, for a few seconds."""
+        """A server that was never reached is tried at short intervals."""
         return min(self.first_wait, 0.5) if failure.kind == "unreachable" and not self._any_answer else self.first_wait
 
     def _check_it_was_ever_there(self, failure: ServerFailure, words: str, seconds: float, tries: int) -> None:
         """Raise BadInput where nothing suggests that a chat server is at this address; one that answered before is waited for."""
         if self._any_answer:
             return
-        address = self.base_url or PROVIDER
-        if failure.kind == "unreachable" and seconds >= START_TIMEOUT:
-            raise BadInput(f"--base-url {address}: no server can be reached: {words}. Start it, or check the address.")
-        if failure.kind == "unreadable" and tries + 1 >= TRIES_OF_A_STRANGER:
-            raise BadInput(f"--base-url {address}: {words}. Give the address of a chat server; it mostly ends in /v1.")
-
-    def _count_failure(self, words: str) -> None:
-        """Raise BadInput when question after question fails with no answer in between."""
-        self._failures += 1
-        if self._failures >= GIVE_UP_AFTER:
+        if failure.kind == "unreachable" and self.settings.wait_server is None and seconds >= START_TIMEOUT:
             raise BadInput(
-                f"{self.called}: the server has stopped answering ({words}). Every answer so far is kept; run the same "
-                "command again to resume."
+                f"--base-url {self.base_url}: no server can be reached: {words}. Start it (--wait-server SECONDS waits for it), or "
+                "check the address."
+            )
+        if failure.kind == "unreadable" and tries >= STRANGER_TRIES:
+            raise BadInput(
+                f"--base-url {self.base_url}: {words}. Give the address of a chat server; it mostly ends in /v1."
             )
 
-    def _once(self, server: Address, messages: bytes, sent: dict[str, Any]) -> Reply:
-        """Send one question. `messages`: as JSON. Raises Refusal or ServerFailure."""
-        return read_reply(self._document(server, messages, sent), sent.get(self.parameters.limit_name))
+    def _count_failure(self) -> None:
+        """Raise BadInput when question after question fails and none was ever answered."""
+        self._failures += 1
+        if self._failures >= GIVE_UP_AFTER and self.worked is None:
+            raise self._no_answer()
 
-    def _document(self, server: Address, messages: bytes, sent: dict[str, Any]) -> Any:
+    def _no_answer(self) -> BadInput:
+        return BadInput(f"{self.called}: the server answers no question: {self._trouble}")
+
+    async def _check_server(self, words: str) -> None:
+        """Ask a question again that was answered before. Raises BadInput where it is not answered now, or none ever was."""
+        if self.worked is None:
+            raise BadInput(
+                f"{self.called}: {self.base_url} has answered nothing in {self._patience:.0f} s (--wait-server): {words}"
+            )
+        since, tries = time.monotonic(), 0
+        async with self._alone:
+            if self._alive_at > since:
+                return  # the check of another question was answered while this one waited
+            messages = await asyncio.to_thread(messages_of, self.worked, self.settings.max_image_side)
+            while True:
+                try:
+                    await self._once(messages, self.parameters.of(self.worked))
+                except ServerFailure as failure:
+                    if self.parameters.adjust(failure, self.worked, self.parameters.limit(self.worked)):
+                        continue
+                    tries += 1
+                    if tries >= STRANGER_TRIES or failure.kind == "late":
+                        raise BadInput(
+                            f"{self.called}: the server has stopped answering ({words}). Every answer so far is kept; run the same "
+                            "command again to resume."
+                        ) from None
+                    await asyncio.sleep(self.first_wait)
+                    continue
+                except Refusal:
+                    pass
+                break
+            self._any_answer, self._failures, self._alive_at = True, 0, time.monotonic()
+
+    async def _once(self, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Reply:
+        """Send one question. Raises Refusal or ServerFailure."""
+        return read_reply(await self._document(messages, sent), sent.get(self.parameters.limit_name))
+
+    async def _document(self, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Any:
         """The JSON of a reply. Raises Refusal or ServerFailure."""
-        others = json.dumps({"model": self.name, **sent}, ensure_ascii=False, allow_nan=False)
-        try:
-            posted = server.post(others[:-1].encode("utf-8", "replace") + b', "messages": ' + messages + b"}")
-        except (TimeoutError, HTTPError) as error:
-            raise failure_of(error) from None
-        if not 200 <= posted.status < 300:
-            raise failure_of_status(posted.status, posted.text, posted.headers, sent)
-        try:
-            return json.loads(posted.body)
-        except ValueError as error:
-            said = words_of(posted.text) if "html" in posted.headers.get("content-type", "") else str(error)
-            raise ServerFailure(f"the server's reply is not a chat completion ({said})", "unreadable") from None
+        body = {"model": self.name, **sent, "messages": messages}
+        return await post(self._client, "/chat/completions", body, self.settings.timeout)
 
-    def _told_from_reasoning(self, server: Address, request: Request, reply: Reply) -> Reply:
+    async def _told_from_reasoning(self, request: Request, reply: Reply) -> Reply:
         """The reply, its text as reasoning where the limit cut it and the model is known to reason: chat templates may open the reasoning,
         so that the text holds its end alone, or nothing of it when cut. Whether the model does that is asked with the first cut reply."""
         if reply.reasoning is not None:
             self.reasons = True
         if not reply.shows_no_end:
             return reply
-        with self._probing:
+        async with self._alone:
             if self.reasons is None:
-                self.reasons = self._reasons_unseen(server, request)
+                self.reasons = await self._reasons_unseen(request)
         if self.reasons and request.candidates:
             self.parameters.deviate("options were scored where the model begins to reason")
         return reply.as_reasoning() if self.reasons and not request.candidates else reply
 
-    def _reasons_unseen(self, server: Address, request: Request) -> bool:
+    async def _reasons_unseen(self, request: Request) -> bool:
         """Whether the model reasons before the answer to a question that anyone can answer in a few words."""
         probe = replace(
             request, prompt=PROBE, image=None, more_images=(), shots=(), candidates=(), max_tokens=PROBE_TOKENS
         )
         try:
-            reply = self._once(server, messages_of(probe, None), self.parameters.of(probe))
+            reply = await self._once(messages_of(probe, None), self.parameters.of(probe))
         except (Refusal, ServerFailure):
             return False
         if reply.shows_no_end:
@@ -365,7 +442,7 @@ class OpenAIChat(Backend):
         return replace(response, text=best.text, scores=best.scores, finish_reason=None)
 
     def describe(self) -> dict[str, Any]:
-        host = urlsplit(self.base_url).netloc.rpartition("@")[2] if self.base_url else "default"
+        host = "default" if self.base_url == PROVIDER else urlsplit(self.base_url).netloc.rpartition("@")[2]
         settled = self.parameters.describe() if self._settled else {}
         if self._token_scores is not None:
             settled["options_scored_by"] = "their tokens" if self._token_scores.can_score else "alternatives of a token"

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import sys
 from collections.abc import Callable
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from dataset_builders.errors import BadInput
-
-PROVIDER = "https://api.openai.com/v1"
-"""Where the client sends to without an address."""
+from eval_harness.models.http.client import server_address
 
 
 def destination(base_url: str | None) -> str | None:
-    """The host that requests to an address go to; None where they stay on this machine.
+    """The host that the client sends requests to; None where they stay on this machine. Raises BadInput where `base_url` is no address.
 
     They stay for loopback addresses and `localhost`, unless the environment names a proxy for them.
     """
-    parts = urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or PROVIDER)
+    parts = urlsplit(server_address(base_url))
     host = parts.hostname or ""
     try:
         loopback = ipaddress.ip_address(host).is_loopback

@@ -14,14 +14,12 @@ import socket
 import ssl
 import time
 from collections.abc import Collection, Iterator
-from http.client import IncompleteRead, RemoteDisconnected
 from typing import Any, Literal
-
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
 LONGEST_RETRY_AFTER = 900.0
 
-Kind = Literal["again", "busy", "unreachable", "unreadable", "cut", "question", "fatal"]
+Kind = Literal["again", "busy", "late", "unreachable", "unreadable", "cut", "question", "fatal"]
+TRANSIENT = ("again", "busy", "late", "unreachable")
 
 _FILTER = re.compile(r"content[_ -]?(filter|policy|management)|safety system|moderation|ResponsibleAI", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing|payment required|out of credit", re.IGNORECASE)
@@ -64,9 +62,9 @@ class Refusal(Exception):
 class ServerFailure(Exception):
     """No answer came. `kind` says what to do:
 
-    `again`, `busy` (the server has too much to do), `unreachable` (nobody listens there), `unreadable` (something came that is no reply
-    of a chat server): worth another try. `cut`: the output limit was reached before an answer. `question`: this question gets no
-    answer. `fatal`: no question will.
+    `again`, `busy` (the server has too much to do), `late` (no reply in time), `unreachable` (no connection), `unreadable` (something came
+    that is no reply of a chat server): worth another try. `cut`: the output limit was reached before an answer. `question`: this question
+    gets no answer. `fatal`: no question will.
 
     `parameter`: the one of those sent that the server does not take; `most`, `least`: the largest and smallest output limit it takes;
     `retry_after`: seconds the server asked to wait.
@@ -87,26 +85,31 @@ class ServerFailure(Exception):
         self.parameter, self.most, self.least, self.retry_after = parameter, most, least, retry_after
 
 
-def failure_of(error: Exception) -> ServerFailure:
-    """What an exception on the way to a reply means."""
-    connected = not isinstance(error, NewConnectionError | ConnectTimeoutError | ProxyError)
-    cause = list(_causes(error))[-1]
-    last = short(cause)
-    if isinstance(cause, TimeoutError):
-        return ServerFailure("no answer in time", "busy" if connected else "unreachable")
-    if isinstance(cause, socket.gaierror):
+def failure_of(error: BaseException) -> ServerFailure:
+    """What an exception on the way to a reply means. The openai package wraps those of its transport, aiohttp, which say more."""
+    import aiohttp
+
+    causes = list(_causes(error))
+    last = short(causes[-1])
+
+    def found(*types: type[BaseException]) -> bool:
+        return any(isinstance(cause, types) for cause in causes)
+
+    if found(socket.gaierror, aiohttp.ClientConnectorDNSError):
         return ServerFailure(f"its host name cannot be resolved ({last})", "unreachable")
-    if isinstance(cause, ssl.SSLCertVerificationError):
+    if found(ssl.SSLCertVerificationError, aiohttp.ClientConnectorCertificateError):
         return ServerFailure(f"its certificate cannot be verified ({last})", "fatal")
-    if isinstance(cause, ssl.SSLError) and "WRONG_VERSION" in str(cause).upper():
+    if found(ssl.SSLError) and any("WRONG_VERSION" in str(cause).upper() for cause in causes):
         return ServerFailure(f"it does not speak https ({last}); try http://", "fatal")
-    if "Tunnel connection failed" in str(cause):
+    if found(aiohttp.ClientHttpProxyError, aiohttp.ClientProxyConnectionError):
         return ServerFailure(
             f"the proxy refuses the connection ({last}); check HTTPS_PROXY and NO_PROXY", "unreachable"
         )
-    if not connected:
-        return ServerFailure(f"nobody answers there ({last})", "unreachable")
-    if isinstance(cause, OSError | IncompleteRead | RemoteDisconnected):
+    if found(aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        return ServerFailure(f"no server answers there ({last})", "unreachable")
+    if found(TimeoutError):
+        return ServerFailure("no answer in time", "late")
+    if found(aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError):
         return ServerFailure(f"the connection broke ({last})")
     return ServerFailure(f"the server's reply cannot be read ({last})", "unreadable")
 
@@ -147,7 +150,7 @@ def failure_of_status(status: int, body: str, headers: Any, sent: Collection[str
     if status == 413 or (status == 429 and _TOO_LARGE.search(message)):
         return ServerFailure(said, "question")
     if status in (408, 409, 425, 429) or status >= 500:
-        kind: Kind = "busy" if status in (408, 429, 503, 529) else "again"
+        kind: Kind = "busy" if status in (408, 425, 429, 502, 503, 504, 529) else "again"
         parameter = _parameter(document, message, sent) if "keyword" in message else None
         return ServerFailure(said, kind, parameter=parameter, retry_after=retry_after_of(headers))
     if _CUT.search(message):

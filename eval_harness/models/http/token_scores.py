@@ -9,21 +9,17 @@ See also: which tokens those are (`option_tokens.py`), servers that give the alt
 
 from __future__ import annotations
 
-import json
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
-
-from urllib3.exceptions import HTTPError
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from eval_harness.models.http.chat_messages import continued, messages_of
 from eval_harness.models.http.chat_replies import usage_of
-from eval_harness.models.http.posting import Address
-from eval_harness.models.http.server_errors import ServerFailure, failure_of, failure_of_status, short
+from eval_harness.models.http.server_errors import TRANSIENT, Refusal, ServerFailure, short
 from eval_harness.models.interface import chosen
 from eval_harness.models.option_tokens import (
+    Tokenize,
     continuation,
     first_position_ids,
     first_position_scores,
@@ -35,12 +31,8 @@ from eval_harness.records.request import Request, Response
 QUESTION, OPTION = "Which side is shown?", "left"
 """What is sent to see whether a server can score options."""
 
-BUSY = (408, 429, 502, 503, 504)
-
-Chat = Callable[[bytes, dict[str, Any]], dict[str, Any]]
-"""Messages as JSON and further parameters -> the document of a chat completion. Raises ServerFailure or Refusal."""
-
-
+Messages = list[dict[str, Any]]
+Made = TypeVar("Made")
 Usage = tuple[int, int] | None
 """Tokens in and out; None where the server does not say."""
 
@@ -54,37 +46,44 @@ class Answer:
     usage: Usage
 
 
+class Asking(Protocol):
+    """How a server is asked. Both raise ServerFailure or Refusal."""
+
+    async def chat(self, messages: Messages, more: dict[str, Any]) -> dict[str, Any]:
+        """The document of the chat completion of messages and further parameters."""
+        ...
+
+    async def beside(self, name: str, body: dict[str, Any]) -> Any:
+        """The document that the address `name` (`tokenize`, `detokenize`) beside /v1 gives."""
+        ...
+
+
 class TokenScores:
-    """Scores options at one server. Used from many threads.
+    """Scores options at one server."""
 
-    `chat` sends one chat completion; `tokenizer` is the address of the server's /tokenize, `detokenizer` of its /detokenize.
-    """
-
-    def __init__(self, model: str, chat: Chat, tokenizer: Address, detokenizer: Address) -> None:
+    def __init__(self, model: str, server: Asking) -> None:
         self.model = model
         self.begins_reasoning = False
         """Whether the server's chat template begins the model's reasoning."""
-        self._chat, self._tokenizer, self._detokenizer = chat, tokenizer, detokenizer
+        self._server = server
         self._known: dict[str, list[int]] = {}
         self._lacks: dict[bool, str | None] = {}
-        self._trying = threading.Lock()
         self._space = self._lead = ""
         """What the model writes before an answer; what is sent before an option so that the server reads that."""
 
-    def lacks(self, request: Request) -> str | None:
+    async def lacks(self, request: Request) -> str | None:
         """What the server lacks to score a request's options, None where it can. Raises ServerFailure where that cannot be told now."""
         by_sequence = request.scoring == "sequence"
-        with self._trying:
-            if by_sequence not in self._lacks:
-                self._lacks[by_sequence] = self._tried(by_sequence)
-            return self._lacks[by_sequence]
+        if by_sequence not in self._lacks:
+            self._lacks[by_sequence] = await self._tried(by_sequence)
+        return self._lacks[by_sequence]
 
     @property
     def can_score(self) -> bool:
         """Whether the server was seen to score options by their tokens."""
         return None in self._lacks.values()
 
-    def score(self, request: Request, messages: bytes, read: dict[str, Answer]) -> Response:
+    async def score(self, request: Request, messages: Messages, read: dict[str, Answer]) -> Response:
         """The response to a request whose conversation is `messages`. `read`: the answers that earlier tries have read; added to.
 
         Raises ServerFailure, also where a reply is about other tokens than asked for; BadInput as `option_tokens.py`.
@@ -92,20 +91,23 @@ class TokenScores:
         if request.scoring == "sequence":
             for text in request.candidates:
                 if text not in read:
-                    read[text] = self._read(messages, text, self._lead)
+                    read[text] = await self._read(messages, text, self._lead)
             answers = [read[text] for text in request.candidates]
             if any(answer.prompt != answers[0].prompt for answer in answers):
                 raise ServerFailure("the server reads other tokens before one option than before another", "question")
             scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
             return chosen(request, scores, usage=_sum([answer.usage for answer in answers]))
         official = request.scoring == "sequence_official"
-        tokens = [self._continuation(text) for text in request.candidates] if official else self._forms(request)
-        logprobs, usage = self._first_position(messages, tokens)
+        if official:
+            tokens = [await self._continuation(text) for text in request.candidates]
+        else:
+            tokens = await self._with_tokens(lambda tokenize: next_token_forms(request, tokenize, self.model))
+        logprobs, usage = await self._first_position(messages, tokens)
         return chosen(request, first_position_scores(logprobs, tokens, official), usage=usage)
 
-    def _read(self, messages: bytes, option: str, lead: str) -> Answer:
+    async def _read(self, messages: Messages, option: str, lead: str) -> Answer:
         """The conversation with an option begun as the answer, as the server reads it. `lead`: what is sent before the option."""
-        document = self._chat(
+        document = await self._server.chat(
             continued(messages, lead + option),
             {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0},
         )
@@ -119,7 +121,7 @@ class TokenScores:
             raise ServerFailure(
                 f"log-probabilities came for {len(positions)} of {len(ids)} tokens of a prompt", "question"
             )
-        tokens = self._continuation(option)
+        tokens = await self._continuation(option)
         start = len(ids) - len(tokens)
         if start < 1 or ids[start:] != tokens:
             raise ServerFailure(
@@ -129,10 +131,12 @@ class TokenScores:
         logprobs = [_logprob(at, token) for at, token in zip(positions[start:], tokens, strict=True)]
         return Answer(ids[:start], logprobs, usage_of(document.get("usage")))
 
-    def _first_position(self, messages: bytes, tokens: Sequence[Sequence[int]]) -> tuple[Mapping[int, float], Usage]:
+    async def _first_position(
+        self, messages: Messages, tokens: Sequence[Sequence[int]]
+    ) -> tuple[Mapping[int, float], Usage]:
         """Token id -> log-probability after the prompt, of all of `tokens`; and what was used."""
         wanted = first_position_ids(tokens)
-        document = self._chat(
+        document = await self._server.chat(
             messages,
             {"logprobs": True, "logprob_token_ids": wanted, "return_tokens_as_token_ids": True},
         )
@@ -145,36 +149,36 @@ class TokenScores:
             )
         return found, usage_of(document.get("usage"))
 
-    def _tried(self, by_sequence: bool) -> str | None:
+    async def _tried(self, by_sequence: bool) -> str | None:
         """What the server lacks, tried with a question that shows nothing; None where it has everything."""
         request = Request("", 0, QUESTION, None, (OPTION,), "single", candidates=(OPTION,))
         messages = messages_of(request, None)
         try:
-            self._tokenize(OPTION)  # first: most servers lack this, and are sent nothing else
-            prompt = _ids(self._chat(messages, {}).get("prompt_token_ids"))
+            await self._tokens(OPTION)  # first: most servers lack this, and are sent nothing else
+            prompt = _ids((await self._server.chat(messages, {})).get("prompt_token_ids"))
             if not prompt:
                 return "it does not say which tokens it read (return_token_ids)"
-            text = self._post(self._detokenizer, {"tokens": prompt}).get("prompt")
+            text = (await self._beside("detokenize", {"tokens": prompt})).get("prompt")
             if not isinstance(text, str) or QUESTION not in text:
                 return "its /detokenize does not give a prompt back"
             end = text.rpartition(QUESTION)[2]
             self.begins_reasoning = opens_reasoning(end)
             self._space = "" if end[-1:].isspace() else " "
             if not by_sequence:
-                self._first_position(messages, [self._continuation(OPTION)])
+                await self._first_position(messages, [await self._continuation(OPTION)])
                 return None
-            return self._find_lead(messages, prompt)
+            return await self._find_lead(messages, prompt)
         except ServerFailure as failure:
             if failure.kind == "question":
                 return str(failure)
             raise
 
-    def _find_lead(self, messages: bytes, prompt: list[int]) -> str | None:
+    async def _find_lead(self, messages: Messages, prompt: list[int]) -> str | None:
         """Find what has to be sent before an option for it to follow the prompt; returns what is wrong where nothing does."""
         why = "its chat template writes an assistant's turn otherwise than it begins one"
         for lead in dict.fromkeys((self._space, "")):  # a template may write the space by itself
             try:
-                if self._read(messages, OPTION, lead).prompt == prompt:
+                if (await self._read(messages, OPTION, lead)).prompt == prompt:
                     self._lead = lead
                     return None
             except ServerFailure as failure:
@@ -183,32 +187,35 @@ class TokenScores:
                 why = str(failure)
         return why
 
-    def _forms(self, request: Request) -> list[list[int]]:
-        return next_token_forms(request, self._tokenize, self.model)
+    async def _continuation(self, text: str) -> list[int]:
+        return await self._with_tokens(lambda tokenize: continuation(text, tokenize, self._space))
 
-    def _continuation(self, text: str) -> list[int]:
-        return continuation(text, self._tokenize, self._space)
+    async def _with_tokens(self, compute: Callable[[Tokenize], Made]) -> Made:
+        """What `compute` makes with the server's tokenizer, run again with each text that it turns out to need."""
+        while True:
+            try:
+                return compute(self._known.__getitem__)
+            except KeyError as unknown:
+                (text,) = unknown.args
+                self._known[text] = await self._tokens(text)
 
-    def _tokenize(self, text: str) -> list[int]:
-        if text not in self._known:
-            ids = _ids(self._post(self._tokenizer, {"prompt": text, "add_special_tokens": False}).get("tokens"))
-            if ids is None:
-                raise ServerFailure("its /tokenize gives no tokens", "question")
-            self._known[text] = ids
-        return self._known[text]
+    async def _tokens(self, text: str) -> list[int]:
+        ids = _ids((await self._beside("tokenize", {"prompt": text, "add_special_tokens": False})).get("tokens"))
+        if ids is None:
+            raise ServerFailure("its /tokenize gives no tokens", "question")
+        return ids
 
-    def _post(self, address: Address, body: dict[str, Any]) -> dict[str, Any]:
+    async def _beside(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Raises ServerFailure, of kind `question` where the server has no such address."""
         try:
-            posted = address.post(json.dumps({"model": self.model, **body}).encode("utf-8", "replace"))
-        except (TimeoutError, HTTPError) as error:
-            raise failure_of(error) from None
-        if posted.status in BUSY:
-            raise failure_of_status(posted.status, posted.text, posted.headers, body)
-        try:
-            document = json.loads(posted.body)
-        except ValueError:
+            document = await self._server.beside(name, {"model": self.model, **body})
+        except Refusal:
             document = None
-        if posted.status != 200 or not isinstance(document, dict):
+        except ServerFailure as failure:
+            if failure.kind in TRANSIENT:
+                raise
+            document = None
+        if not isinstance(document, dict):
             raise ServerFailure("it has no /tokenize and /detokenize", "question")
         return document
 

@@ -19,7 +19,7 @@ from tests.eval_harness.models.http.asking import KEY, model, request
         ("127.0.0.1:8000/v1", "has no scheme"),
         ("localhost:8000/v1", "has no scheme"),
         ("api.example.org/v1", "has no scheme"),
-        ("ftp://127.0.0.1/v1", "ftp is not spoken here"),
+        ("ftp://127.0.0.1/v1", "ftp is not supported"),
         ("http://", "names no host"),
         ("http://127.0.0.1:port/v1", "not an address"),
     ],
@@ -32,8 +32,8 @@ def test_an_address_that_is_none_is_told_as_such(url, words):
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("http://127.0.0.1:9/v1", "nobody answers there"),
-        ("http://no-such-host.invalid/v1", "cannot be resolved|nobody"),
+        ("http://127.0.0.1:9/v1", "no server answers there"),
+        ("http://no-such-host.invalid/v1", "cannot be resolved|no server"),
     ],
 )
 def test_a_server_that_is_not_there_is_told_within_seconds(monkeypatch, url, words):

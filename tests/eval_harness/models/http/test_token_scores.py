@@ -37,7 +37,7 @@ def test_scores_are_those_of_the_options_own_tokens(scoring, template, trims, sp
     with ScoringServer(template, trims) as stand_in:
         backend, found = scored(stand_in, scoring, questions)
         for number, options in enumerate(questions):
-            asked = {"messages": json.loads(messages_of(question(number, scoring, options), None))}
+            asked = {"messages": messages_of(question(number, scoring, options), None)}
             expected = stand_in.expected(asked, options, scoring, space)
             assert found[str(number)].scores == pytest.approx(expected, abs=1e-9)
             assert found[str(number)].usage == (

@@ -1,0 +1,130 @@
+"""The openai package's client: its address, its key, and one JSON document posted to it.
+
+Connections, proxies (HTTPS_PROXY, NO_PROXY) and certificates (the operating system's, or SSL_CERT_FILE) are the package's. It never follows
+a redirection, which would send images elsewhere, and tries nothing twice. See also: what an error means (`server_errors.py`), how many
+requests are in flight and trying again (`in_flight.py`, `openai_chat.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http.server_errors import ServerFailure, failure_of, failure_of_status, words_of
+from eval_harness.models.interface import Settings
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+CONNECT_TIMEOUT = 10.0
+PROVIDER = "https://api.openai.com/v1"
+AZURE = "azure:"
+
+
+def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
+    """The client that asks model `name` (`azure:NAME`: a deployment of Azure OpenAI), with the environment variables of the openai package.
+
+    `called`: the option that named the model. It is used in one event loop, and closed with it. Raises BadInput where the address, the key
+    or a proxy cannot be used.
+    """
+    import httpx2
+    import openai
+
+    azure = name.startswith(AZURE)
+    timeout = httpx2.Timeout(None, connect=min(CONNECT_TIMEOUT, settings.timeout))
+    # No connection is used twice: where a server sends a reply twice, the second copy would pass for the next question's answer.
+    limits = httpx2.Limits(max_connections=settings.in_flight + 2, keepalive_expiry=0)
+    try:
+        http = openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout, limits=limits)
+    except ValueError as error:
+        raise BadInput(f"{called}: a proxy of the environment cannot be used ({error}).") from None
+    if azure:
+        try:
+            return openai.AsyncAzureOpenAI(
+                azure_endpoint=_checked(settings.base_url) or os.environ.get("AZURE_OPENAI_ENDPOINT") or "",
+                azure_deployment=name.removeprefix(AZURE),
+                max_retries=0,
+                timeout=timeout,
+                http_client=http,
+            )
+        except (openai.OpenAIError, ValueError) as error:
+            raise BadInput(f"{called}: {error}") from None
+    url = server_address(settings.base_url)
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    if not key and not is_local(url):
+        raise BadInput(
+            f"{called}: OPENAI_API_KEY is not set. Set it to your key, or give the address of a server on this machine "
+            "with --base-url http://127.0.0.1:8000/v1."
+        )
+    if not re.fullmatch(r"[!-~]*", key):
+        raise BadInput("OPENAI_API_KEY: contains characters that no key has. Set it to the key and nothing else.")
+    return openai.AsyncOpenAI(base_url=url, api_key=key or "none", max_retries=0, timeout=timeout, http_client=http)
+
+
+def server_address(base_url: str | None) -> str:
+    """Where a client without `azure:` sends to: `base_url`, OPENAI_BASE_URL, or OpenAI. Raises BadInput for anything but http(s)."""
+    return _checked(base_url or os.environ.get("OPENAI_BASE_URL")) or PROVIDER
+
+
+def address_of(client: AsyncOpenAI) -> str:
+    """The address that a client sends to."""
+    return str(client.base_url).rstrip("/")
+
+
+async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: float) -> Any:
+    """The JSON document that comes back for `body` (`url`: below the client's address, or a whole one) within `timeout` seconds.
+
+    Raises ServerFailure or Refusal where none comes, or an HTTP error.
+    """
+    import aiohttp
+    import httpx2
+    import openai
+
+    try:
+        async with asyncio.timeout(timeout):
+            reply = await client.post(url, cast_to=httpx2.Response, body=body)
+    except openai.APIStatusError as error:
+        raise failure_of_status(error.status_code, error.response.text, error.response.headers, body) from None
+    except (openai.APIConnectionError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise failure_of(error) from None
+    if "event-stream" in reply.headers.get("content-type", "") or reply.content.startswith(b"data:"):
+        raise ServerFailure(
+            "the server streams its reply (text/event-stream), which was not asked for; turn streaming off there",
+            "unreadable",
+        )
+    try:
+        return json.loads(reply.content)
+    except ValueError as error:
+        said = words_of(reply.text) if "html" in reply.headers.get("content-type", "") else str(error)
+        raise ServerFailure(f"the server's reply is not a chat completion ({said})", "unreadable") from None
+
+
+def is_local(url: str | None) -> bool:
+    """True for an address of this machine."""
+    host = urlsplit(url or "").hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _checked(url: str | None) -> str | None:
+    """An address without the ending that the client adds; None stays None. Raises BadInput where it is no http(s) address."""
+    if not url:
+        return None
+    if not re.match(r"https?://", url, re.IGNORECASE):
+        other = re.match(r"([a-z][a-z0-9+.-]*)://", url, re.IGNORECASE)
+        why = f"{other[1]} is not supported" if other else "has no scheme"
+        raise BadInput(
+            f"--base-url {url}: {why}. Write http:// or https:// before the host, e.g. http://127.0.0.1:8000/v1."
+        )
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise BadInput(f"--base-url {url}: not an address ({error}).") from None
+    if not host:
+        raise BadInput(f"--base-url {url}: names no host.")
+    return url.removesuffix("/").removesuffix("/chat/completions")
