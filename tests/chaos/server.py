@@ -97,7 +97,7 @@ class ChaosServer:
             def do_POST(self):
                 raw = self.rfile.read(int(self.headers["Content-Length"]))
                 body = json.loads(raw)
-                if not self.path.endswith("/chat/completions"):
+                if not self.path.partition("?")[0].endswith("/chat/completions"):
                     found = outer.further.get(self.path.rpartition("/")[2], lambda body: None)(body)
                     self.send_response(200 if found else 404)
                     outer.send(self, json.dumps(found).encode(), "application/json")

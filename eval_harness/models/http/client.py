@@ -44,9 +44,10 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
     except ValueError as error:
         raise BadInput(f"{called}: a proxy of the environment cannot be used ({error}).") from None
     if azure:
+        endpoint: Any = _checked(settings.base_url)  # None: AZURE_OPENAI_ENDPOINT
         try:
             return openai.AsyncAzureOpenAI(
-                azure_endpoint=_checked(settings.base_url) or os.environ.get("AZURE_OPENAI_ENDPOINT") or "",
+                azure_endpoint=endpoint,
                 azure_deployment=name.removeprefix(AZURE),
                 max_retries=0,
                 timeout=timeout,

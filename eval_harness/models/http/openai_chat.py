@@ -194,8 +194,8 @@ class OpenAIChat(Backend):
                     break
         finally:
             reporting.cancel()
-        if self._failures and self.worked is None:
-            raise self._no_answer()
+        if self._failures >= STRANGER_TRIES and not self._any_answer:
+            await self._check_server(self._trouble)
 
     async def _timed(self, request: Request, flight: InFlight) -> Response:
         start = time.perf_counter()
@@ -247,7 +247,8 @@ class OpenAIChat(Backend):
                     continue
                 failed = replace(failed, error=words, finish_reason="length" if failure.kind == "cut" else None)
                 if failure.kind in ("cut", "question"):
-                    self._count_failure()
+                    if self._count_failure(request) >= GIVE_UP_AFTER and not self._any_answer:
+                        await self._check_server(words)
                     return failed
                 self.retries += 1
                 if len(read) + self._tried > done:  # something more of the question was answered
@@ -262,8 +263,7 @@ class OpenAIChat(Backend):
                     await self._check_server(f"{words}; it asks to wait {failure.retry_after:.0f} s")
                     return failed
                 if tries["again"] >= TRIES or tries["late"] >= LATE_TRIES or left <= 0:
-                    self._count_failure()
-                    if self._failures >= GIVE_UP_AFTER or left <= 0:
+                    if self._count_failure(request) >= GIVE_UP_AFTER or left <= 0:
                         await self._check_server(words)
                     return failed
                 pause = min(flight.pause(max(tries.values()), self._first_wait(failure), failure.retry_after), left)
@@ -326,21 +326,21 @@ class OpenAIChat(Backend):
                 f"--base-url {self.base_url}: {words}. Give the address of a chat server; it mostly ends in /v1."
             )
 
-    def _count_failure(self) -> None:
-        """Raise BadInput when question after question fails and none was ever answered."""
+    def _count_failure(self, request: Request) -> int:
+        """One more question that failed; returns how many did since the last answer."""
         self._failures += 1
-        if self._failures >= GIVE_UP_AFTER and self.worked is None:
-            raise self._no_answer()
-
-    def _no_answer(self) -> BadInput:
-        return BadInput(f"{self.called}: the server answers no question: {self._trouble}")
+        if self.worked is None and not request.images:
+            self.worked = _simple(request)
+        return self._failures
 
     async def _check_server(self, words: str) -> None:
-        """Ask a question again that was answered before. Raises BadInput where it is not answered now, or none ever was."""
+        """Ask a question that was answered before (or, where no images are shown, a simple one).
+
+        Raises BadInput where it is not answered now, or none ever was.
+        """
         if self.worked is None:
-            raise BadInput(
-                f"{self.called}: {self.base_url} has answered nothing in {self._patience:.0f} s (--wait-server): {words}"
-            )
+            seconds = time.monotonic() - self._began
+            raise BadInput(f"{self.called}: the server answers no question, after {seconds:.0f} s: {words}")
         since, tries = time.monotonic(), 0
         async with self._alone:
             if self._alive_at > since:
@@ -355,7 +355,7 @@ class OpenAIChat(Backend):
                     tries += 1
                     if tries >= STRANGER_TRIES or failure.kind == "late":
                         raise BadInput(
-                            f"{self.called}: the server has stopped answering ({words}). Every answer so far is kept; run the same "
+                            f"{self.called}: the server does not answer ({words}). Every answer so far is kept; run the same "
                             "command again to resume."
                         ) from None
                     await asyncio.sleep(self.first_wait)
@@ -390,9 +390,7 @@ class OpenAIChat(Backend):
 
     async def _reasons_unseen(self, request: Request) -> bool:
         """Whether the model reasons before the answer to a question that anyone can answer in a few words."""
-        probe = replace(
-            request, prompt=PROBE, image=None, more_images=(), shots=(), candidates=(), max_tokens=PROBE_TOKENS
-        )
+        probe = _simple(request)
         try:
             reply = await self._once(messages_of(probe, None), self.parameters.of(probe))
         except (Refusal, ServerFailure):
@@ -447,3 +445,8 @@ class OpenAIChat(Backend):
         if self._token_scores is not None:
             settled["options_scored_by"] = "their tokens" if self._token_scores.can_score else "alternatives of a token"
         return {"server": host, "retries": self.retries, **settled}
+
+
+def _simple(request: Request) -> Request:
+    """A question that any model can answer in a few words, asked as `request` is."""
+    return replace(request, prompt=PROBE, image=None, more_images=(), shots=(), candidates=(), max_tokens=PROBE_TOKENS)

@@ -6,7 +6,7 @@ import ipaddress
 import sys
 from collections.abc import Callable
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.client import server_address
@@ -15,7 +15,8 @@ from eval_harness.models.http.client import server_address
 def destination(base_url: str | None) -> str | None:
     """The host that the client sends requests to; None where they stay on this machine. Raises BadInput where `base_url` is no address.
 
-    They stay for loopback addresses and `localhost`, unless the environment names a proxy for them.
+    They stay for loopback addresses and `localhost`, unless the environment names a proxy for them and does not exempt them literally (the
+    client reads other forms of NO_PROXY in its own way).
     """
     parts = urlsplit(server_address(base_url))
     host = parts.hostname or ""
@@ -27,7 +28,8 @@ def destination(base_url: str | None) -> str | None:
         return host or str(base_url)
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return urlsplit(proxy).hostname or proxy if proxy and not proxy_bypass(host) else None
+    exempt = {entry.strip() for entry in proxies.get("no", "").split(",")}
+    return urlsplit(proxy).hostname or proxy if proxy and not exempt & {host, "*"} else None
 
 
 def permit_sending(name: str, base_url: str | None, amount: Callable[[], str], allowed: bool) -> None:

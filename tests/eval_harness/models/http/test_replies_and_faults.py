@@ -40,7 +40,7 @@ def test_what_fails_for_good_is_failed_and_its_error_is_no_answer():
 def test_a_server_that_is_gone_stops_the_run_in_one_line():
     with ChaosServer(answer=lambda body: (500, {"error": {"message": "down"}})) as server:
         backend = model(server)
-        with pytest.raises(BadInput, match="the server answers no question: HTTP 500"):
+        with pytest.raises(BadInput, match=r"the server answers no question, .*: HTTP 500"):
             list(backend.generate([request(i) for i in range(30)]))
         assert len(server.asked) < 30
 

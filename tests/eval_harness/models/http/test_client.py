@@ -1,0 +1,203 @@
+"""The client on its way to a server: proxies, redirections, certificates, and whether what is said to stay on this machine does."""
+
+import contextlib
+import datetime
+import ipaddress
+import itertools
+import socket
+import ssl
+import threading
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.http.sending import destination
+from eval_harness.models.interface import Settings
+from tests.chaos.server import ChaosServer, Raw
+from tests.eval_harness.models.http.asking import KEY, model, request
+
+REPLY = b'{"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]}'
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(REPLY), REPLY)
+
+
+@contextlib.contextmanager
+def answering(reply=OK, tls=None):
+    """(port, the heads of the requests that came) of a server that gives every connection the same reply."""
+    heads = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with contextlib.suppress(OSError), connection:
+                        stream = tls.wrap_socket(connection, server_side=True) if tls else connection
+                        came = stream.recv(65536)
+                        head, _, body = came.partition(b"\r\n\r\n")
+                        length = int((head.lower().split(b"content-length:")[1:] or [b"0"])[0].split(b"\r\n")[0])
+                        while len(body) < length:
+                            body += stream.recv(65536)
+                        heads.append(head.decode("latin-1"))
+                        stream.sendall(reply)
+                        stream.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1], heads
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name in ("OPENAI_BASE_URL", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def ask(url, **settings):
+    (found,) = OpenAIChat("m", Settings(**({"base_url": url, "timeout": 20.0} | settings))).generate([request()])
+    return found.text
+
+
+def test_a_proxy_of_the_environment_is_used_with_its_password(monkeypatch):
+    with answering() as (port, heads):
+        monkeypatch.setenv("HTTP_PROXY", f"http://me:p%40ss@127.0.0.1:{port}")
+        assert ask("http://models.example.org/v1") == "A"
+    assert heads[0].startswith("POST http://models.example.org/v1/chat/completions HTTP/1.1\r\n")
+    assert "proxy-authorization: basic bwu6cebzcw==" in heads[0].lower()
+
+
+def test_what_a_proxy_refuses_is_told_and_no_key_is_sent_to_it(monkeypatch):
+    with answering(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as (port, heads):
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        with pytest.raises(BadInput, match="the proxy refuses the connection"):
+            ask("https://models.example.org/v1")
+    assert heads[0].startswith("CONNECT models.example.org:443 ")
+    assert "authorization" not in heads[0].lower()
+    for wrong in ("socks5://127.0.0.1:1", "ftp://127.0.0.1:1"):
+        monkeypatch.setenv("HTTPS_PROXY", wrong)
+        with pytest.raises(BadInput, match="proxy"):
+            ask("https://models.example.org/v1")
+
+
+def test_what_is_said_to_stay_on_this_machine_is_sent_to_no_proxy(monkeypatch):
+    """Every combination of address, proxy variable and exemption: `destination` says where the request arrives."""
+    hosts = ("127.0.0.1", "localhost")
+    proxies = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", None)
+    exempt = ("", "*", "127.0.0.1", "localhost", "127.0.0.1,localhost", ".localhost", "127.0.0.0/8", "example.org")
+    with answering() as (server, direct), answering() as (proxy, proxied):
+        for host, variable, spared in itertools.product(hosts, proxies, exempt):
+            with monkeypatch.context() as patched:
+                if variable:
+                    patched.setenv(variable, f"http://127.0.0.1:{proxy}")
+                patched.setenv("NO_PROXY", spared)
+                url = f"http://{host}:{server}/v1"
+                before = len(direct), len(proxied)
+                assert ask(url) == "A"
+                arrived = len(direct) - before[0], len(proxied) - before[1]
+                stays = destination(url) is None
+                assert arrived == (1, 0) or not stays, (host, variable, spared)
+                if "/" not in spared:  # networks: what is said is on the safe side
+                    assert arrived == ((1, 0) if stays else (0, 1)), (host, variable, spared)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirection_is_followed(status):
+    with answering() as (elsewhere, reached):
+        location = f"Location: http://127.0.0.1:{elsewhere}/v1/chat/completions".encode()
+        moved = b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n%s\r\n\r\n" % (status, location)
+        with answering(moved) as (port, heads), pytest.raises(BadInput, match=f"sends on to .*HTTP {status}"):
+            ask(f"http://127.0.0.1:{port}/v1")
+    assert len(heads) == 1
+    assert not reached
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """(file of a hospital's own authority, TLS context of a server it has certified)."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    now, folder = datetime.datetime.now(datetime.UTC), tmp_path_factory.mktemp("certificates")
+
+    def certified(name, issuer=None):
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        signer = issuer or (subject, key)
+        made = x509.CertificateBuilder().subject_name(subject).issuer_name(signer[0]).public_key(key.public_key())
+        made = made.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(1))
+        made = made.not_valid_after(now + datetime.timedelta(1))
+        made = made.add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        signed = made.add_extension(address, critical=False).sign(signer[1], hashes.SHA256())
+        pem = serialization.Encoding.PEM
+        secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        (folder / f"{name}.pem").write_bytes(signed.public_bytes(pem))
+        (folder / f"{name}.key").write_bytes(secret)
+        return subject, key
+
+    certified("server", certified("authority"))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(folder / "server.pem", folder / "server.key")
+    return folder / "authority.pem", tls
+
+
+def test_a_private_authority_is_trusted_where_it_is_named_and_nowhere_else(certificates, monkeypatch):
+    authority, tls = certificates
+    with answering(tls=tls) as (port, heads):
+        url = f"https://127.0.0.1:{port}/v1"
+        with pytest.raises(BadInput, match="its certificate cannot be verified"):
+            ask(url)
+        assert not heads
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        assert ask(url) == "A"
+
+
+def test_a_server_that_does_not_speak_https_is_told():
+    with answering() as (port, _), pytest.raises(BadInput, match="does not speak https"):
+        ask(f"https://127.0.0.1:{port}/v1")
+
+
+def test_the_environment_of_the_openai_package_is_used(monkeypatch):
+    with ChaosServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_ORG_ID", "ward")
+        assert destination(None) is None
+        backend = OpenAIChat("m", Settings())
+        assert backend.base_url == server.url
+        assert [found.status for found in backend.generate([request()])] == ["answered"]
+        assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+        assert server.headers[0]["openai-organization"] == "ward"
+
+
+def test_a_deployment_of_azure(monkeypatch):
+    with ChaosServer() as server:
+        needed = {
+            "AZURE_OPENAI_API_KEY": "azure-key",
+            "OPENAI_API_VERSION": "2025-01-01-preview",
+            "AZURE_OPENAI_ENDPOINT": server.url.removesuffix("/v1"),
+        }
+        for variable, value in needed.items():
+            with pytest.raises(BadInput, match=variable):
+                OpenAIChat("azure:ours", Settings())
+            monkeypatch.setenv(variable, value)
+        backend = OpenAIChat("azure:ours", Settings())
+        assert [found.status for found in backend.generate([request()])] == ["answered"]
+        assert backend.base_url.endswith("/openai/deployments/ours")
+        assert server.headers[0]["api-key"] == "azure-key"
+        assert KEY not in str(server.headers[0])
+
+
+def test_a_reply_that_is_a_stream_or_a_call_of_a_tool_says_so():
+    stream = Raw('data: {"choices": [{"delta": {"content": "A"}}]}\n\ndata: [DONE]\n\n', "text/event-stream")
+    call = {"tool_calls": [{"type": "function", "function": {"name": "look_up", "arguments": "{}"}}], "content": None}
+    document = {"choices": [{"finish_reason": "tool_calls", "message": {"role": "assistant", **call}}]}
+    for reply, words in ((stream, "streams its reply"), (document, "calls a tool instead of answering .look_up")):
+        with (
+            ChaosServer(answer=lambda body, reply=reply: (200, reply)) as server,
+            pytest.raises(BadInput, match=words),
+        ):
+            list(model(server).generate([request(i) for i in range(4)]))
