@@ -1,4 +1,4 @@
-"""Reliability benchmarks for medical vision-language models, in a dozen names.
+"""Reliability benchmarks for medical vision-language models, in a dozen names; docs/api.md describes each with an example.
 
 A name is imported when it is first used: `import medprobe` alone loads no library.
 """
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from eval_harness.records.request import Request as Request
     from eval_harness.records.request import Response as Response
     from eval_harness.records.result import Model as Model
+    from medprobe.runs import evaluate as evaluate
+    from medprobe.runs import load_run as load_run
+    from medprobe.stores import compare as compare
+    from medprobe.stores import load_results as load_results
+    from medprobe.stores import submit as submit
 
 __version__ = "0.1.0"
 
@@ -23,6 +28,11 @@ _HOMES = {
     "build": "dataset_builders.build:build",
     "publish": "dataset_builders.hub.publish:publish",
     "open_dataset": "dataset_builders.hub.repository:open_repository",
+    "evaluate": "medprobe.runs:evaluate",
+    "load_run": "medprobe.runs:load_run",
+    "compare": "medprobe.stores:compare",
+    "submit": "medprobe.stores:submit",
+    "load_results": "medprobe.stores:load_results",
     "read_choice": "eval_harness.reader:read_choice",
     "Model": "eval_harness.records.result:Model",
     "Request": "eval_harness.records.request:Request",
@@ -37,9 +47,14 @@ __all__ = [
     "Request",
     "Response",
     "build",
+    "compare",
+    "evaluate",
+    "load_results",
+    "load_run",
     "open_dataset",
     "publish",
     "read_choice",
+    "submit",
 ]
 
 

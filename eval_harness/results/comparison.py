@@ -94,10 +94,7 @@ def _marks(result: Result) -> list[str]:
 
 def compare_results(a: Side, b: Side) -> str:
     """The differences as text. Raises BadInput for results of different benchmarks."""
-    if a.result.benchmark.family != b.result.benchmark.family:
-        raise BadInput(
-            f"{a.source} is of {a.result.benchmark.name}, {b.source} of {b.result.benchmark.name}: these cannot be compared."
-        )
+    _check_same_format(a, b)
     lines = [f"A  {_title(a.result)}", f"B  {_title(b.result)}", "", "settings"]
     lines += _settings(a.result, b.result)
     lines += ["", "scores (percent, or a count)", *_scores(a, b)]
@@ -153,25 +150,57 @@ def _say(value: Any) -> str:
     return text if len(text) <= 100 else text[:97] + "..."
 
 
-def _scores(a: Side, b: Side) -> list[str]:
-    common = [name for name in a.result.scores if name in b.result.scores]
-    named = {name: f"{name} (count)" if _is_count(name) else name for name in common}
-    width = max(map(len, named.values()), default=6)
+DIFFERENCES = ("metric", "a", "b", "difference", "low", "high", "p", "test", "note")
+
+
+def score_differences(a: Side, b: Side) -> pd.DataFrame:
+    """One row per metric that both have, in A's order. Raises BadInput for results of different benchmarks.
+
+    `a`, `b`, `difference` (a - b): percent, or a count; `low`, `high`: 95 % interval of the difference in percent points, of a count none;
+    `p`: two-sided, under 5 % exactly where the interval excludes 0; `test`: paired by case where both have their answers to the same
+    questions, else as if independent; `note`: why two values are not compared. What there is not is missing.
+    """
+    _check_same_format(a, b)
     tables = _units(a, b)
+    rows = [_difference(a, b, name, tables) for name in a.result.scores if name in b.result.scores]
+    kinds = dict.fromkeys(("a", "b", "difference", "low", "high", "p"), "float64") | {"test": "str", "note": "str"}
+    return pd.DataFrame(rows, columns=list(DIFFERENCES)).astype(kinds)
+
+
+def _check_same_format(a: Side, b: Side) -> None:
+    if a.result.benchmark.family != b.result.benchmark.family:
+        raise BadInput(
+            f"{a.source} is of {a.result.benchmark.name}, {b.source} of {b.result.benchmark.name}: these cannot be compared."
+        )
+
+
+def _difference(a: Side, b: Side, name: str, tables: tuple[pd.DataFrame, pd.DataFrame] | None) -> dict[str, Any]:
+    left, right = a.result.scores[name], b.result.scores[name]
+    row: dict[str, Any] = {"metric": name, "a": left.value, "b": right.value}
+    silent = [(side, score.nonresponse) for side, score in (("A", left), ("B", right)) if score.nonresponse is not None]
+    if silent:
+        results = {"A": a.result, "B": b.result}
+        return row | {"note": "; ".join(f"{side}: {cause(found, results[side])}" for side, found in silent)}
+    if left.value is None or right.value is None:
+        return row
+    return row | {"difference": left.value - right.value} | _test(tables, name, left, right)
+
+
+def _scores(a: Side, b: Side) -> list[str]:
+    """The table of `score_differences` as text."""
+    table = score_differences(a, b)
+    named = [f"{name} (count)" if _is_count(name) else name for name in table["metric"]]
+    width = max(map(len, named), default=6)
     lines = [f"  {'metric':<{width}}  {'A':>7}  {'B':>7}  {'A - B':>7}"]
-    for name in common:
-        left, right = a.result.scores[name], b.result.scores[name]
-        silent = [(side, score.nonresponse) for side, score in ((a, left), (b, right)) if score.nonresponse is not None]
-        if silent:
-            numbers = f"{shown(left.value):>7}  {shown(right.value):>7}  {'':>7}"
-            why = "; ".join(f"{'A' if side is a else 'B'}: {cause(found, side.result)}" for side, found in silent)
-            lines.append(f"  {named[name]:<{width}}  {numbers}  no comparison: {why}")
-            continue
-        if left.value is None or right.value is None:
-            continue
-        numbers = f"{shown(left.value):>7}  {shown(right.value):>7}  {left.value - right.value:>+7.2f}"
-        lines.append(f"  {named[name]:<{width}}  {numbers}  {_test(tables, name, left, right)}".rstrip())
-    if tables is None:
+    for name, row in zip(named, table.astype(object).where(table.notna(), None).to_dict("records"), strict=True):
+        numbers = f"  {name:<{width}}  {shown(row['a']):>7}  {shown(row['b']):>7}"
+        if row["note"] is not None:
+            lines.append(f"{numbers}  {'':>7}  no comparison: {row['note']}")
+        elif row["difference"] is not None:
+            tested = [] if row["low"] is None else [_interval(row["low"], row["high"])]
+            tested += [] if row["p"] is None else [f"{_p_value(row['p'])} ({row['test']})"]
+            lines.append(f"{numbers}  {row['difference']:>+7.2f}  {', '.join(tested)}".rstrip())
+    if not _are_paired(a, b):
         why = (
             "one of them has no answers"
             if a.answers is None or b.answers is None
@@ -185,11 +214,16 @@ def _is_count(metric: str) -> bool:
     return metric in METRICS and METRICS[metric].unit == "count"
 
 
+def _are_paired(a: Side, b: Side) -> bool:
+    """Whether both have their answers, to the same questions."""
+    held = all(table is not None for side in (a, b) for table in (side.answers, side.questions))
+    return held and a.result.benchmark.fingerprint == b.result.benchmark.fingerprint
+
+
 def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    if a.answers is None or b.answers is None or a.questions is None or b.questions is None:
+    if not _are_paired(a, b):
         return None
-    if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:
-        return None
+    assert a.answers is not None and b.answers is not None and a.questions is not None and b.questions is not None
     family = a.result.benchmark.family
     tables = units(family, a.questions, a.answers), units(family, b.questions, b.answers)
     if any(side.result.method.generation.get("permute") for side in (a, b)):
@@ -198,21 +232,21 @@ def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     return tables
 
 
-def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score) -> str:
-    """The 95 % interval of a difference, and the p-value that it implies; of a count the p-value alone, as the interval is of a share."""
+def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score) -> dict[str, Any]:
+    """`low`, `high`, `p`, `test` of a difference; of a count no interval, as it would be of a share. Empty where there is no test."""
     if tables is None:
         if _is_count(metric):
-            return ""
+            return {}
         low, high, p = unpaired_difference(left, right)
-        return "" if math.isnan(low) else f"{_interval(low, high)}, {_p_value(p)} ({UNPAIRED})"
+        return {} if math.isnan(low) else {"low": low, "high": high, "p": p, "test": UNPAIRED}
     if not all((table["metric"] == metric).any() for table in tables):
-        return ""
+        return {}
     try:
         test = paired_test(*tables, metric)
     except BadInput:
-        return ""
-    p_value = f"{_p_value(test.p)} ({test.method})"
-    return p_value if _is_count(metric) else f"{_interval(test.low, test.high)}, {p_value}"
+        return {}
+    interval = {} if _is_count(metric) else {"low": test.low, "high": test.high}
+    return {**interval, "p": test.p, "test": test.method}
 
 
 def _interval(low: float, high: float) -> str:

@@ -6,20 +6,18 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-
-from dataset_builders.errors import BadInput, first_misfit
+from dataset_builders.errors import BadInput
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result, read_result
-from eval_harness.runs.planning.config import EvalConfig, config_of, option_types
+from eval_harness.runs.planning.config import EvalConfig, checked_options, config_of
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
-SET_BY_THE_SWEEP = ("out", "no_resume")
+SET_BY_THE_SWEEP = ("out",)
 NOT_IN_ANSWERS = (
     "attention",
     "batch_size",
@@ -174,27 +172,9 @@ def _entry(path: Path, where: str, entry: Any, name: str | None) -> dict[str, An
         wanted = f"a text, or a mapping with {name!r}" if name else "a mapping of options"
         raise BadInput(f"{path}: {where}: must be {wanted}. Write, e.g., {EXAMPLE}.")
     for option in entry:
-        allowed = option == name or option not in ("model", "benchmark", "method", *SET_BY_THE_SWEEP)
-        if not isinstance(option, str) or option.replace("-", "_") not in option_types() or not allowed:
-            raise BadInput(
-                f"{path}: {where}: {option}: not an option that a sweep takes. `medprobe eval --help` lists them."
-            )
-    given = {option.replace("-", "_"): _as_typed(option, value) for option, value in entry.items()}
+        if option != name and str(option).replace("-", "_") in ("model", "benchmark", "method", *SET_BY_THE_SWEEP):
+            raise BadInput(f"{path}: {where}: {option}: not an option that a sweep takes here.")
     try:
-        return _options_model()(**given).model_dump(exclude_unset=True)
-    except ValidationError as error:
-        raise BadInput(f"{path}: {where}: {first_misfit(error)}.") from None
-
-
-def _as_typed(option: str, value: Any) -> Any:
-    """A value as one would type it on the command line: JSON for a mapping, and `on` and `off`, which YAML reads as true and false."""
-    if option == "thinking" and isinstance(value, bool):
-        return "on" if value else "off"
-    return json.dumps(value) if isinstance(value, dict) else value
-
-
-@lru_cache
-def _options_model() -> type[BaseModel]:
-    """The options of `medprobe eval` with their types, none of them required."""
-    options: dict[str, Any] = {name: (kind, None) for name, kind in option_types().items()}
-    return create_model("Options", __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True), **options)
+        return checked_options({str(option): value for option, value in entry.items()})
+    except BadInput as error:
+        raise BadInput(f"{path}: {where}: {error}") from None

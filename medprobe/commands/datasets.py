@@ -39,8 +39,8 @@ def build(
     ] = False,
 ) -> None:
     """Build a dataset repository (Parquet + README.md) that `load_dataset` opens."""
-    from dataset_builders.build import build as build_dataset
-    from dataset_builders.errors import BadInput
+    from medprobe import BadInput
+    from medprobe import build as build_dataset
 
     if benchmark == "all" and (name or source or images):
         raise BadInput("build all: takes no --as, --source or --images. Build the benchmarks one by one with these.")
@@ -73,7 +73,7 @@ def publish(
     space: Annotated[bool, typer.Option("--space", help="publish the board as a Space")] = False,
 ) -> None:
     """Publish a dataset folder to the Hub in one commit; unchanged files are not uploaded again."""
-    from dataset_builders.hub.publish import publish as publish_folder
+    from medprobe import publish as publish_folder
 
     typer.echo(str(publish_folder(folder, repository, private=private, tag=tag, space=space, notes=notes)))
 

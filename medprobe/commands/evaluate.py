@@ -12,7 +12,7 @@ app = typer.Typer()
 
 
 @app.command("eval", short_help="Run a model on a benchmark.")
-def evaluate(
+def run_model(
     benchmark: Annotated[str, typer.Argument(help="name of the benchmark")],
     model: Annotated[
         str,
@@ -130,25 +130,19 @@ def evaluate(
     ] = False,
 ) -> None:
     """Run a model on a benchmark. Questions that already have an answer are not asked again."""
-    options = locals()
-    from eval_harness.runs.planning.config import config_of
-
-    config = config_of(options, sys.argv[1:])
-    from eval_harness.results.summary import summary
-    from eval_harness.results.unread import with_unread
-    from eval_harness.runs.runner import evaluate as run_evaluation
-
+    given = {name: value for name, value in locals().items() if name not in ("dry_run", "no_resume")}
     if dry_run:
+        from eval_harness.runs.planning.config import config_of
         from eval_harness.runs.planning.dry_run import describe_first_request
 
-        typer.echo(describe_first_request(config))
+        typer.echo(describe_first_request(config_of(given, sys.argv[1:])))
         return
-    result, folder = run_evaluation(config)
-    if result is None:
-        typer.echo("this process has finished its share; the last one to finish writes the result")
-        return
-    typer.echo(with_unread(summary(result), folder, result))
-    typer.echo(f"wrote {folder / 'result.json'}")
+    from medprobe import evaluate
+
+    run = evaluate(**given, resume=not no_resume, argv=sys.argv[1:])
+    typer.echo(str(run))
+    if run.result is not None:
+        typer.echo(f"wrote {run.folder / 'result.json'}")
 
 
 @app.command(short_help="Recompute scores from answers.")

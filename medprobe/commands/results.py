@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -28,20 +29,16 @@ def results(
     """Print all results as one tidy table."""
     from dataset_builders.errors import BadInput
     from eval_harness.results.spreadsheets import harmless_table
-    from eval_harness.results.store_source import scan_store
-    from eval_harness.results.table import tidy
     from leaderboard_space.data.facets import of_facets
-    from leaderboard_space.data.published_results import published_results
+    from medprobe import load_results
 
     if form not in ("csv", "json"):
         raise BadInput(f"--format {form}: give csv or json.")
-    found = list(published_results())
-    if store is not None and not published:
-        stored, problems = scan_store(store)
-        found = [entry.result for entry in stored] + found
-        for problem in problems:
-            typer.echo(f"medprobe: set aside: {problem}", err=True)
-    table = of_facets(tidy(found), facet or ())
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        table = of_facets(load_results(None if published else store, published=True), facet or ())
+    for warning in said:
+        typer.echo(f"medprobe: {warning.message}", err=True)
     typer.echo(
         harmless_table(table).to_csv(index=False) if form == "csv" else table.to_json(orient="records", indent=1),
         nl=False,
@@ -54,11 +51,10 @@ def compare(
     b: Annotated[str, typer.Argument(help="another one")],
 ) -> None:
     """Show what differs between two results: settings, answers, scores (paired test)."""
-    from eval_harness.results.comparison import compare_results, load_side
-    from leaderboard_space.data.published_results import published_results
+    from eval_harness.results.comparison import compare_results
+    from medprobe.stores import side_of
 
-    sides = [load_side(source, published_results) for source in (a, b)]
-    typer.echo(compare_results(*sides))
+    typer.echo(compare_results(side_of(a), side_of(b)))
 
 
 @app.command(short_help="Serve the board.")

@@ -43,8 +43,9 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
     """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
-    from eval_harness.integrations.reading.converted import prepare_any, submit_any
+    from eval_harness.integrations.reading.converted import prepare_any
     from eval_harness.results.summary import summary
+    from medprobe import submit as add
 
     done = None
     if dry_run:
@@ -54,9 +55,9 @@ def submit(
         for problem in found.problems:
             typer.echo(f"problem: {problem}")
     else:
-        done = submit_any(
-            answers, to, benchmark, model, data, split, extraction=extraction, kind=kind, reproduced=reproduced,
-            with_questions=with_questions, account=account, published=_published_names(),
+        done = add(
+            answers, to, benchmark=benchmark, model=model, data=data, split=split, extraction=extraction, kind=kind,
+            reproduced=reproduced, with_questions=with_questions, account=account,
         )  # fmt: skip
         found = done.submission
     found.check(answers)
@@ -121,9 +122,10 @@ def verify(
     """Derive the scores of submitted answers; on the Hub, comment on their pull requests and add the clean ones to main."""
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import verify as verify_store
+    from medprobe.stores import published_names
 
     results = verify_store(
-        store, everything, data or (), with_questions, lambda result: typer.echo(str(result)), _published_names()
+        store, everything, data or (), with_questions, lambda result: typer.echo(str(result)), published_names()
     )
     if not results:
         typer.echo("nothing to verify")
@@ -145,8 +147,9 @@ def accept(
     """Add a flagged submission that a person has looked at. It is verified once more, and refused where it is wrong."""
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import accept as accept_pull
+    from medprobe.stores import published_names
 
-    result = accept_pull(pull, data or (), with_questions, _published_names())
+    result = accept_pull(pull, data or (), with_questions, published_names())
     typer.echo(str(result))
     if result.word != "added":
         raise BadInput(f"{result.what}: {result.word}: {result.reasons[0]}")
@@ -161,21 +164,6 @@ def refuse(
     from eval_harness.store.verification import refuse as refuse_pull
 
     typer.echo(str(refuse_pull(pull, reason)))
-
-
-def _published_names() -> dict[str, str | None]:
-    """Names in the papers' tables -> kind, as the board's package lists them."""
-    import csv
-    from importlib.resources import files
-
-    table = files("leaderboard_space").joinpath("published", "models.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(table.splitlines()))
-    return {
-        name: row["kind"] or None
-        for row in rows
-        for column, name in row.items()
-        if name and column not in ("kind", "parameters")
-    }
 
 
 @app.command(short_help="Derive a store's results again.")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from difflib import get_close_matches
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from dataset_builders.errors import BadInput
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.models.interface import Settings, read_price, read_thinking
 from eval_harness.records.conversation import form_named
 from eval_harness.records.run_checks import METHODS
@@ -107,7 +111,46 @@ def option_types() -> dict[str, Any]:
     for name in ("settings", "argv", "resume", "branches", "facets", "fixed_limit", "extra"):
         del types[name]
     types |= dict.fromkeys(READ_FROM_TEXT, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
-    return types | {"batch_size": str, "chat_template": Path | None, "no_resume": bool}
+    return types | {"batch_size": str, "chat_template": Path | None}
+
+
+@lru_cache
+def _options_model() -> type[BaseModel]:
+    """The options of `medprobe eval` with their types, none of them required."""
+    options: dict[str, Any] = {name: (kind, None) for name, kind in option_types().items()}
+    return create_model("Options", __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True), **options)
+
+
+def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by name, in Python's or YAML's forms, in those of the command line: `-` in a name is `_`, a mapping is JSON, a pair of prices
+    two numbers with a comma, a path a text; one label may stand for a list of one; `thinking` may be true or false.
+
+    Raises BadInput for an unknown name, or a value of another type.
+    """
+    known = option_types()
+    options = {name.replace("-", "_"): value for name, value in given.items()}
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise BadInput(f"{name}: not an option of a run.{hint} `medprobe eval --help` lists them.")
+    try:
+        typed = {name: _as_text(name, value) for name, value in options.items()}
+        return _options_model()(**typed).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        raise BadInput(f"{first_misfit(error)}.") from None
+
+
+def _as_text(name: str, value: Any) -> Any:
+    if name == "thinking" and isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if name == "price" and isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return [value] if name in ("branch", "facet") and isinstance(value, str) else value
 
 
 def config_of(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:

@@ -27,7 +27,7 @@ from eval_harness.sweep import local
 from eval_harness.sweep.elsewhere import HubJobs, _ranges, hub_commands
 from eval_harness.sweep.forecast import before, forecast, hours
 from eval_harness.sweep.tasks import read_sweep, task_named
-from medprobe.commands.evaluate import evaluate
+from medprobe.commands.evaluate import run_model
 from tests.chaos import warm
 from tests.commands import medprobe
 
@@ -243,9 +243,9 @@ def test_a_bad_file_is_one_line(tmp_path, words):
 
 
 def test_a_sweep_takes_every_option_of_eval_in_the_form_of_the_command_line():
-    parameters = inspect.signature(evaluate, eval_str=True).parameters.values()
+    parameters = inspect.signature(run_model, eval_str=True).parameters.values()
     declared = {each.name: getattr(each.annotation, "__origin__", each.annotation) for each in parameters}
-    del declared["dry_run"]  # makes no configuration
+    del declared["dry_run"], declared["no_resume"]  # decide nothing about a run
     assert option_types() == declared
     defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
     needed = {"benchmark": "mediconfusion", "model": "baseline:chance"}

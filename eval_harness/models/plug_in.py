@@ -1,0 +1,119 @@
+"""A model of the user's own as a back end: an object with `generate`, or the class or function in a Python file that makes one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.interface import Backend, Settings, check_options
+from eval_harness.records.request import Request, Response
+from eval_harness.records.result import Model
+
+GUIDE = "See docs/plug_in.md."
+
+
+def plug_in(made: Any, called: str, settings: Settings) -> Backend:
+    """An object as a back end; it needs only `generate(requests)`, and what else `Backend` has is filled in where it is missing.
+
+    `generate` gives a Response for each request in any order, or a text for each in the requests' order. `called`: how messages name it.
+    Raises BadInput where it cannot generate, or does not honour an option that was given.
+    """
+    if isinstance(made, type):
+        raise BadInput(f"{called}: is a class. Give an object of it: {made.__name__}(...).")
+    if not callable(getattr(made, "generate", None)):
+        raise BadInput(f"{called}: has no generate(requests). {GUIDE}")
+    if getattr(made, "options", None) is not None:
+        check_options(called.removeprefix("--model "), settings, made.options)
+    return cast(Backend, _PlugIn(made, called))
+
+
+def load_plug_in(model: str, settings: Settings) -> Backend:
+    """The model that a user's own file defines: a class, or a function that returns an object, called with the settings.
+
+    Raises BadInput when the file cannot be run, has no such name, or what it gives cannot generate.
+    """
+    file, _, name = model.rpartition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise BadInput(f"--model {model}: there is no file {file}.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"--model {model}: {file} cannot be run ({type(error).__name__}: {error}).") from error
+    if not hasattr(module, name):
+        raise BadInput(f"--model {model}: {file} defines no {name}.")
+    backend = plug_in(getattr(module, name)(settings), f"--model {model}", settings)
+    if not hasattr(backend.made, "model"):  # type: ignore[attr-defined]
+        backend.model = Model(name=name)
+    return backend
+
+
+class _PlugIn:
+    """What the object has, and the defaults of `Backend` for what it has not."""
+
+    def __init__(self, made: Any, called: str) -> None:
+        self.made, self._called = made, called
+        if not hasattr(made, "model"):
+            self.model = Model(name=type(made).__name__)
+        if not hasattr(made, "deviations"):
+            self.deviations: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(self.made, name)
+        except AttributeError:
+            if name in _DEFAULTS:
+                return _DEFAULTS[name]
+            raise
+
+    def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
+        """The object's responses; its texts as responses to the requests in order. Raises BadInput where their numbers differ."""
+        asked: list[Request] = []
+
+        def noted() -> Iterator[Request]:
+            for request in requests:
+                asked.append(request)
+                yield request
+
+        given = self.made.generate(noted() if self.takes_stream else list(noted()))
+        if given is None or isinstance(given, str | Response):
+            what = "nothing" if given is None else f"one {type(given).__name__}"
+            raise BadInput(
+                f"{self._called}: generate(requests) returned {what}, not a response for each request. {GUIDE}"
+            )
+        if isinstance(given, Sequence) and len(given) != len(asked) and isinstance(next(iter(given), ""), str):
+            raise self._other_number(len(given), len(asked))
+        texts = 0
+        for reply in given:
+            if isinstance(reply, str):
+                texts += 1
+                if texts > len(asked):
+                    raise self._other_number(texts, len(asked))
+                yield Response(asked[texts - 1].question_id, asked[texts - 1].sample, reply)
+            else:
+                yield reply
+        if 0 < texts < len(asked):
+            raise self._other_number(texts, len(asked))
+
+    def _other_number(self, texts: int, requests: int) -> BadInput:
+        return BadInput(
+            f"{self._called}: generate gave {texts} texts for {requests} requests. Give one for each, in order."
+        )
+
+
+_DEFAULTS = {
+    "needs_images": True,
+    "one_token": True,
+    "describe": dict,
+    "several_images": False,
+    **{name: getattr(Backend, name) for name in ("sees_prompts", "is_api", "takes_stream", "template_hash")},
+}

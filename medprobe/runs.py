@@ -1,0 +1,219 @@
+"""Run a model on a benchmark, and look at a run: its scores and its answers as tables, and a plot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pandas as pd
+
+from dataset_builders.benchmarks import FACETS
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import LETTERS
+from eval_harness.derive.files import READINGS, RESULT
+from eval_harness.records.names import model_slug
+from eval_harness.records.request import Request, Response
+from eval_harness.records.result import Result, read_result
+from eval_harness.results.comparison import Side, load_side
+from eval_harness.results.summary import summary
+from eval_harness.results.unread import with_unread
+from eval_harness.runs.planning.config import checked_options, config_of
+from eval_harness.scores.grading import grade
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from eval_harness.models.interface import Backend, Settings
+    from eval_harness.runs.planning.plan import Load
+
+Source = str | os.PathLike[str]
+SCORES = ("value", "low", "high", "n", "chance", "verdict")
+ASKED = ("question_id", "case_id", "question_type", "question", "options")
+READ = ("response", "choice", "status", "rule")
+
+
+class Generates(Protocol):
+    """Any object with `generate`: a Response for each request in any order, or a text for each in the requests' order."""
+
+    def generate(self, requests: list[Request], /) -> Iterable[Response] | Iterable[str]: ...
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """A run of one model on one benchmark. Printed, it is the table that `medprobe eval` prints; as a path, it is its folder.
+
+    `result`: everything that `result.json` holds. It is None in one of several processes (torchrun) that was not the last to finish;
+    `scores` and `answers` raise BadInput there.
+    """
+
+    folder: Path
+    result: Result | None
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """One row per metric, in the order of `result.json` and with its numbers.
+
+        Columns: `metric`; `value` with its 95 % interval `low` to `high`, in percent (a count for metrics named `*_irrelevant`), missing
+        where the metric has no value; `n`, what it divides by; `chance`, the percent that guessing gets; `verdict` against chance:
+        better, no different, or worse.
+        """
+        scores = _finished(self).scores
+        columns = {name: pd.Series([getattr(score, name) for score in scores.values()]) for name in SCORES}
+        return pd.DataFrame({"metric": list(scores), **columns}).astype(
+            {**dict.fromkeys(("value", "low", "high", "chance"), "float64"), "n": "int64", "verdict": "str"}
+        )
+
+    @cached_property
+    def answers(self) -> pd.DataFrame:
+        """One row per question and sample, in the benchmark's order, missing answers included.
+
+        Columns: `question_id`, `case_id` (questions that are scored together), `sample` (from 0), `question_type` (single, multiple,
+        yes_no), `question`; `options`, a list, of which A is the first; `key`, the letters of the right options ("B", "AC"), missing
+        where the key is hidden; `response`, the text; `choice`, the letters of the options that it chooses, missing where it chooses
+        none; `status` (answered, irrelevant, refused, truncated, failed, missing); `rule`, which decided what it chooses; `correct`, true
+        or false as the scores count it, missing where the key is; then the benchmark's facets, `category` as a list.
+
+        Letters are always those of `options`: in a run with permuted options, sample s showed them turned by s positions, and `response`
+        names a letter as shown. Raises BadInput where the result has no answers, as an aggregate or a published number.
+        """
+        _finished(self)
+        side = load_side(str(self.folder), _no_papers)
+        if side.answers is None or side.questions is None:
+            raise BadInput(
+                f"{self.folder}: holds a result without its answers and questions. Load the run folder itself."
+            )
+        return answer_table(side)
+
+    def plot(self) -> Figure:
+        """The percent metrics with 95 % intervals, and chance: a matplotlib figure (extra `plot`), which `.savefig(FILE)` keeps."""
+        from medprobe.plots import plot_scores
+
+        return plot_scores(self.scores, _finished(self))
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def __repr__(self) -> str:
+        if self.result is None:
+            return f"{self.folder}: this process has finished its share; the last one to finish writes the result"
+        table = summary(self.result)
+        has_answers = self.result.kind == "measured" and (self.folder / READINGS).is_file()
+        return with_unread(table, self.folder, self.result) if has_answers else table
+
+
+def evaluate(
+    benchmark: str,
+    model: str | Generates,
+    *,
+    data: Source | None = None,
+    method: str = "mc",
+    limit: int | None = None,
+    base_url: str | None = None,
+    out: Source | None = None,
+    resume: bool = True,
+    argv: Sequence[str] = (),
+    **options: Any,
+) -> Run:
+    """Run a model on a benchmark, as `medprobe eval` does.
+
+    `model`: as `--model` has it ("openai:NAME", a transformers id or folder, "baseline:chance" ...), or any object with
+    `generate(requests)` (see `Generates`). `data`: dataset folder or Hub repository [data/<benchmark>]. `limit`: only the first so many
+    questions, completed to whole cases. `out`: run folder [runs/<run id>]; a run that is repeated into its folder asks only what is not
+    answered yet, unless `resume` is false. Without `out`, an object gets a new folder at each call, since it may have changed. `argv`:
+    arguments that the result's `command` is made of. `options`: the other options of `medprobe eval` by name, `_` for `-`: samples=3,
+    permute=True, facet="modality=CT", generation={"top_p": 0.9}.
+
+    Raises BadInput, one line, for whatever the caller can fix; then nothing is written that is not whole.
+    """
+    from eval_harness.models.load import load_backend
+    from eval_harness.models.plug_in import plug_in
+    from eval_harness.runs.runner import evaluate as run_model
+
+    given = options | {"data": data, "method": method, "limit": limit, "base_url": base_url, "out": out}
+    load: Load = load_backend
+    if isinstance(model, str):
+        given["model"] = model
+    else:
+        kind = getattr(model, "__name__", type(model).__name__)
+        given["model"] = f"object:{kind}"
+
+        def load(_: str, settings: Settings) -> Backend:
+            return plug_in(model, f"model {kind}", settings)
+
+        if out is None:
+            called = options.get("name") or getattr(getattr(model, "model", None), "name", kind)
+            given["out"] = _new_folder(f"{benchmark}-{model_slug(str(called))}-{method}")
+    checked = checked_options({name: value for name, value in given.items() if value is not None})
+    result, folder = run_model(config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv), load)
+    return Run(folder, result)
+
+
+def load_run(folder: Source) -> Run:
+    """A finished run from its folder, or a result from its folder in a store: what `evaluate` returned when it was made.
+
+    Raises BadInput where there is no result, or none that can be read.
+    """
+    path = Path(folder)
+    if path.is_file():
+        raise BadInput(f"{path}: is a file. Give the folder that it is in.")
+    return Run(path, read_result(path / RESULT))
+
+
+def answer_table(side: Side) -> pd.DataFrame:
+    """The table of `Run.answers`."""
+    readings, questions = side.answers, side.questions
+    assert readings is not None and questions is not None
+    family = side.result.benchmark.family
+    graded = grade(family, questions, readings)
+    row_of = {name: row for row, name in enumerate(graded.columns["question_id"].tolist())}
+    correct = [
+        bool(graded.right[row_of[name], sample]) if name in row_of else None
+        for name, sample in zip(readings["question_id"], readings["sample"], strict=True)
+    ]
+    asked = questions.set_index("question_id", drop=False).loc[readings["question_id"]].reset_index(drop=True)
+    table = asked[list(ASKED)]
+    table.insert(2, "sample", readings["sample"].astype("int64"))
+    table["key"] = _letters(asked["answer"])
+    for name in READ:
+        table[name] = _letters(readings[name]) if name == "choice" else readings[name]
+    table["correct"] = pd.array(correct, dtype="boolean")
+    for facet in FACETS[family]:
+        column = "categories" if facet == "category" else facet
+        if column in asked.columns:
+            table[facet] = asked[column]
+    return table
+
+
+def _letters(positions: Iterable[Iterable[int]]) -> pd.Series:
+    """Positions of options as letters; missing where there are none."""
+    texts = ["".join(LETTERS[each] for each in sorted(map(int, chosen))) or None for chosen in positions]
+    return pd.Series(texts, dtype="str")
+
+
+def _finished(run: Run) -> Result:
+    if run.result is None:
+        raise BadInput(
+            f"{run.folder}: other processes are still answering. Load it with load_run when the last has finished."
+        )
+    return run.result
+
+
+def _new_folder(name: str) -> Path:
+    """The first of runs/NAME, runs/NAME-2 ... that is not there. Raises BadInput in one of several processes, which share a folder."""
+    from eval_harness.runs.shards import Shard
+
+    if Shard.of_this_process().world > 1:
+        raise BadInput("evaluate: several processes share a run folder. Name it: out=...")
+    number, folder = 1, Path("runs") / name
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{name}-{number}"
+    return folder
+
+
+def _no_papers() -> list[Result]:
+    return []
