@@ -179,7 +179,7 @@ def answer_table(side: Side) -> pd.DataFrame:
     table.insert(2, "sample", readings["sample"].astype("int64"))
     table["key"] = _letters(asked["answer"])
     for name in READ:
-        table[name] = _letters(readings[name]) if name == "choice" else readings[name]
+        table[name] = _letters(readings[name]) if name == "choice" else readings[name].astype("str")
     table["correct"] = pd.array(correct, dtype="boolean")
     for facet in FACETS[family]:
         column = "categories" if facet == "category" else facet
