@@ -18,6 +18,7 @@ EXTRAS = {
     "inspect_ai": "inspect",
     "lighteval": "lighteval",
     "num2words": "num2words",
+    "matplotlib": "plot",
     "peft": "peft",
     "ray": "ray",
     "vllm": "vllm",
