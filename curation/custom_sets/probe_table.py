@@ -244,5 +244,5 @@ def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> li
 
 def paired(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """Name -> file, of the names that belong to one."""
-    found = pair(list(names), list(files), suffix=True).found
+    found = pair(list(names), list(files)).found
     return {name: files[at] for name, at in zip(names, found, strict=True) if at is not None}

@@ -29,10 +29,10 @@ from PIL import Image
 from tqdm import tqdm
 
 from curation.deidentify.dicom import METHOD, deidentify_dataset
-from curation.deidentify.labels import LABELS, Labels, write_volume
+from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
 from curation.deidentify.table import PatientTable, identifiers_of
-from curation.gmai.files import DICOM, VOLUMES, is_dicom
-from curation.gmai.pictures import Skipped
+from curation.gmai.pictures import DICOM, VOLUMES, is_dicom
+from curation.gmai.pixels import Skipped, reading, shown
 from curation.images.burned_in_text import Box, Recall, find_text, measure_recall
 from curation.images.file_names import list_beside, write_list
 from curation.images.image_index import open_rgb
@@ -110,7 +110,7 @@ def deidentify(
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
     paths = files_below(folder, labels)
-    volumes = sorted({image for each in labels for image in each.images})
+    volumes = sorted({image for each in labels for image in each.volumes})
     pseudonyms = pseudonyms_of(out)
     report, names = Report(searched=search_text), []
     groups: dict[str, str] = {}
@@ -119,6 +119,7 @@ def deidentify(
     groups_of: dict[str, set[str]] = defaultdict(set)
     """PatientID -> the groups its images are in."""
     sample: list[Image.Image] = []
+    sizes: dict[Path, tuple[int, int]] = {}
     with replacing(out) as work:
         for part in ("images", PENDING):
             (work / part).mkdir()
@@ -133,7 +134,9 @@ def deidentify(
                 group = pseudonyms.group((known.group_of(name) if known else "") or patient)
                 identifiers[group or name] |= words
                 new = file_name(pseudonyms.of("i", name), data)
-                boxes = find_text(open_rgb(data)) if search_text else []
+                picture = open_rgb(data)
+                sizes[path.absolute()] = picture.height, picture.width
+                boxes = find_text(picture) if search_text else []
                 if boxes:
                     report.pending += 1
                     texts.write(json.dumps({"image": new, "boxes": [list(box) for box in boxes]}) + "\n")
@@ -142,7 +145,7 @@ def deidentify(
                     (work / "dicom").mkdir(exist_ok=True)
                     dataset.save_as(work / "dicom" / f"{Path(new).stem}.dcm", enforce_file_format=True)
                 if len(sample) < SAMPLE:
-                    sample.append(open_rgb(data))
+                    sample.append(picture)
                 report.groups.update({group} - {""})
                 names.append((new, name))
                 groups[name] = group
@@ -174,7 +177,7 @@ def deidentify(
         new_of = {folder.absolute() / name: new for new, name in names}
         for each in labels:
             (work / LABELS).mkdir(exist_ok=True)
-            report.labels[each.kind] += each.write(work / LABELS, new_of)
+            report.labels[each.kind] += write_labels(each, work / LABELS, new_of, sizes)
             report.labels_left_out.update(skip.kind for skip in each.skips)
         if search_text and planted and sample:
             random.Random(0).shuffle(sample)
@@ -197,7 +200,7 @@ def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.absolute() not in taken and (path.suffix.lower() in SUFFIXES or is_dicom(path))
     ]
-    if not found and not any(each.images for each in labels):
+    if not found and not any(each.volumes for each in labels):
         also = f", only volumes: {VOLUMES_REMEDY}" if _volumes_below(folder) else ""
         raise BadInput(f"{folder}: holds no images and no DICOM files{also}.")
     return found
@@ -216,8 +219,6 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
         report.files["images"] += 1
         return strip_metadata(data), "", set(), None
     import pydicom
-
-    from curation.gmai.pixels import reading, shown
 
     with reading():
         try:

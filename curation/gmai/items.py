@@ -22,10 +22,11 @@ from PIL import Image
 from tqdm import tqdm
 
 from curation.gmai.overlay import encode_mask, fit, scale_mask, scale_pixels
-from curation.gmai.pictures import Picture, Skip, Skipped, Target, Unit, cause
+from curation.gmai.pictures import Picture, Skip, Target, Unit
+from curation.gmai.pixels import Skipped, cause
 from curation.gmai.read_dicom import dicom_units
 from curation.gmai.read_shapes import coco_units, masks_units, voc_units, yolo_units
-from curation.gmai.read_tables import boxes_units, csv_units, folders_units, tsv_units, wide_units
+from curation.gmai.read_tables import folders_units, table_units, tsv_units, wide_units
 from curation.gmai.read_volumes import nifti_units
 from curation.gmai.sources import Dataset, Sources
 from curation.images.file_names import file_names, list_beside, write_list
@@ -42,9 +43,9 @@ HAS_WITHDRAWN = "its patient has withdrawn"
 VERSION = 1
 READERS: dict[str, Callable[[Dataset, Sources], Iterator[Unit | Skip]]] = {
     "folders": folders_units,
-    "csv": csv_units,
+    "csv": table_units,
     "wide": wide_units,
-    "boxes": boxes_units,
+    "boxes": table_units,
     "coco": coco_units,
     "voc": voc_units,
     "yolo": yolo_units,

@@ -1,18 +1,35 @@
 """What a reader gives: pictures with their targets, and what it had to skip.
 
-A target is a raw label with its geometry: none (a class of the whole image), a box, or a mask.
+A reader of 2D pictures says what a source annotates (`Annotation`); which picture that belongs to is decided here, by
+`images/pairing.py` alone, for all readers. A target is a raw label with its geometry: none (a class of the whole image), a box, or a mask.
+
+See also: the readers (`read_tables.py`, `read_shapes.py`, `read_volumes.py`, `read_dicom.py`).
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from curation.gmai.pixels import Skipped, cause, read_frame
+from curation.gmai.sources import Dataset
+from curation.images.image_index import open_rgb
+from curation.images.pairing import pair
+from dataset_builders.images.lookup import SUFFIXES, ImageError
+from eval_harness.records.names import storable
+
+DICOM = (".dcm", ".dicom", ".ima")
+VOLUMES = (".nii", ".nii.gz", ".nrrd", ".mha", ".mhd")
+NO_PICTURES = {"", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".pdf", ".html", ".names"}
+"""Suffixes of what lies beside pictures as a matter of course."""
 Kind = Literal["class", "box", "mask"]
 Box = tuple[float, float, float, float]
 """x, y, width, height in pixels."""
@@ -76,15 +93,6 @@ class Skip:
         return self.reason.split(" (", maxsplit=1)[0]
 
 
-class Skipped(Exception):
-    """Raised by a reader for one picture or volume that cannot be used; the message is the reason. It names no file, quotes no cell."""
-
-
-def cause(error: Exception) -> str:
-    """What a library's error says, without its message, which may name the file: a file may be called like its patient."""
-    return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-
-
 def reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
     """How often each (dataset, kind of reason) occurs: no file is named, so that it can be published."""
     return Counter((skip.dataset, skip.kind) for skip in skips)
@@ -101,3 +109,211 @@ class Unit:
     """Reads it; raises Skipped."""
     skips: list[Skip] = field(default_factory=list)
     """What `load` left out of this unit while it used the rest."""
+
+
+Targets = Callable[[tuple[int, int]], list[Target]]
+"""(height, width) of an image -> its targets. Raises Skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What a source says of one image, before the image is opened."""
+
+    image: str
+    """What it calls the image: its path, or its name."""
+    files: tuple[Path, ...]
+    targets: Targets
+    own: str = ""
+    """The path of its file, which counts where `image` fits for no annotation of the dataset (images that were renamed)."""
+    facts: Mapping[str, str | None] = field(default_factory=dict)
+    """patient, study, age, sex, site"""
+    unsure: frozenset[str] = frozenset()
+    label: str = ""
+    """What decides the window of a DICOM picture."""
+    rows: int = 1
+    """Rows of a table that name the image; several are rows of one image only where they name it by its path."""
+
+
+def refused(reason: str) -> Targets:
+    """The `targets` of an annotation that cannot be used, but whose name is taken."""
+
+    def targets(shape: tuple[int, int]) -> list[Target]:
+        raise Skipped(reason)
+
+    return targets
+
+
+Found = tuple[list[Annotation], list[Skip]]
+"""What a source annotates, and what of it cannot be used."""
+
+
+def files_below(folder: Path, dataset: Dataset) -> tuple[list[Path], list[Skip]]:
+    """All files below a folder, sorted, and what can be no file of a set: broken links, devices, names that are no text. Hidden ones are
+    left out, links to folders are not followed. A file is a folder of itself."""
+    if folder.is_file():
+        return [folder], []
+    found, skips = [], []
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(name for name in names if not name.startswith(".")):
+            path = Path(root, name)
+            below = path.relative_to(folder).as_posix()
+            if storable(below) != below:
+                skips.append(Skip(dataset.name, storable(below), "its name is no text"))
+            elif not path.is_file():
+                why = "is a link that leads nowhere" if path.is_symlink() else "is no regular file"
+                skips.append(Skip(dataset.name, below, why))
+            else:
+                found.append(path)
+    return sorted(found), skips
+
+
+def pictures_below(dataset: Dataset) -> tuple[list[Path], list[Skip]]:
+    """The pictures below a dataset's path, and the other files that may have been meant as pictures."""
+    files, skips = files_below(dataset.path, dataset)
+    pictures = []
+    for path in files:
+        if path.suffix.lower() in SUFFIXES or path.suffix.lower() in DICOM:
+            pictures.append(path)
+        elif path.name.lower().endswith(VOLUMES):
+            skips.append(Skip(dataset.name, below(path, dataset.path), "is a volume: read it with the reader nifti"))
+        elif path.suffix.lower() not in NO_PICTURES:
+            skips.append(Skip(dataset.name, below(path, dataset.path), "is no picture"))
+    return pictures, skips
+
+
+def below(path: Path, root: Path) -> str:
+    """What a file is called in the curator's list: its path below a root."""
+    return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
+
+
+Pairs = list[tuple[Annotation, Path]]
+
+
+def paired(
+    annotations: Sequence[Annotation], images: Sequence[Path], dataset: Dataset, called: Sequence[str] | None = None
+) -> tuple[Pairs, list[Skip], list[Path]]:
+    """(each annotation with its image, annotations without one, images without an annotation). called: what the images are called, where
+    that is not their path."""
+    there = called or [below(path, dataset.path) for path in images]
+    names = [each.image for each in annotations]
+    found = pair(names, there, dataset.path)
+    if all(at is None for at in found.found) and any(each.own for each in annotations):
+        names = [each.own for each in annotations]
+        found = pair(names, there, dataset.path)
+    skips = [Skip(dataset.name, name, why) for name, why in zip(names, found.reasons, strict=True) if why]
+    pairs = []
+    for each, at in zip(annotations, found.found, strict=True):
+        if at is not None and each.rows > 1 and not found.by_path:
+            skips.append(Skip(dataset.name, each.image, "several rows have its name: name images by their path"))
+        elif at is not None:
+            pairs.append((each, images[at]))
+    used = {at for at in found.found if at is not None}
+    return pairs, skips, [path for at, path in enumerate(images) if at not in used]
+
+
+def picture_units(
+    found: Found, dataset: Dataset, without: str, stored: bool = True, pictures: list[Path] | None = None
+) -> Iterator[Unit | Skip]:
+    """One unit per picture of a dataset that has an annotation. without: what is said of a picture that has none."""
+    annotations, skips = found
+    if pictures is None:
+        pictures, more = pictures_below(dataset)
+        skips = skips + more
+        files = {file for each in annotations for file in each.files}
+        pictures = [path for path in pictures if path not in files]
+    pairs, more, alone = paired(annotations, pictures, dataset)
+    yield from skips + more
+    for annotation, path in pairs:
+        yield Unit(
+            below(path, dataset.path),
+            [path, *annotation.files],
+            partial(load_picture, path, annotation, dataset, stored),
+        )
+    yield from (Skip(dataset.name, below(path, dataset.path), without) for path in alone)
+
+
+def load_picture(path: Path, annotation: Annotation, dataset: Dataset, stored: bool, unit: Unit) -> list[Picture]:
+    """The picture of a file with its targets. stored: DICOM as its pixels are stored, which boxes and masks count. Raises Skipped."""
+    pixels, said = open_picture(path, dataset, annotation.label, stored)
+    targets = annotation.targets((pixels.shape[0], pixels.shape[1]))
+    if not targets:
+        raise Skipped("has no label")
+    return [picture_of(path, dataset, pixels, targets, said, annotation.facts, annotation.unsure)]
+
+
+def is_dicom(path: Path) -> bool:
+    """Whether a file is DICOM, whatever it is called. Old ones have no preamble, so that only their name tells."""
+    with path.open("rb") as file:
+        return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
+
+
+def open_picture(
+    path: Path, dataset: Dataset, label: str = "", stored: bool = False
+) -> tuple[np.ndarray, dict[str, str]]:
+    """(height, width, 3) uint8 of one file, and what it says of itself (patient, study, age, sex, modality; only DICOM does). stored: DICOM
+    as its pixels are stored, which boxes and masks of other formats count.
+
+    Raises Skipped where the file is no complete picture.
+    """
+    try:
+        if path.suffix.lower() not in SUFFIXES and is_dicom(path):
+            return read_frame(path, dataset, label, stored)
+        return np.asarray(open_rgb(path.read_bytes())), {}
+    except ImageError as error:
+        raise Skipped(str(error)) from None
+    except OSError as error:
+        raise Skipped(f"cannot be read ({cause(error)})") from None
+
+
+def patient_of(path: str, dataset: Dataset) -> str | None:
+    """The patient that a file's name gives, by the dataset's pattern."""
+    found = re.search(dataset.patient, path) if dataset.patient else None
+    return found.group(1) if found else None
+
+
+def picture_of(
+    path: Path,
+    dataset: Dataset,
+    pixels: np.ndarray,
+    targets: list[Target],
+    said: dict[str, str],
+    given: Mapping[str, str | None] | None = None,
+    unsure: frozenset[str] = frozenset(),
+) -> Picture:
+    """A picture with what its file says of itself (`said`) and what the source gives besides (`given`: patient, study, age, sex, site),
+    which comes first; a patient may also be in the file's name."""
+    name = below(path, dataset.path)
+    listed = {field: value for field, value in (given or {}).items() if value}
+    facts = said | listed
+    patient = listed.get("patient") or patient_of(name, dataset) or said.get("patient")
+    facts.pop("patient", None)
+    return Picture(
+        name,
+        pixels,
+        targets,
+        unsure=set(unsure),
+        patient=patient,
+        study=facts.pop("study", None),
+        modality=facts.pop("modality", None),
+        attributes=facts,
+    )
+
+
+def box_of(values: Any, shape: tuple[int, ...]) -> Box:
+    """x, y, width, height of four values. Raises Skipped where they are no numbers, no area, or leave their image by over a pixel (boxes
+    are rounded when images are scaled)."""
+    try:
+        x, y, width, height = (float(value) for value in values)
+    except (TypeError, ValueError):
+        raise Skipped("a box is no four numbers") from None
+    if not np.isfinite((x, y, width, height)).all() or width <= 0 or height <= 0:
+        raise Skipped("a box has no area")
+    if x < -1 or y < -1 or x + width > shape[1] + 1 or y + height > shape[0] + 1:
+        raise Skipped(f"a box lies outside its image of {shape[1]} x {shape[0]} pixels")
+    return x, y, width, height
+
+
+def size_mismatch(what: str, shape: tuple[int, ...], image: tuple[int, ...]) -> str:
+    """The reason where an annotation does not fit its image."""
+    return f"{what} has another size than its image ({shape[1]} x {shape[0]} and {image[1]} x {image[0]})"

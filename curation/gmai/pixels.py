@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from curation.gmai.pictures import Skipped, cause
 from curation.gmai.sources import WINDOWS, Dataset
 from dataset_builders.terms import window_of
 
@@ -24,6 +23,15 @@ MODALITY = {
     "PT": "PET", "NM": "Nuclear Medicine", "OP": "Fundus Photography", "OPT": "OCT", "ES": "Endoscopy", "SM": "Histopathology",
 }  # fmt: skip
 """DICOM's modality -> the name used in questions, as the official lexical tree writes it where it has one."""
+
+
+class Skipped(Exception):
+    """Raised by a reader for one picture or volume that cannot be used; the message is the reason. It names no file, quotes no cell."""
+
+
+def cause(error: Exception) -> str:
+    """What a library's error says, without its message, which may name the file: a file may be called like its patient."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
 
 
 def to_grey(values: np.ndarray, window: tuple[float, float] | None = None) -> np.ndarray:

@@ -7,19 +7,19 @@ See also: pixels (`pixels.py`), what a reader is (`read_tables.py`).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from curation.gmai.files import below, files_below, is_dicom, paired, patient_of, picture_of
-from curation.gmai.pictures import Picture, Skip, Skipped, Target, Unit, cause
+from curation.gmai.pictures import Picture, Skip, Unit, below, files_below, is_dicom, load_picture, paired, patient_of
 from curation.gmai.pixels import (
+    Skipped,
     about,
+    cause,
     header,
-    read_frame,
     reading,
     refuse_burned_in,
     shown,
@@ -27,7 +27,7 @@ from curation.gmai.pixels import (
     used_header,
     values,
 )
-from curation.gmai.read_tables import facts_of, labels_in, rows_by_image
+from curation.gmai.read_tables import class_folders, table
 from curation.gmai.read_volumes import Labelled, pictures_of
 from curation.gmai.sources import Dataset, Sources
 
@@ -59,29 +59,42 @@ def dicom_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
             continue
         slices = [by_uid[uid] for uid in referred if uid in by_uid]
         if not slices:
-            yield Skip(
-                dataset.name, name, f"none of the images it refers to is there ({modality}, {len(referred)} images)"
-            )
+            why = f"none of the images it refers to is there ({modality}, {len(referred)} images)"
+            yield Skip(dataset.name, name, why)
             continue
         used |= set(slices)
         yield Unit(name, [path, *slices], partial(_annotated, path, slices, dataset, sources))
-    pictures = {path for path, _, modality in found if modality in SINGLE}
-    labels = yield from _labels([path for path, _, _ in found], by_uid, dataset)
-    labels = {path: given for path, given in labels.items() if path in pictures}
+    pictures = [path for path, _, modality in found if modality in SINGLE]
+    if dataset.annotations is not None:
+        for each in _of_table(pictures, {path: uid for uid, path in by_uid.items()}, dataset):
+            used |= set(each.files[:1]) if isinstance(each, Unit) else set()
+            yield each
+    elif dataset.exhaustive:
+        for each in class_folders(pictures, dataset):
+            if isinstance(each, Unit):
+                used |= set(each.files)
+                yield each
     for path, uid, modality in found:
         name = below(path, dataset.path)
-        if path in labels:
-            yield Unit(
-                name,
-                [path, *([dataset.annotations] if dataset.annotations else [])],
-                partial(_single, path, *labels[path], dataset),
-            )
-        elif modality not in (*ANNOTATIONS, *SINGLE):
+        if modality not in (*ANNOTATIONS, *SINGLE):
             yield Skip(dataset.name, name, f"DICOM of {modality or 'no modality'} holds no picture to ask about")
-        elif modality in SINGLE and uid and times[uid] > 1:
-            yield Skip(dataset.name, name, "several files have its SOP instance")
         elif modality in SINGLE and path not in used:
-            yield Skip(dataset.name, name, "no table, folder, SEG or RTSTRUCT labels it")
+            is_copy = uid and times[uid] > 1
+            why = "several files have its SOP instance" if is_copy else "no table, folder, SEG or RTSTRUCT labels it"
+            yield Skip(dataset.name, name, why)
+
+
+def _of_table(pictures: list[Path], uids: dict[Path, str], dataset: Dataset) -> Iterator[Unit | Skip]:
+    """The units of the pictures that a table names: all by their SOP instances, or all by files."""
+    annotations, skips = table(dataset)
+    named = {each.image for each in annotations}
+    by_uid = any(uid in named for uid in uids.values())
+    called = [uids.get(path, "") for path in pictures] if by_uid else None
+    pairs, more, _ = paired(annotations, pictures, dataset, called)
+    yield from skips + more
+    for annotation, path in pairs:
+        load = partial(load_picture, path, annotation, dataset, False)
+        yield Unit(below(path, dataset.path), [path, *annotation.files], load)
 
 
 def _scan(dataset: Dataset) -> Iterator[tuple[Path, str, str] | Skip]:
@@ -101,46 +114,6 @@ def _scan(dataset: Dataset) -> Iterator[tuple[Path, str, str] | Skip]:
             yield Skip(dataset.name, below(path, dataset.path), f"cannot be read ({cause(error)})")
         else:
             yield path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))
-
-
-Given = tuple[list[str], dict[str, str | None]]
-"""The labels of a picture, and what its rows say of the patient."""
-
-
-def _labels(files: list[Path], by_uid: dict[str, Path], dataset: Dataset) -> Generator[Skip, None, dict[Path, Given]]:
-    """What the table says of single files, or their class folders; yields the rows that fit none."""
-    if dataset.annotations is None:
-        named = {path: below(path, dataset.path) for path in files}
-        return {
-            path: ([name.split("/", 1)[0]], {}) for path, name in named.items() if "/" in name and dataset.exhaustive
-        }
-    rows = rows_by_image(dataset, [dataset.columns.label])
-    by_name = {uid: path for uid, path in by_uid.items() if uid in rows}
-    by_path = True
-    if by_name:  # names of one kind: a set is labelled by UIDs or by files
-        yield from (Skip(dataset.name, name, "its image is missing") for name in rows if name not in by_name)
-    else:
-        names = list(rows)
-        pairs = paired(names, files, dataset, suffix=True)
-        yield from pairs.skips
-        by_path = pairs.by_path
-        by_name = {name: path for name, path in zip(names, pairs.images, strict=True) if path is not None}
-    found: dict[Path, Given] = {}
-    for name, path in by_name.items():
-        try:
-            given = facts_of(rows[name], dataset, by_path)
-        except Skipped as reason:
-            yield Skip(dataset.name, name, str(reason))
-            continue
-        labels = [label for row in rows[name] for label in labels_in(row[dataset.columns.label], dataset)]
-        if labels:
-            found[path] = list(dict.fromkeys(labels)), given
-    return found
-
-
-def _single(path: Path, labels: list[str], given: dict[str, str | None], dataset: Dataset, unit: Unit) -> list[Picture]:
-    picture, said = read_frame(path, dataset, labels[0])
-    return [picture_of(path, dataset, picture, [Target(label) for label in labels], said, given)]
 
 
 def _referred(data: Any) -> list[str]:

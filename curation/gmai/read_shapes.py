@@ -1,7 +1,5 @@
-"""Readers of boxes and masks on 2D images: COCO, Pascal VOC, YOLO, PNG masks. Which image an annotation belongs to is decided by
-`images/pairing.py` alone.
-
-See also: what a reader is (`read_tables.py`).
+"""Readers of boxes and masks on 2D images: COCO, Pascal VOC, YOLO, PNG masks. Each says what a file or folder annotates, and what it calls
+the image; which image that is, `pictures.py` decides.
 """
 
 from __future__ import annotations
@@ -18,60 +16,66 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from curation.gmai.files import (
+from curation.gmai.pictures import (
+    Annotation,
+    Found,
+    Skip,
+    Target,
+    Targets,
+    Unit,
     below,
     box_of,
     files_below,
-    open_picture,
-    paired,
-    picture_of,
+    picture_units,
     pictures_below,
+    refused,
     size_mismatch,
 )
-from curation.gmai.pictures import Picture, Skip, Skipped, Target, Unit, cause
+from curation.gmai.pixels import Skipped, cause
 from curation.gmai.sources import Dataset, Sources
-from curation.images.pairing import same_path, split, without_suffix
+from curation.images.pairing import pair, same_path, split, without_suffix
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import SUFFIXES
 from dataset_builders.sources.files import read_json, read_text
 
 # COCO
 
+COCO_FIELDS = {"patient": "patient_id", "study": "study_id", "age": "age", "sex": "sex", "site": "site"}
+
 
 def coco_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image of the JSON. Raises BadInput where the JSON lacks its three lists, or gives one id two meanings.
+    """One unit per image of the JSON."""
+    return picture_units(coco(dataset), dataset, "the JSON does not list it")
 
-    Images that share an id, or a name, are skipped: their annotations cannot be told apart.
-    """
+
+def coco(dataset: Dataset) -> Found:
+    """What a COCO JSON annotates. Images that share an id are refused: their annotations cannot be told apart. Raises BadInput where it
+    lacks its three lists, or gives one category id two names."""
     assert dataset.annotations is not None
-    images, categories, annotations = coco_lists(dataset)
-    names = {id_text(category.get("id")): str(category.get("name") or "").strip() for category in categories}
+    images, categories, annotations = _coco_lists(dataset)
+    names = {_id(category.get("id")): str(category.get("name") or "").strip() for category in categories}
     own: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for annotation in annotations:
-        own[id_text(annotation.get("image_id"))].append(annotation)
-    ids = Counter(id_text(entry.get("id")) for entry in images)
-    pictures, skips = pictures_below(dataset)
-    yield from skips
-    found = paired([str(entry.get("file_name", "")) for entry in images], pictures, dataset, suffix=True)
-    yield from found.skips
-    for entry, path in zip(images, found.images, strict=True):
-        key = id_text(entry.get("id"))
-        if path is None:
-            continue
-        if not key or ids[key] > 1:
-            why = "its id is none" if not key else "several images of the JSON have its id"
-            yield Skip(dataset.name, below(path, dataset.path), why)
-            continue
-        load = partial(_load_coco, path, entry, own[key], names, dataset)
-        yield Unit(below(path, dataset.path), [path, dataset.annotations], load)
-    for key in own:
-        if key not in ids:
-            yield Skip(dataset.name, f"image id {key}", "annotations of an image that the JSON does not list")
-    yield from (Skip(dataset.name, below(path, dataset.path), "the JSON does not list it") for path in found.alone)
+        own[_id(annotation.get("image_id"))].append(annotation)
+    times = Counter(_id(entry.get("id")) for entry in images)
+    made = []
+    for entry in images:
+        key = _id(entry.get("id"))
+        targets: Targets = partial(_coco_targets, entry, own[key], names)
+        facts = {field: entry.get(column) for field, column in COCO_FIELDS.items()}
+        odd = [field for field, value in facts.items() if not isinstance(value, (str, int, float, type(None)))]
+        if odd:
+            targets = refused(f"its {COCO_FIELDS[odd[0]]} is neither a text nor a number")
+        if not key or times[key] > 1:
+            targets = refused("several images of the JSON have its id" if key else "its id is none")
+        texts = {field: None if value in (None, "") else str(value) for field, value in facts.items()}
+        made.append(Annotation(str(entry.get("file_name", "")), (dataset.annotations,), targets, facts=texts))
+    lost = [f"image id {key}" for key in own if key not in times]
+    return made, [Skip(dataset.name, each, "annotations of an image that the JSON does not list") for each in lost]
 
 
-def coco_lists(dataset: Dataset) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-    """(images, categories, annotations) of a JSON. Raises BadInput where one is missing, or a category's id has two names."""
+def _coco_lists(dataset: Dataset) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """(images, categories, annotations)"""
     assert dataset.annotations is not None
     document = read_json(dataset.annotations)
     found = {}
@@ -82,7 +86,7 @@ def coco_lists(dataset: Dataset) -> tuple[list[dict[str, Any]], list[dict[str, A
         found[name] = listed
     names: dict[str, str] = {}
     for category in found["categories"]:
-        name, number = str(category.get("name") or "").strip(), id_text(category.get("id"))
+        name, number = str(category.get("name") or "").strip(), _id(category.get("id"))
         if names.setdefault(number, name) != name:
             raise BadInput(
                 f"dataset {dataset.name}: {dataset.annotations} gives one category id to {names[number]!r} and to {name!r}."
@@ -90,52 +94,39 @@ def coco_lists(dataset: Dataset) -> tuple[list[dict[str, Any]], list[dict[str, A
     return found["images"], found["categories"], found["annotations"]
 
 
-def id_text(value: Any) -> str:
+def _id(value: Any) -> str:
     """An id as a text, with its kind: 1 is not "1"; "" for what can be no id."""
     is_id = isinstance(value, (int, str)) and not isinstance(value, bool)
     return f"{type(value).__name__} {value}" if is_id else ""
 
 
-def _load_coco(
-    path: Path, entry: dict[str, Any], annotations: list[dict[str, Any]], names: dict[str, str], dataset: Dataset, unit: Unit
-) -> list[Picture]:  # fmt: skip
-    if not annotations:
-        raise Skipped("has no annotation")
-    pixels, said = open_picture(path, dataset, stored=True)
-    stated = _size(entry.get("height"), entry.get("width"), pixels.shape)
-    if stated != pixels.shape[:2]:
-        raise Skipped(size_mismatch("its annotation", stated, pixels.shape))
-    targets = [_coco_target(annotation, names, (pixels.shape[0], pixels.shape[1])) for annotation in annotations]
-    fields = {"patient": "patient_id", "study": "study_id", "age": "age", "sex": "sex", "site": "site"}
-    given = {field: _scalar(entry, name) for field, name in fields.items()}
-    return [picture_of(path, dataset, pixels, targets, said, given)]
-
-
-def _size(height: Any, width: Any, shape: tuple[int, ...]) -> tuple[int, int]:
-    """The size that an annotation states, (height, width); the image's own where it states none. Raises Skipped where it is no size."""
+def _check_size(height: Any, width: Any, shape: tuple[int, ...]) -> None:
+    """Raise Skipped where an annotation states another size than its image has; 0 and blanks state none."""
     try:
-        return int(float(height or shape[0])), int(float(width or shape[1]))
+        stated = int(float(height or 0)), int(float(width or 0))
     except (TypeError, ValueError, OverflowError):
         raise Skipped("its annotation states a size that is no number") from None
+    if any(one and one != other for one, other in zip(stated, shape, strict=True)):
+        raise Skipped(size_mismatch("its annotation", stated, shape))
 
 
-def _scalar(entry: dict[str, Any], field: str) -> str | None:
-    value = entry.get(field)
-    if value is not None and not isinstance(value, (str, int, float)):
-        raise Skipped(f"its {field} is neither a text nor a number")
-    return None if value in (None, "") else str(value)
-
-
-def _coco_target(annotation: dict[str, Any], names: dict[str, str], shape: tuple[int, int]) -> Target:
-    """The target of one annotation: its mask where it has a segmentation, else its box."""
-    label = names.get(id_text(annotation.get("category_id")), "")
-    if not label:
-        raise Skipped(f"an annotation's category is not listed (category {annotation.get('category_id')!r})")
-    if annotation.get("segmentation"):
-        return Target(label, "mask", mask=decode(annotation["segmentation"], shape))
-    if annotation.get("bbox") is None:
-        return Target(label)
-    return Target(label, "box", box_of(annotation["bbox"], shape))
+def _coco_targets(
+    entry: dict[str, Any], annotations: list[dict[str, Any]], names: dict[str, str], shape: tuple[int, int]
+) -> list[Target]:
+    """Masks where annotations have a segmentation, else boxes, else classes."""
+    _check_size(entry.get("height"), entry.get("width"), shape)
+    made = []
+    for annotation in annotations:
+        label = names.get(_id(annotation.get("category_id")), "")
+        if not label:
+            raise Skipped(f"an annotation's category is not listed (category {annotation.get('category_id')!r})")
+        if annotation.get("segmentation"):
+            made.append(Target(label, "mask", mask=decode(annotation["segmentation"], shape)))
+        elif annotation.get("bbox") is None:
+            made.append(Target(label))
+        else:
+            made.append(Target(label, "box", box_of(annotation["bbox"], shape)))
+    return made
 
 
 def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
@@ -175,46 +166,29 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
 
 
 def voc_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per XML below `annotations` (default: the dataset's path).
-
-    An XML belongs to the image of the name in it, taken below its own folder (or, for XMLs without folders, below the folder it names);
-    where no name of the set fits, as after images were renamed, to the image of its own path.
-    """
-    pictures, skips = pictures_below(dataset)
-    yield from skips
-    pages, skips, alone = voc_pairs(pictures, dataset)
-    yield from skips
-    folder = dataset.annotations or dataset.path
-    for page, root, path in pages:
-        yield Unit(below(page, folder), [path, page], partial(_load_voc, path, root, dataset))
-    yield from (Skip(dataset.name, below(path, dataset.path), "has no XML") for path in alone)
+    """One unit per XML below `annotations` (default: the dataset's path)."""
+    return picture_units(voc(dataset), dataset, "has no XML")
 
 
-def voc_pairs(
-    pictures: list[Path], dataset: Dataset
-) -> tuple[list[tuple[Path, ElementTree.Element, Path]], list[Skip], list[Path]]:
-    """((XML, its root, its image), XMLs without an image, images without an XML). Raises BadInput where there is no XML."""
+def voc(dataset: Dataset) -> Found:
+    """What XMLs annotate: the image that they name, below their own folder (or, for XMLs without folders, below the folder that they name);
+    where no name of the set fits, as after images were renamed, the image of their own path. Raises BadInput where there is none."""
     folder = dataset.annotations or dataset.path
     files, skips = files_below(folder, dataset)
+    pages = [path for path in files if path.suffix.lower() == ".xml"]
+    if not pages:
+        raise BadInput(f"dataset {dataset.name}: there is no .xml below {folder}.")
     skips = skips if folder != dataset.path else []
-    roots: dict[Path, ElementTree.Element] = {}
-    for page in (path for path in files if path.suffix.lower() == ".xml"):
+    made = []
+    for page in pages:
+        own = without_suffix(below(page, folder))
         try:
-            roots[page] = _parse(page)
+            root = _parse(page)
         except Skipped as reason:
             skips.append(Skip(dataset.name, below(page, folder), str(reason)))
-    if not any(path.suffix.lower() == ".xml" for path in files):
-        raise BadInput(f"dataset {dataset.name}: there is no .xml below {folder}.")
-    own = [below(page, folder) for page in roots]
-    found = paired(
-        [_named(root, name) for name, root in zip(own, roots.values(), strict=True)], pictures, dataset, True
-    )
-    if not any(found.images):
-        found = paired(own, pictures, dataset)
-    pairs = [
-        (page, root, path) for (page, root), path in zip(roots.items(), found.images, strict=True) if path is not None
-    ]
-    return pairs, skips + found.skips, found.alone
+        else:
+            made.append(Annotation(_named(root, own), (page,), partial(_voc_targets, root), own))
+    return made, skips
 
 
 def _named(root: ElementTree.Element, own: str) -> str:
@@ -236,29 +210,21 @@ def _parse(page: Path) -> ElementTree.Element:
         raise Skipped(f"is no complete XML ({type(error).__name__})") from None
 
 
-def _load_voc(path: Path, root: ElementTree.Element, dataset: Dataset, unit: Unit) -> list[Picture]:
-    pixels, said = open_picture(path, dataset, stored=True)
-    stated = _size(root.findtext("size/height"), root.findtext("size/width"), pixels.shape)
-    if stated != (0, 0) and stated != pixels.shape[:2]:
-        raise Skipped(size_mismatch("its annotation", stated, pixels.shape))
-    targets = [_voc_target(each, pixels.shape) for each in root.iter("object")]
-    if not targets:
-        raise Skipped("has no object")
-    return [picture_of(path, dataset, pixels, targets, said)]
-
-
-def _voc_target(each: ElementTree.Element, shape: tuple[int, ...]) -> Target:
-    """The box of an object; VOC counts pixels from 1 and includes both ends."""
-    label = (each.findtext("name") or "").strip()
-    if not label:
-        raise Skipped("an object has no name")
-    try:
-        left, top, right, bottom = (
-            float(each.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax")
-        )
-    except ValueError:
-        raise Skipped("a box is no four numbers") from None
-    return Target(label, "box", box_of((left - 1, top - 1, right - left + 1, bottom - top + 1), shape))
+def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Target]:
+    """The boxes of the objects; VOC counts pixels from 1 and includes both ends."""
+    _check_size(root.findtext("size/height"), root.findtext("size/width"), shape)
+    made = []
+    for each in root.iter("object"):
+        label = (each.findtext("name") or "").strip()
+        if not label:
+            raise Skipped("an object has no name")
+        try:
+            sides = [float(each.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax")]
+        except ValueError:
+            raise Skipped("a box is no four numbers") from None
+        left, top, right, bottom = sides
+        made.append(Target(label, "box", box_of((left - 1, top - 1, right - left + 1, bottom - top + 1), shape)))
+    return made
 
 
 # YOLO
@@ -267,24 +233,25 @@ LISTS = ("classes.txt", "obj.names", "data.yaml", "data.yml", "dataset.yaml")
 
 
 def yolo_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image that has a text file below `annotations` (default: the dataset's path): a line per target: class, then centre and
-    size of a box, or the corners of a polygon, as shares of the image."""
+    """One unit per image that has a text file below `annotations` (default: the dataset's path)."""
+    return picture_units(yolo(dataset), dataset, "has no text file of its name")
+
+
+def yolo(dataset: Dataset) -> Found:
+    """What text files annotate, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
+    image. Raises BadInput where nothing says what the classes are called."""
     folder = dataset.annotations or dataset.path
-    pictures, skips = pictures_below(dataset)
-    yield from skips
     files, skips = files_below(folder, dataset)
-    yield from skips if folder != dataset.path else []
     texts = [path for path in files if path.suffix.lower() == ".txt" and path.name not in LISTS]
-    classes = dataset.named_classes or yolo_classes(folder, dataset)
-    found = paired([below(path, folder) for path in texts], pictures, dataset)
-    yield from found.skips
-    for path, text in zip(found.images, texts, strict=True):
-        if path is not None:
-            yield Unit(below(path, dataset.path), [path, text], partial(_load_yolo, path, text, classes, dataset))
-    yield from (Skip(dataset.name, below(path, dataset.path), "has no text file of its name") for path in found.alone)
+    classes = dataset.named_classes or _yolo_classes(folder, dataset)
+    made = [
+        Annotation(without_suffix(below(path, folder)), (path,), partial(_yolo_targets, path, classes))
+        for path in texts
+    ]
+    return made, skips if folder != dataset.path else []
 
 
-def yolo_classes(folder: Path, dataset: Dataset) -> dict[int, str]:
+def _yolo_classes(folder: Path, dataset: Dataset) -> dict[int, str]:
     """Number -> label by a list of names, or a YAML with `names`. Raises BadInput where there is none, or it is no such list."""
     for path in (parent / name for parent in dict.fromkeys((folder, dataset.path)) for name in LISTS):
         if not path.is_file():
@@ -304,14 +271,12 @@ def yolo_classes(folder: Path, dataset: Dataset) -> dict[int, str]:
     )
 
 
-def _load_yolo(path: Path, text: Path, classes: dict[int, str], dataset: Dataset, unit: Unit) -> list[Picture]:
-    pixels, said = open_picture(path, dataset, stored=True)
+def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -> list[Target]:
     try:
         lines = [line for line in read_text(text).splitlines() if line.strip()]
     except BadInput:
         raise Skipped("its text file is empty, not UTF-8, or cannot be read") from None
-    targets = [_yolo_target(line, number, classes, pixels.shape[:2]) for number, line in enumerate(lines, 1)]
-    return [picture_of(path, dataset, pixels, targets, said)]
+    return [_yolo_target(line, number, classes, shape) for number, line in enumerate(lines, 1)]
 
 
 def _yolo_target(line: str, number: int, classes: dict[int, str], shape: tuple[int, ...]) -> Target:
@@ -341,64 +306,51 @@ MASK_WORD = re.compile(r"[\W_]+(mask|seg|segmentation|label|labels|gt|annotation
 
 
 def masks_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image that has a mask: one indexed mask (a map of `classes`) of the image's path, or with a word like `_mask` after it;
-    or one mask per class, in a folder of its name, or called `<image>_<class>`.
+    """One unit per image that has a mask."""
+    return picture_units(masks(dataset), dataset, "has no mask")
+
+
+def masks(dataset: Dataset) -> Found:
+    """What masks annotate: one indexed mask (a map of `classes`) of the image's path, or with a word like `_mask` after it; or one mask per
+    class, in a folder of its name, or called `<image>_<class>`.
 
     `<image>_<class>` is divided at the last `_`, or before a name of the list `classes`, never where an image of the set would fit best:
     that image may be another one. Raises BadInput where masks are called like their images, and `classes` does not say what their values
     mean.
     """
-    pictures, skips = pictures_below(dataset)
-    yield from skips
-    pairs, skips, alone = mask_pairs(pictures, dataset)
-    yield from skips
-    own: dict[Path, list[tuple[str, Path]]] = defaultdict(list)
-    for mask, label, path in pairs:
-        own[path].append((label, mask))
-    for path, mine in own.items():
-        load = partial(_load_masks, path, mine, dataset)
-        yield Unit(below(path, dataset.path), [path, *(mask for _, mask in mine)], load)
-    yield from (Skip(dataset.name, below(path, dataset.path), "has no mask") for path in alone)
-
-
-def mask_pairs(pictures: list[Path], dataset: Dataset) -> tuple[list[tuple[Path, str, Path]], list[Skip], list[Path]]:
-    """((mask, class, image), masks without an image, images without a mask); class "" for indexed masks."""
     assert dataset.annotations is not None
     folder = dataset.annotations
     files, skips = files_below(folder, dataset)
-    skips = skips if folder != dataset.path else []
-    masks = [path for path in files if path.suffix.lower() in SUFFIXES]
+    files = [path for path in files if path.suffix.lower() in SUFFIXES]
     if folder == dataset.path:
-        masks = [path for path in masks if MASK_WORD.search(path.stem)]
-    taken = set(masks)
-    pictures = [path for path in pictures if path not in taken]
-    divided = _of_masks([without_suffix(below(mask, folder)) for mask in masks], pictures, dataset)
+        files, skips = [path for path in files if MASK_WORD.search(path.stem)], []
+    images = [below(path, dataset.path) for path in pictures_below(dataset)[0] if path not in set(files)]
+    divided = _divide([without_suffix(below(mask, folder)) for mask in files], images, dataset)
     times = Counter(divided)
-    images = list(dict.fromkeys(image for _, image in divided))
-    found = paired(images, pictures, dataset)
-    image_of = dict(zip(images, found.images, strict=True))
-    why = {skip.what: skip.reason for skip in found.skips}
-    pairs = []
-    for mask, (label, image) in zip(masks, divided, strict=True):
-        path = image_of[image]
-        if path is None or times[label, image] > 1:
-            skips.append(Skip(dataset.name, below(mask, folder), why.get(image, "several masks have this name")))
+    own: dict[str, list[tuple[str, Path]]] = defaultdict(list)
+    for mask, (label, image) in zip(files, divided, strict=True):
+        if times[label, image] > 1:
+            skips.append(Skip(dataset.name, below(mask, folder), "several masks have this name"))
         else:
-            pairs.append((mask, label, path))
-    used = {path for _, _, path in pairs}
-    return pairs, skips, [path for path in pictures if path not in used]
+            own[image].append((label, mask))
+    made = []
+    for image, mine in own.items():
+        targets = partial(_mask_targets, sorted(mine, key=lambda each: each[0]), dataset.named_classes)
+        made.append(Annotation(image, tuple(mask for _, mask in mine), targets))
+    return made, skips
 
 
-def _of_masks(names: list[str], pictures: list[Path], dataset: Dataset) -> list[tuple[str, str]]:
+def _divide(names: list[str], images: list[str], dataset: Dataset) -> list[tuple[str, str]]:
     """(class, what its image is called) of each mask; class "" for indexed masks. names: paths without suffixes."""
-    images = [below(path, dataset.path) for path in pictures]
-    without_word = [MASK_WORD.sub("", name) for name in names]
+
+    def fits(called: list[str]) -> bool:
+        return any(at is not None for at in pair(list(dict.fromkeys(called)), images, dataset.path).found)
+
+    plain = [MASK_WORD.sub("", name) for name in names]
     if dataset.named_classes:
-        is_plain = any(paired(list(dict.fromkeys(names)), pictures, dataset).images)
-        return [("", name) for name in (names if is_plain else without_word)]
-    if same_path(names, images) or same_path(
-        [one for one, name in zip(without_word, names, strict=True) if one != name], images
-    ):
+        return [("", name) for name in (names if fits(names) else plain)]
+    changed = [one for one, name in zip(plain, names, strict=True) if one != name]
+    if same_path(names, images) or same_path(changed, images):
         raise BadInput(
             f"dataset {dataset.name}: its masks are called like its images. Give `classes: {{1: name, ...}}`, what their values mean."
         )
@@ -406,8 +358,7 @@ def _of_masks(names: list[str], pictures: list[Path], dataset: Dataset) -> list[
     if same_path([image for _, image in in_folders], images):
         return in_folders
     in_names = [_divided(name, dataset) for name in names]
-    named = list(dict.fromkeys(image for label, image in in_names if label))
-    return in_names if any(paired(named, pictures, dataset).images) else in_folders
+    return in_names if fits([image for label, image in in_names if label]) else in_folders
 
 
 def _divided(name: str, dataset: Dataset) -> tuple[str, str]:
@@ -424,26 +375,23 @@ def _divided(name: str, dataset: Dataset) -> tuple[str, str]:
     return (found[2], f"{folder}/{found[1]}".removeprefix("/")) if found else ("", name)
 
 
-def _load_masks(path: Path, masks: list[tuple[str, Path]], dataset: Dataset, unit: Unit) -> list[Picture]:
-    pixels, said = open_picture(path, dataset, stored=True)
-    targets: list[Target] = []
-    for label, mask in sorted(masks, key=lambda each: each[0]):
-        values = mask_values(mask)
-        if values.shape != pixels.shape[:2]:
-            raise Skipped(size_mismatch("its mask", values.shape, pixels.shape))
+def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape: tuple[int, int]) -> list[Target]:
+    made: list[Target] = []
+    for label, mask in masks:
+        values = _mask_values(mask)
+        if values.shape != shape:
+            raise Skipped(size_mismatch("its mask", values.shape, shape))
         if label:
-            targets += [Target(label, "mask", mask=values > 0)] if values.any() else []
+            made += [Target(label, "mask", mask=values > 0)] if values.any() else []
             continue
         for value in (int(each) for each in np.unique(values) if each):
-            if value not in dataset.named_classes:
+            if value not in classes:
                 raise Skipped(f"a value of the mask has no name in `classes` (value {value})")
-            targets.append(Target(dataset.named_classes[value], "mask", mask=values == value))
-    if not targets:
-        raise Skipped("its mask is empty")
-    return [picture_of(path, dataset, pixels, targets, said)]
+            made.append(Target(classes[value], "mask", mask=values == value))
+    return made
 
 
-def mask_values(mask: Path) -> np.ndarray:
+def _mask_values(mask: Path) -> np.ndarray:
     """(height, width) of whole numbers; a palette's index, not its colour. Raises Skipped."""
     try:
         with Image.open(mask) as image:

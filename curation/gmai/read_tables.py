@@ -8,14 +8,28 @@ anything is read. A unit's `load` gives its pictures, or raises `Skipped` with t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from curation.gmai.files import below, box_of, open_picture, paired, picture_of, pictures_below
-from curation.gmai.pictures import Picture, Skip, Skipped, Target, Unit
+from curation.gmai.pictures import (
+    Annotation,
+    Found,
+    Picture,
+    Skip,
+    Target,
+    Targets,
+    Unit,
+    below,
+    box_of,
+    load_picture,
+    picture_units,
+    pictures_below,
+    refused,
+)
+from curation.gmai.pixels import Skipped
 from curation.gmai.sources import Dataset, Sources
 from curation.images.image_index import open_rgb
 from curation.images.image_table import cell_text, need_columns, read_any
@@ -35,61 +49,68 @@ def folders_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per picture, whose class is the first folder below the dataset's path. Those that lie in none are skipped."""
     pictures, skips = pictures_below(dataset)
     yield from skips
-    for path in pictures:
+    yield from class_folders(pictures, dataset)
+
+
+def class_folders(files: list[Path], dataset: Dataset) -> Iterator[Unit | Skip]:
+    """One unit per file that lies in a class folder."""
+    for path in files:
         name = below(path, dataset.path)
-        if "/" not in name:
-            yield Skip(dataset.name, name, "lies in no class folder")
-            continue
         label = name.split("/", 1)[0]
-        yield Unit(name, [path], partial(_load, path, partial(_class_folder, label), label, {}, dataset))
+        if label == name:
+            yield Skip(dataset.name, name, "lies in no class folder")
+        else:
+            annotation = Annotation(name, (), partial(_classes, [label]), label=label)
+            yield Unit(name, [path], partial(load_picture, path, annotation, dataset, False))
 
 
-def _class_folder(label: str, shape: tuple[int, ...]) -> tuple[list[Target], set[str]]:
-    return [Target(label)], set()
+def _classes(labels: list[str], shape: tuple[int, int]) -> list[Target]:
+    return [Target(label) for label in labels]
 
 
-def csv_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image of a table with one or several labels per row; several rows of an image add up."""
-
-    def targets(rows: Rows, shape: tuple[int, ...]) -> tuple[list[Target], set[str]]:
-        labels = [label for row in rows for label in labels_in(row[dataset.columns.label], dataset)]
-        return [Target(label) for label in dict.fromkeys(labels)], set()
-
-    return _table_units(dataset, rows_by_image(dataset, [dataset.columns.label]), targets)
+def table_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+    """One unit per image of a table with one or several labels per row, or a box per row; several rows of an image add up."""
+    return picture_units(table(dataset), dataset, "the table has no row of it", bool(dataset.columns.box))
 
 
-def boxes_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image of a table with a box per row, as ChestX-ray14's list."""
+def table(dataset: Dataset) -> Found:
+    """What the rows of a table with labels say."""
     sides = dataset.columns.box or ()
+    made = []
+    for name, rows in rows_by_image(dataset, [dataset.columns.label, *sides]).items():
+        labels = list(dict.fromkeys(label for row in rows for label in labels_in(row[dataset.columns.label], dataset)))
+        targets = partial(_boxes, rows, dataset) if sides else partial(_classes, labels)
+        made.append(_of_rows(rows, dataset, name, targets, labels))
+    return made, []
 
-    def targets(rows: Rows, shape: tuple[int, ...]) -> tuple[list[Target], set[str]]:
-        boxes = [(row, box_of([row[side] for side in sides], shape)) for row in rows]
-        made = [Target(x, "box", box) for row, box in boxes for x in labels_in(row[dataset.columns.label], dataset)]
-        return made, set()
 
-    return _table_units(dataset, rows_by_image(dataset, [dataset.columns.label, *sides]), targets)
+def _boxes(rows: Rows, dataset: Dataset, shape: tuple[int, int]) -> list[Target]:
+    found = [(row, box_of([row[side] for side in dataset.columns.box or ()], shape)) for row in rows]
+    return [Target(label, "box", box) for row, box in found for label in labels_in(row[dataset.columns.label], dataset)]
 
 
 def wide_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per image of a table with a column per label: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set
     is exhaustive, or the table holds nothing but 1 and blanks). What is neither present nor absent is never an option beside the image."""
-    rows, labels = _label_columns(dataset)
-    blank_is_absent = dataset.exhaustive or not any(
-        row[label].casefold() not in PRESENT | {""} for own in rows.values() for row in own for label in labels
-    )
+    return picture_units(_wide(dataset), dataset, "the table has no row of it", False)
 
-    def targets(own: Rows, shape: tuple[int, ...]) -> tuple[list[Target], set[str]]:
-        if len(own) > 1:
-            raise Skipped("has several rows")
-        cells = {label: own[0][label].casefold() for label in labels}
-        wrong = [label for label, cell in cells.items() if cell not in PRESENT | ABSENT | UNSURE]
-        if wrong:
-            raise Skipped(f"a cell is neither 1, 0, -1 nor blank (column {wrong[0]!r})")
-        unsure = {label for label, cell in cells.items() if cell in UNSURE and not (cell == "" and blank_is_absent)}
-        shown = [label for label, cell in cells.items() if cell in PRESENT and label not in dataset.nothing]
-        return [Target(label) for label in shown], unsure
 
-    return _table_units(dataset, rows, targets)
+def _wide(dataset: Dataset) -> Found:
+    by_image, labels = _label_columns(dataset)
+    cells = {row[label].casefold() for rows in by_image.values() for row in rows for label in labels}
+    unsure = UNSURE - {""} if dataset.exhaustive or cells <= PRESENT | {""} else UNSURE
+    made = []
+    for name, rows in by_image.items():
+        said = {label: rows[0][label].casefold() for label in labels}
+        shown = [label for label, cell in said.items() if cell in PRESENT and label not in dataset.nothing]
+        targets: Targets = partial(_classes, shown)
+        if wrong := [label for label, cell in said.items() if cell not in PRESENT | ABSENT | UNSURE]:
+            targets = refused(f"a cell is neither 1, 0, -1 nor blank (column {wrong[0]!r})")
+        if len(rows) > 1:
+            targets = refused("has several rows")
+        open_ = frozenset(label for label, cell in said.items() if cell in unsure)
+        made.append(_of_rows(rows, dataset, name, targets, shown, open_))
+    return made, []
 
 
 def _label_columns(dataset: Dataset) -> tuple[dict[str, Rows], list[str]]:
@@ -99,9 +120,9 @@ def _label_columns(dataset: Dataset) -> tuple[dict[str, Rows], list[str]]:
     if not labels:
         assert dataset.annotations is not None
         named = {str(value) for name, value in vars(dataset.columns).items() if name not in ("label", "labels", "box")}
-        table = read_any(dataset.annotations)
-        for column in (str(each) for each in table.columns if str(each) not in named):
-            cells = {cell_text(value).casefold() for value in table[column]}
+        given = read_any(dataset.annotations)
+        for column in (str(each) for each in given.columns if str(each) not in named):
+            cells = {cell_text(value).casefold() for value in given[column]}
             if cells <= PRESENT | ABSENT | UNSURE and cells & (PRESENT | ABSENT):
                 labels.append(column)
         if not labels:
@@ -122,74 +143,36 @@ def rows_by_image(dataset: Dataset, wanted: list[str]) -> dict[str, Rows]:
     BadInput for a column that is not there."""
     assert dataset.annotations is not None
     columns = dataset.columns
-    table = read_any(dataset.annotations)
+    given = read_any(dataset.annotations)
     named = [column for name in FIELDS if (column := getattr(columns, name)) is not None]
-    where = f"dataset {dataset.name}: {dataset.annotations}"
     wanted = list(dict.fromkeys((columns.image, *wanted, *named)))
-    need_columns(table, where, wanted, "Name it below `columns`.")
+    need_columns(given, f"dataset {dataset.name}: {dataset.annotations}", wanted, "Name it below `columns`.")
     rows: dict[str, Rows] = defaultdict(list)
-    for row in table[wanted].to_dict("records"):
+    for row in given[wanted].to_dict("records"):
         texts = {str(name): cell_text(value) for name, value in row.items()}
         if texts[columns.image]:
             rows["/".join(split(texts[columns.image]))].append(texts)
     return rows
 
 
-TargetsOf = Callable[[Rows, tuple[int, ...]], tuple[list[Target], set[str]]]
-"""(what the rows of an image name, given its shape; labels of which they do not say whether they are there). May raise Skipped."""
-
-
-def _table_units(dataset: Dataset, rows: dict[str, Rows], targets: TargetsOf) -> Iterator[Unit | Skip]:
+def _of_rows(
+    rows: Rows, dataset: Dataset, name: str, targets: Targets, labels: list[str], unsure: frozenset[str] = frozenset()
+) -> Annotation:
+    """The annotation of the rows of one name, with what they say of patient, study, age, sex, site. Rows that contradict one another may be
+    those of several images that are called the same."""
     assert dataset.annotations is not None
-    pictures, skips = pictures_below(dataset)
-    yield from skips
-    names = list(rows)
-    found = paired(names, pictures, dataset, suffix=True)
-    yield from found.skips
-    for name, path in zip(names, found.images, strict=True):
-        if path is None:
-            continue
-        try:
-            given = facts_of(rows[name], dataset, found.by_path)
-        except Skipped as reason:
-            yield Skip(dataset.name, name, str(reason))
-            continue
-        label = next(iter(labels_in(rows[name][0].get(dataset.columns.label, ""), dataset)), "")
-        load = partial(_load, path, partial(targets, rows[name]), label, given, dataset)
-        yield Unit(below(path, dataset.path), [path, dataset.annotations], load)
-    for path in found.alone:
-        yield Skip(dataset.name, below(path, dataset.path), "the table has no row of it")
-
-
-def facts_of(rows: Rows, dataset: Dataset, by_path: bool) -> dict[str, str | None]:
-    """What the rows of an image say of patient, study, age, sex, site. Raises Skipped where they may be rows of several images that are
-    called the same: they contradict one another, or do not name the image by its path."""
-    if len(rows) > 1 and not by_path:
-        raise Skipped("several rows have its name, which is no path: name images by their path")
-    given: dict[str, str | None] = {}
+    facts: dict[str, str | None] = {}
     for field in FIELDS:
         if (column := getattr(dataset.columns, field)) is not None:
             values = {row[column] for row in rows} - {""}
+            facts[field] = next(iter(values), None)
             if len(values) > 1:
-                raise Skipped(f"its rows name several values of {field}: name images by their path")
-            given[field] = next(iter(values), None)
-    return given
+                targets = refused(f"its rows name several values of {field}: name images by their path")
+    label = labels[0] if labels else ""
+    return Annotation(name, (dataset.annotations,), targets, "", facts, unsure, label, len(rows))
 
 
-def _load(
-    path: Path,
-    targets: Callable[[tuple[int, ...]], tuple[list[Target], set[str]]],
-    label: str,
-    given: dict[str, str | None],
-    dataset: Dataset,
-    unit: Unit,
-) -> list[Picture]:
-    pixels, said = open_picture(path, dataset, label, stored=dataset.reader == "boxes")
-    found, unsure = targets(pixels.shape)
-    if not found:
-        raise Skipped("has no label")
-    return [picture_of(path, dataset, pixels, found, said, given, unsure)]
-
+# Benchmarks in VLMEvalKit's layout
 
 TAGS = {
     "task": ("clinical vqa task", "l2-category"),

@@ -17,9 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from curation.gmai.files import below, files_below, paired, patient_of
-from curation.gmai.pictures import Picture, Skip, Skipped, Target, Unit, cause
-from curation.gmai.pixels import square_pixels, to_grey, to_rgb, window_for
+from curation.gmai.pictures import (
+    Annotation,
+    Pairs,
+    Picture,
+    Skip,
+    Target,
+    Unit,
+    below,
+    files_below,
+    paired,
+    patient_of,
+    refused,
+)
+from curation.gmai.pixels import Skipped, cause, square_pixels, to_grey, to_rgb, window_for
 from curation.gmai.sources import Dataset, Sources
 from curation.images.pairing import split, without_suffix
 from dataset_builders.errors import BadInput
@@ -122,13 +133,14 @@ def nifti_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     classes = dataset.named_classes or volume_classes(dataset)
     pairs, skips, alone = volume_pairs(dataset)
     yield from skips
-    for label, image in pairs:
+    for annotation, image in pairs:
+        label = annotation.files[0]
         load = partial(_load, image, label, classes, dataset, sources)
         yield Unit(below(image, dataset.path), [image, label], load)
     yield from (Skip(dataset.name, below(path, dataset.path), "has no label volume") for path in alone)
 
 
-def volume_pairs(dataset: Dataset) -> tuple[list[tuple[Path, Path]], list[Skip], list[Path]]:
+def volume_pairs(dataset: Dataset) -> tuple[Pairs, list[Skip], list[Path]]:
     """((label volume, image volume), labels without an image, images without a label)."""
     assert dataset.annotations is not None
     folder = dataset.annotations
@@ -141,9 +153,9 @@ def volume_pairs(dataset: Dataset) -> tuple[list[tuple[Path, Path]], list[Skip],
     names = [without_suffix(below(path, folder)) for path in labels]
     last = {split(name)[-1] for name in names}
     called = [_without_channel(without_suffix(below(path, dataset.path)), last) for path in images]
-    found = paired(names, images, dataset, called=called)
-    pairs = [(label, image) for label, image in zip(labels, found.images, strict=True) if image is not None]
-    return pairs, skips + found.skips, found.alone
+    made = [Annotation(name, (path,), refused("is a volume")) for name, path in zip(names, labels, strict=True)]
+    pairs, more, alone = paired(made, images, dataset, called)
+    return pairs, skips + more, alone
 
 
 def _without_channel(name: str, labels: set[str]) -> str:

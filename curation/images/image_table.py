@@ -192,7 +192,7 @@ def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFra
 def images_of_rows(names: list[str], images: list[str], path: Path) -> list[int | None]:
     """The position of the image that each name of a table means, by the rules of `pairing.py`; None where it is not there. Raises BadInput
     where no name means an image, or one may mean several."""
-    found = pair(names, images, suffix=True)
+    found = pair(names, images)
     if SEVERAL in found.reasons:
         raise BadInput(
             f"{path}: row {names[found.reasons.index(SEVERAL)]!r} fits several images or rows. Name images by their path below the folder."

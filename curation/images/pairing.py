@@ -48,15 +48,15 @@ class Pairing:
     """Whether names were paired by their folders too: what is named twice by its path is one image, by its bare name it may be two."""
 
 
-def pair(names: Sequence[str], images: Sequence[str], root: Path | None = None, suffix: bool = False) -> Pairing:
-    """Pair annotations with images. names: an annotation's path below its root, or the name of an image that it states. images: paths below
-    theirs, `root`. suffix: names state their image's suffix, which counts where it can (tables); else suffixes are left off.
+def pair(names: Sequence[str], images: Sequence[str], root: Path | None = None) -> Pairing:
+    """Pair annotations with images. names: the name of an image that an annotation states (its suffix counts where it can), or the
+    annotation's own path below its root, without its suffix. images: paths below theirs, `root`.
     """
     given, there = [split(name) for name in names], [split(image) for image in images]
     found: dict[int, int] = {}
     fits: dict[int, str] = {}
     by_path = True
-    for left, right, kind in _rules(given, there, split(root.absolute().as_posix()) if root else (), suffix):
+    for left, right, kind in _rules(given, there, split(root.absolute().as_posix()) if root else ()):
         pairs, several = _unique(left, right)
         if kind == "below" and not any(len(left[at] or ()) > 1 for at in pairs):
             continue  # without a folder in common, one called otherwise could be another one, which is missing
@@ -93,15 +93,14 @@ Keys = list[Parts | None]
 
 
 def _rules(
-    given: Sequence[Parts], there: Sequence[Parts], root: Parts, suffix: bool
+    given: Sequence[Parts], there: Sequence[Parts], root: Parts
 ) -> Iterator[tuple[Keys, Keys, Literal["path", "below", "bare"]]]:
     """The keys of names and images under each rule in turn (None for one that a rule says nothing of), and what they compare."""
-    endings = {ending for path in there if (ending := _ending(path))} if suffix else set()
+    endings = {ending for path in there if (ending := _ending(path))}
     # A name with the suffix of other images of the set says that its image has it too.
     open_ended = [() if _ending(path) in endings else path for path in given]
-    unended = [() if suffix and _ending(path) else path for path in given]
-    writings = [(given, there, _whole), (given, there, _whole_without_kinds)] if suffix else []
-    writings += [(open_ended, there, _bare), (open_ended, there, _without_kinds)]
+    unended = [() if _ending(path) else path for path in given]
+    writings = [(given, _whole), (given, _whole_without_kinds), (open_ended, _bare), (open_ended, _without_kinds)]
     has_folders, images_have = (any(len(_without_kinds(path)) > 1 for path in paths) for paths in (given, there))
     for folded in (False, True):
 
@@ -109,8 +108,8 @@ def _rules(
             return [_folded(write(path)) if folded else write(path) for path in paths]
 
         written = [
-            (keys(write, unended if folded and names is open_ended else names), keys(write, images))
-            for names, images, write in writings
+            (keys(write, unended if folded and names is open_ended else names), keys(write, there))
+            for names, write in writings
         ]
         above = _folded(root) if folded else root
         for left, right in written if has_folders or not images_have else ():

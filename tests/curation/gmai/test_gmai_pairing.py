@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from curation.gmai.items import units_of
-from curation.gmai.pictures import Skipped
+from curation.gmai.pixels import Skipped
 from curation.gmai.sources import read_sources
 from curation.images.pairing import ELSEWHERE, MISSING, SEVERAL, pair, split, without_suffix
 from tests.curation.gmai.phantoms import ct_slices
@@ -244,14 +244,14 @@ def test_what_pairs_and_what_does_not():
         (["10", "1"], ["1.png", "100.png"], [missing, "1.png"]),
         (["A.png", "b.png"], ["a.png", "b.png"], [closer, "b.png"]),
         (["A.PNG", "B.PNG"], ["a.png", "b.png"], ["a.png", "b.png"]),
-        (["A.png", "a.png"], ["a.png"], [several, "a.png"]),
-        (["train/0.png", "val/0.png"], ["0.png"], ["0.png", several]),
+        (["A.png", "a.png"], ["a.png"], [closer, "a.png"]),
+        (["train/0.png", "val/0.png"], ["0.png"], ["0.png", closer]),
         (["set-1.0/P1/a.png", "set-1.0/P2/a.png"], ["P1/a.png", "P3/a.png"], ["P1/a.png", missing]),
         (["P1/a.png", "P2/a.png"], ["export/P1/a.jpg", "export/P3/a.jpg"], ["export/P1/a.jpg", missing]),
         (["labels/train/7.txt", "labels/val/7.txt"], ["images/train/7.png"], ["images/train/7.png", missing]),
         (["", "."], ["a.png"], [missing, missing]),
     ):
-        found = pair(names, images, Path("/data/train"), suffix=True)
+        found = pair(names, images, Path("/data/train"))
         said = [why if at is None else images[at] for at, why in zip(found.found, found.reasons, strict=True)]
         assert said == expected, (names, images)
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curation.gmai.files import picture_of
 from curation.gmai.items import units_of
-from curation.gmai.pictures import Skipped
-from curation.gmai.pixels import to_grey
+from curation.gmai.pictures import picture_of
+from curation.gmai.pixels import Skipped, to_grey
 from curation.gmai.sources import Dataset, read_sources
 from tests.curation.gmai.phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, save, volume, write_all
 from tests.helpers import refused
