@@ -117,7 +117,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             )
 
         def cells(name: str) -> Cells:
-            return cells_of(query.section, query.outcomes, query.tree, name, facet, query.branches, query.metrics)
+            return cells_of(query.section, query.outcomes, query.tree, name, facet, query.branches)
 
         known = [name for name in query.metrics if cells(name)]
         chosen = query.metric if metric or query.metric in known or not known else known[0]

@@ -136,8 +136,7 @@ def _cells(
     column: str | None = None,
 ) -> Cells:
     return breakdown.cells_of(
-        query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, query.metrics,
-        keys, column,
+        query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, keys, column,
     )  # fmt: skip
 
 

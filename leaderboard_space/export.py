@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result, Score
 from eval_harness.results.spreadsheets import harmless
@@ -207,14 +209,24 @@ def plot_note(section: Section, found: Standings, branches: Sequence[Path]) -> s
 def _bibtex(title: str, note: str, entries: Sequence[Entry], link: str, today: str | None) -> str:
     """A BibTeX entry of this view, and the papers whose numbers stand in it."""
     day = today or datetime.now(UTC).date().isoformat()
-    papers = sorted({entry.result.source.citation for entry in entries if entry.result.source})
+    cited_papers = {
+        entry.result.source.citation: entry.result.benchmark.family for entry in entries if entry.result.source
+    }
+    papers = [bibtex_of(family, citation) for citation, family in sorted(cited_papers.items())]
     address = f"  url = {{{_plain(link)}}},\n" if link else ""
     lines = [
         f"@misc{{medprobe_{re.sub(r'[^a-z0-9]+', '_', title.lower())[:40].strip('_')}_{day.replace('-', '')},\n"
         f"  title = {{{{medprobe board}}: {_plain(title)}}},\n  note = {{{_plain(note)}}},\n{address}"
         f"  year = {{{day[:4]}}},\n  urldate = {{{day}}}\n}}"
     ]
-    return "\n\n".join([*lines, *(["The numbers of papers in it:\n" + "\n".join(papers)] if papers else [])])
+    return "\n\n".join([*lines, *dict.fromkeys(papers)])
+
+
+def bibtex_of(family: str, citation: str) -> str:
+    """The BibTeX entry of a benchmark's paper, with its authors; else its citation as a note."""
+    if family in BENCHMARKS:
+        return dataset_spec(family).facts.citation
+    return f"@misc{{source,\n  note = {{{_plain(citation)}}}\n}}"
 
 
 def _plain(said: str) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
-from leaderboard_space.benchmarks import LABELS, spec
+from dataset_builders.terms import terms
+from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data.facets import choice
 from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of, with_interval
 from leaderboard_space.data.search import Hit, search
@@ -23,7 +24,6 @@ from leaderboard_space.data.topics import (
     Relation,
     Topic,
     fold,
-    kinds_of,
     known_topics,
     labels_of,
     matching,
@@ -36,10 +36,8 @@ from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
 from leaderboard_space.views import topic as topic_view
 from leaderboard_space.views.addresses import address_of
-from leaderboard_space.views.topic import Known, Part
+from leaderboard_space.views.topic import Aspect, Shown
 
-MOST_RELATED = 6
-"""Related labels of a topic that are shown per benchmark; the others are named."""
 LONGEST_QUERY = 100
 """Characters of what is searched for: every word of it is compared with every word that the board knows."""
 LONGEST_KEPT = 1000
@@ -84,82 +82,70 @@ class Front:
         return found
 
     def topic(self, request: Mapping[str, Any]) -> str:
-        """The page of a topic: what each benchmark knows of it, by its own labels."""
+        """The page of a topic: one of its labels, in every aspect."""
         wanted = str(request.get("id") or "")
         labels = self.labels()
-        known = topics(labels)
-        topic = known.get(wanted)
+        topic = topics(labels).get(wanted)
         if topic is None:
             return topic_view.unknown(wanted, search(wanted.replace("-", " ")[:LONGEST_QUERY], self.hits()))
-        return topic_view.page(topic, self.parts(topic, labels), str(request.get("all") or ""))
+        held = matching(topic, labels)
+        shown = self.shown(topic, labels, str(request.get("label") or ""))
+        known = {label.family for label, _ in held}
+        silent = [self._why_nothing(topic, family) for family in BENCHMARKS if family not in known]
+        return topic_view.page(topic, held, shown, silent, str(request.get("all") or ""))
 
     def topic_file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """What a topic's page shows, as a file."""
         labels = self.labels()
         topic = topics(labels).get(str(request.get("id") or "")) or Topic("none", "none", "", ())
-        return topic_view.file(topic, self.parts(topic, labels), request)
+        shown = self.shown(topic, labels, str(request.get("label") or ""))
+        return topic_view.file(topic, shown, request)
 
-    def parts(self, topic: Topic, labels: list[Label]) -> list[Part]:
-        """What each benchmark knows of a topic; marks are corrected for all of them together."""
-        drafts: list[tuple[str, Section, list[tuple[Label, Relation, Standings]], list[str]]] = []
-        for family in BENCHMARKS:
-            held = matching(topic, [label for label in labels if label.family == family])
-            if not self.service.board.snapshot.sections[family]:
-                continue
-            same = sum(how == "same" for _, how in held)
-            shown = held[: max(same, MOST_RELATED)]
-            known = [(label, how, self._of(label)) for label, how in shown]
-            rest = [label.shown for label, _ in held[len(shown) :]]
-            section = self.service.query({"format": family}).section
-            drafts.append((family, section, known, rest))
-        cells = [
-            (family, standings, row)
-            for family, _, known, _ in drafts
-            for _, _, standings in known
-            for row in standings.models
+    def shown(self, topic: Topic, labels: list[Label], wanted: str) -> Shown | None:
+        """The label of a topic that is wanted, else its first of which anything is known; None where nothing is."""
+        held = matching(topic, labels)
+        named = [item for item in held if topic_view.label_id(item[0]) == wanted]
+        found = (self._of(label, how) for label, how in [*named, *held])
+        return next((shown for shown in found if shown.aspects), None)
+
+    def _of(self, label: Label, how: Relation) -> Shown:
+        """A label with its standings by every aspect, the marks corrected for all that rank models."""
+        request = {"format": label.family, "branches": [choice(label.facet, label.value)], "shown": ONE}
+        query = self.service.query(request)
+        drafts: list[tuple[str, str, Standings]] = []
+        for metric, does in (spec(label.family).aspects or {query.metric: ""}).items():
+            found = self.service.standings(replace(query, metric=metric))
+            if found.models:
+                drafts.append((metric, does, found))
+        given = {metric for metric, _, _ in drafts if gives_away(label.family, metric, (label.facet,))}
+        tested = [
+            (with_interval(row.score, metric), row.run, is_higher_better(metric, label.family), id(row))
+            for metric, _, found in drafts
+            if metric not in given
+            for row in found.models
         ]
-        marks = verdicts(
-            [
-                (with_interval(row.score, standings.metric), row.run, is_higher_better(standings.metric, family))
-                for family, standings, row in cells
-            ]
-        )
-        mark_of = {id(row): mark for (_, _, row), mark in zip(cells, marks, strict=True)}
-        parts = []
-        for family, section, known, rest in drafts:
-            marked = [
-                Known(
-                    label,
-                    how,
-                    replace(
-                        standings,
-                        rows=[
-                            replace(
-                                row,
-                                score=with_interval(row.score, standings.metric).model_copy(
-                                    update={"verdict": mark_of.get(id(row))}
-                                ),
-                            )
-                            for row in standings.rows
-                        ],
-                    ),
-                )
-                for label, how, standings in known
-            ]
-            facets = tuple(FACET_LABEL.get(facet, facet).lower() for facet in dataset_spec(family).facets)
-            has_kind = any(label.family == family and topic.kind in kinds_of(label) for label in labels)
-            labels_kind = topic.kind in facets and not has_kind
-            parts.append(Part(family, LABELS[family], spec(family).task, section, marked, rest, facets, labels_kind))
-        return parts
+        marks = verdicts([(score, run, higher) for score, run, higher, _ in tested])
+        mark_of = {key: mark for (*_, key), mark in zip(tested, marks, strict=True)}
 
-    def _of(self, label: Label) -> Standings:
-        """The standings of a label's own questions, by the first score that is known of it."""
-        request = {
-            "format": label.family,
-            "branches": [choice(label.facet, label.value)],
-            "shown": ONE,
-        }
-        return self.service.standings(self.service.fitting(self.service.query(request)))
+        def marked(found: Standings) -> Standings:
+            rows = [
+                replace(
+                    row,
+                    score=with_interval(row.score, found.metric).model_copy(update={"verdict": mark_of.get(id(row))}),
+                )
+                for row in found.rows
+            ]
+            return replace(found, rows=rows)
+
+        aspects = [Aspect(metric, does, marked(found), metric in given) for metric, does, found in drafts]
+        return Shown(label, how, query.section, tuple(sorted(aspects, key=lambda one: one.given)))
+
+    def _why_nothing(self, topic: Topic, family: str) -> str:
+        """Why a benchmark says nothing of a topic."""
+        facets = [FACET_LABEL.get(facet, facet).lower() for facet in dataset_spec(family).facets]
+        if topic.kind in facets:
+            return f"{LABELS[family]} has {topic.kind} labels, but its paper prints no scores for them: measured results will appear here."
+        return f"{LABELS[family]} has no such label."
 
     def _official(self, family: str) -> list[tuple[Section, Standings]]:
         sections = self.service.board.snapshot.sections[family]
@@ -219,6 +205,20 @@ class Front:
                 Hit(name, f"model in {', '.join(where)}", address_of("model", name), (fold(name),), len(families))
             )
         for family in BENCHMARKS:
-            words = (fold(LABELS[family]), fold(family), fold(spec(family).task))
+            words = (fold(LABELS[family]), fold(family), fold(spec(family).task), *map(fold, spec(family).words))
             found.append(Hit(LABELS[family], f"benchmark: {spec(family).task}", address_of("b", family), words, 5))
-        return found
+        return found + _findings({word for hit in found for word in hit.words})
+
+
+def _findings(known: set[str]) -> list[Hit]:
+    """Findings and organs of the vocabulary that nothing else is called by: each leads to its department, else to its modality."""
+    slugs = {word: slug for slug, topic in known_topics().items() for word in topic.same}
+    found = []
+    for term in terms("finding", "organ"):
+        place = next((fold(word) for word in (term.department, *term.modalities) if fold(word) in slugs), None)
+        words = (fold(term.concept), *map(fold, (*term.synonyms, *term.bare)))
+        if place and known.isdisjoint(words):
+            topic = known_topics()[slugs[place]]
+            said = f"{term.kind}, shown under {topic.name}: no benchmark labels it alone"
+            found.append(Hit(term.concept.capitalize(), said, address_of("topic", topic.slug), words, 0.5))
+    return found

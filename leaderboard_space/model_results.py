@@ -12,7 +12,7 @@ import numpy as np
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from eval_harness.records.result import Score
-from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
 from leaderboard_space.data.ranks.outcomes import Outcomes
@@ -149,6 +149,8 @@ def ends_of(line: Line) -> list[Ends]:
     first = spec(line.section.family).first_facet
     for facet in sorted(FACETS.get(line.section.family, ()), key=lambda facet: facet != first):
         for metric in dict.fromkeys((line.metric, *metrics_of(line.section, line.outcomes))):
+            if gives_away(line.section.family, metric, (facet,)):
+                continue
             cells = cells_of(line, facet, metric) if info_of(metric).unit == "percent" else {}
             if len(cells) > 1:
                 found.append(_ends(facet, metric, cells))

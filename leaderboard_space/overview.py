@@ -140,7 +140,7 @@ def _finding(columns: list[Column], lines: list[Line]) -> Trust | None:
 def selected(
     found: Overview, kind: str = "", size: str = "", since: str = "", sort: str = "", ascending: bool = False
 ) -> list[Line]:
-    """The lines of a kind, a size (see SIZES) and with a result since a year, in an order: by a benchmark, `model`, or as they stand."""
+    """The lines of a kind, a size (see SIZES) and with a result since a year, by a benchmark (the first one by default) or `model`."""
     low, high = SIZES.get(size, (0.0, float("inf")))
     lines = [
         line
@@ -151,7 +151,10 @@ def selected(
     ]
     if sort == "model":
         return sorted(lines, key=lambda line: line.name.lower(), reverse=not ascending)
-    if any(column.family == sort for column in found.columns):
+    sort = (
+        sort if any(column.family == sort for column in found.columns) else next((c.family for c in found.columns), "")
+    )
+    if sort:
         sign = 1 if ascending else -1
         there = [line for line in lines if sort in line.cells]
         there.sort(key=lambda line: sign * (line.cells[sort].score.value or 0.0))

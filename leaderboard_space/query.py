@@ -5,16 +5,18 @@ See also: how it is answered (`service.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dataset_builders.errors import BadInput
+from eval_harness.derive.metrics import METRICS
+from leaderboard_space.benchmarks import gives_away
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import ALL, ONE, methods_of, metrics_of
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import Path, Tree, branch_name
+from leaderboard_space.data.tree import Path, Tree, branch_name, facets_in
 
 MOST_BRANCHES = 2000
 TIMEOUT = 0.2
@@ -59,7 +61,7 @@ def checked(board: Board, request: Mapping[str, Any], waits: bool) -> BoardQuery
     outcomes, tree = loaded or board.begun(section, 0) or board.outline(section)
     branches = tuple(branch for branch in wanted if branch in tree.rows)
     dropped = tuple(branch_name(branch) for branch in wanted if branch not in tree.rows)
-    metrics = metrics_of(section, outcomes)
+    metrics = rankable(section, outcomes, branches)
     wanted_shown = str(request.get("shown"))
     shown = wanted_shown if wanted_shown == ALL or wanted_shown in methods_of(section) else ONE
     metric = str(request.get("metric"))
@@ -79,6 +81,13 @@ def checked(board: Board, request: Mapping[str, Any], waits: bool) -> BoardQuery
         snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, ready, tuple(unknown),
         request.get("ranks") is not False,
     )  # fmt: skip
+
+
+def rankable(section: Section, outcomes: Outcomes | None, branches: Sequence[Path]) -> list[str]:
+    """The scores that a selection can be ranked by: those that its labels do not give away."""
+    facets = [facet for branch in branches for facet in facets_in(section.family, branch)]
+    found = [name for name in metrics_of(section, outcomes) if not gives_away(section.family, name, facets)]
+    return found or [name for name in METRICS if not gives_away(section.family, name, facets)][:1]
 
 
 def _branches(value: Any) -> list[Path]:

@@ -15,5 +15,12 @@ SPEC = BoardSpec(
     # The mean of 1 / options over the released files (543, 1000, 818 questions), and the mean of the three scenarios.
     chance={"fake": 21.617995, "none": 25.0, "swap": 21.662592, "average": 22.760196},
     facet_metrics=("scenario", "average", {name: (name, f"{name}_irrelevant") for name in SCENARIOS}),
+    words=("hallucination", "refusal", "abstention"),
+    headline="none",
+    aspects={
+        "none": "picks “None of the above” when the correct option is removed",
+        "fake": "picks “I do not know” when the question makes no sense",
+        "swap": "picks “I do not know” when the image is another patient's",
+    },
     published="2024-01",  # arXiv:2401.05827
 )

@@ -28,6 +28,7 @@ SPEC = BoardSpec(
         "Nuclear Medicine": (7 / 4, 2.71),
     },
     per_image=True,
+    aspects={"set_accuracy": "tells both images of a pair apart", "individual_accuracy": "answers one image"},
     plot="scatter",
     plot_metric="confusion",
     published="2024-09",  # arXiv:2409.15477

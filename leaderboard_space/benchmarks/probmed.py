@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from leaderboard_space.benchmarks.spec import BoardSpec
 
+_LABELS = {
+    "modality": ("modality", "image_type"),
+    "organ": ("organ", "image_type"),
+    # Overall counts both of them.
+    "overall": ("modality", "organ", "image_type"),
+    "overall_without_adversarial": ("modality", "organ", "image_type"),
+}
+
 SPEC = BoardSpec(
     label="ProbMed",
     task="hold an answer when probed",
@@ -21,5 +29,17 @@ SPEC = BoardSpec(
     plot="slopes",
     plot_metric="modality_without_adversarial",
     by_image_type=True,
+    aspects={
+        "condition": "says what is wrong",
+        "position": "says where",
+        "abnormality": "sees that something is wrong",
+        "organ": "names the organ",
+        "modality": "names the modality",
+    },
+    given_away={
+        name + ending: facets
+        for name, facets in _LABELS.items()
+        for ending in (("_reweighted", "") if name.startswith("overall") else ("_without_adversarial", ""))
+    },
     published="2024-05",  # arXiv:2405.20421
 )

@@ -23,6 +23,10 @@ class BoardSpec:
     image.
     `plot`: the drawing above the breakdown, `plot_metric` the score by which its results are chosen. `by_image_type`: it is also broken
     down by organ and modality of the image types. `published`: when its questions became public (YYYY-MM), for a model's exposure to them.
+    `words`: what it is searched by besides its name and task. `headline`: the score that the board ranks by, where it is not the harness's.
+    `aspects`: the scores that a topic's page shows side by side, with what a model does to earn each, after its name (the headline alone by
+    default). `given_away`: metric -> facets whose labels are its answer: naming the modality of an image that was selected as an MRI is
+    no finding, and ranks no model.
     """
 
     label: str
@@ -42,3 +46,7 @@ class BoardSpec:
     plot_metric: str | None = None
     by_image_type: bool = False
     published: str | None = None
+    words: tuple[str, ...] = ()
+    headline: str | None = None
+    aspects: Mapping[str, str] = field(default_factory=dict)
+    given_away: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

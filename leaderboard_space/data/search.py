@@ -42,7 +42,10 @@ def search(query: str, hits: Sequence[Hit], most: int = MOST) -> list[Hit]:
     spelt = [item for item in found if item[0] >= SPELT]
     found = spelt or found  # slips count only where nothing is spelt so, or begins so
     found.sort(key=lambda item: (-item[0], -item[1].weight, item[1].name.lower()))
-    return list({hit.address: hit for _, hit in reversed(found)}.values())[::-1][:most]
+    first: dict[str, Hit] = {}
+    for _, hit in found:
+        first.setdefault(hit.address, hit)
+    return list(first.values())[:most]
 
 
 def _score(wanted: Sequence[str], hit: Hit, close: dict[str, dict[str, float]]) -> float:

@@ -37,6 +37,8 @@ FACET_LABEL = {
 UNLABELLED = "unlabelled"
 SPELT = {"xray": "X-ray", "ct": "CT", "mri": "MRI"}
 """How parts of ProbMed's labels (`chest_xray`) are shown."""
+SCENARIOS = {"none": "Correct option removed", "fake": "Nonsense question", "swap": "Wrong image"}
+"""How HALT-MedVQA's scenarios are shown."""
 SEPARATOR = " > "
 
 
@@ -131,6 +133,8 @@ def shown_label(facet: str, label: str) -> str:
     >>> shown_label("image_type", "chest_xray"), shown_label("task", "Disease Diagnosis")
     ('chest X-ray', 'Disease Diagnosis')
     """
+    if facet == "scenario":
+        return SCENARIOS.get(label, label)
     if facet == "image_type":
         return " ".join(SPELT.get(part, part) for part in label.split("_"))
     return SPELT.get(label, label) if facet == "modality" else label
@@ -140,6 +144,14 @@ def branch_name(branch: Path) -> str:
     """A path as it is shown: its labels without the facet."""
     last = facet_of(branch) or ("modality" if len(branch) > 2 else branch[0])
     return SEPARATOR.join([*branch[1:-1], shown_label(last, branch[-1])])
+
+
+def facets_in(family: str, path: Path) -> tuple[str, ...]:
+    """The facets whose labels a path consists of."""
+    if chosen := facet_of(path):
+        return (chosen,)
+    chain = next((chain for chain in chains_of(family) if chain[0] == path[0]), path[:1])
+    return chain[: len(path) - 1]
 
 
 def tree_of(family: str, questions: pd.DataFrame) -> Tree:

@@ -12,10 +12,7 @@ FEW = 30
 """Cases under which a number is shown in grey."""
 MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
 """The sign of a cell's test against chance, in every table that has such signs; None: nobody tested it."""
-RANKS = (
-    "Rank 1 is shared by every model that may be the best. Other ranks count the models significantly ahead and significantly behind, "
-    "corrected for all pairs; overlapping ranks do not by themselves mean that two models are tied: hover over a rank to see."
-)
+RANKS = "Rank 1 is shared by every model that may be the best; click a rank to see why."
 """What the column of ranks says (`ranks.RankRanges`)."""
 SHADES = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eval_harness.derive.metrics import HEADLINE
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import groups_of
@@ -29,37 +30,32 @@ def short_guess(family: str) -> str:
     return spec(family).short_guess
 
 
+def ranked(found: Standings) -> tuple[Ranked, ...]:
+    """The ranked models as sentences speak of them, best first."""
+    names = called([row.entry for row in found.models])
+    return tuple(
+        Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 1) for row in found.models
+    )
+
+
 def headline(family: str, found: Standings) -> str:
     """The finding as one sentence, computed from the standings. Baselines never count as models."""
-    models = found.models
-    info = info_of(found.metric, family)
-    names = called([row.entry for row in models])
-    if found.pending and models:
-        first = models[0]
-        return sentences.ranks_pending(
-            names[first.entry.key],
-            info.label,
-            info.higher_is_better is not False,
-            first.score.value or 0.0,
-            len(models),
-        )
+    models, info = found.models, info_of(found.metric, family)
     tested = [row for row in models if row.score.verdict is not None]
-    ranked = [row for row in found.rows if row.group == "ranked"]
+    among = [row for row in found.rows if row.group == "ranked"]
     return sentences.headline(
         Finding(
-            label=info.label,
+            about="" if found.metric == HEADLINE.get(family) else info.label,
             guess=sentences.RANDOM_RUN if tested and all(row.run for row in tested) else guessing(family, found.metric),
-            ranked=tuple(
-                Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 1)
-                for row in models
-            ),
+            ranked=ranked(found),
             are_models=len({row.entry.result.model.name for row in models}) == len(models),
             higher=info.higher_is_better is not False,
-            baselines=sum(row.is_baseline and row.score.value is not None for row in ranked),
-            uncounted=sum(row.score.value is None for row in ranked),
-            apart=len(found.rows) - len(ranked),
+            baselines=sum(row.is_baseline and row.score.value is not None for row in among),
+            uncounted=sum(row.score.value is None for row in among),
+            apart=len(found.rows) - len(among),
             partial=len(found.hidden),
             unit=info.unit,
+            pending=found.pending,
         )
     )
 

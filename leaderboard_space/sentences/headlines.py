@@ -1,4 +1,4 @@
-"""The sentences that head a page: how many models beat guessing, who has the highest score, who knows of a topic."""
+"""The sentences that head a page: who scores highest, who may be as good, how many beat guessing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from leaderboard_space.html import count, in_words, number, plural, score_text
 
 SAME = 1e-9
 """Scores nearer than this are equal (they are rounded to ten decimals)."""
+NAMED = 3
+"""Models that a sentence names; of more it says how many."""
 RANDOM_RUN = "the paper's random run"
 """What a score is compared with where exact chance is not known."""
 
@@ -26,12 +28,13 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the headline speaks of. `ranked`: best first. `guess`: what chance is called ("guessing"). `are_models`: every row is a model of
-    its own (else they are results). `higher`: whether the first row has the highest value. `baselines`: baselines with a score;
-    `uncounted`: results whose score is undefined here; `partial`: results of which only other
-    selections are known; `apart`: results that are shown and not ranked with the others."""
+    """What the headline speaks of. `ranked`: best first. `about`: the score where the sentence has to name it, empty for a benchmark's own.
+    `guess`: what chance is called ("guessing"). `are_models`: every row is a model of its own (else they are results). `higher`: whether
+    the first row has the highest value. `baselines`: baselines with a score; `uncounted`: results whose score is undefined here;
+    `partial`: results of which only other selections are known; `apart`: results that are shown and not ranked with the others; `pending`:
+    the ranks are being computed."""
 
-    label: str
+    about: str
     guess: str
     ranked: tuple[Ranked, ...]
     are_models: bool = True
@@ -41,6 +44,7 @@ class Finding:
     partial: int = 0
     apart: int = 0
     unit: str = "percent"
+    pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,123 +87,104 @@ def by_random_run(names: Sequence[str]) -> str:
     """What guessing is in the benchmarks of which nobody knows exact chance; empty where there is none.
 
     >>> by_random_run(["A", "B"])
-    "For A and B exact chance is not known: guessing means the paper's random run there, a sample: the difference is tested. "
+    "In A and B, guessing is the paper's own random run. "
     """
     if not names:
         return ""
-    return f"For {_listed(names)} exact chance is not known: guessing means {RANDOM_RUN} there, a sample: the difference is tested. "
-
-
-def topic(name: str, knowing: Sequence[str], related: Sequence[str]) -> str:
-    """Who knows of a topic.
-
-    >>> topic("CT", ["A", "B"], []), topic("Eyes", [], ["A"]), topic("Eyes", [], [])
-    ('CT: results from A and B.', 'Eyes: no benchmark labels it; A covers something related.', 'Eyes: no benchmark here covers it.')
-    """
-    if knowing:
-        return f"{name}: results from {_listed(knowing)}."
-    if related:
-        verb = "covers" if len(related) == 1 else "cover"
-        return f"{name}: no benchmark labels it; {_listed(related)} {verb} something related."
-    return f"{name}: no benchmark here covers it."
+    return f"In {_listed(names)}, guessing is the paper's own random run. "
 
 
 def headline(found: Finding) -> str:
-    """What to take away before looking at any number: how many beat chance; where nobody knows chance, who has the highest score."""
-    if not found.ranked:
-        return _nothing(found)
-    judged = [row for row in found.ranked if row.verdict is not None]
-    if judged and 2 * len(judged) >= len(found.ranked):
-        return _against_chance(found, judged)
-    return _extreme(found)
+    """What to take away before looking at any number: who scores highest, who may be as good, how many beat guessing."""
+    said = (
+        _nothing(found)
+        if not found.ranked
+        else " ".join(part for part in (_leader(found), _against_chance(found)) if part)
+    )
+    return f"{found.about}. {said}" if found.about else said
 
 
 def _nothing(found: Finding) -> str:
-    if found.uncounted and found.baselines:
-        return f"{found.label}: only baselines have this score here; it is undefined for {plural(found.uncounted, 'other result')}."
-    if found.uncounted:
-        return f"{found.label}: no question of this selection counts towards it, or the answer key is hidden."
+    if found.uncounted and not found.baselines:
+        return "The answer key of these questions is hidden, or none of them counts towards this score."
     if found.baselines:
-        return "Only baselines are known for these questions."
+        return "Only baselines have this score here."
     if found.apart:
-        stands = "the one result stands" if found.apart == 1 else f"the {in_words(found.apart)} results stand"
-        return f"Nothing is ranked here: {stands} apart, with the reason."
+        return f"Nothing is ranked here: {plural(found.apart, 'result')} below, with the reason."
     if found.partial:
-        return f"{found.label}: known for parts of this selection, not for all of it."
+        return "Known for parts of this selection, not for all of it."
     return "No results for this selection."
 
 
-def _against_chance(found: Finding, judged: Sequence[Ranked]) -> str:
-    better, worse = (sum(row.verdict == verdict for row in judged) for verdict in ("better", "worse"))
-    total, all_judged = len(judged), len(judged) == len(found.ranked)
-    one, many = ("model", "models") if found.are_models else ("result", "results")
-    if not all_judged:
-        one, many = f"{one} compared with chance", f"{many} compared with chance"
-    if total == 1:
-        verdicts = {"better": "is significantly better than", "worse": "is significantly worse than"}
-        verb = verdicts.get(judged[0].verdict or "", "is not significantly different from")
-        return f"{judged[0].name if all_judged else f'The one {one}'} {verb} {found.guess}."
-    tail = ""
-    if worse:
-        tail = f"; {in_words(worse) if worse < total else 'all'} {'is' if worse == 1 else 'are'} significantly worse"
-    if not better:
-        return f"No {one} is significantly better than {found.guess}{tail}."
-    if better == total:
-        everyone = "Both" if total == 2 else f"All {in_words(total)}"
-        lead = _lead(found.ranked) if all_judged else ""
-        return f"{everyone} {many} are significantly better than {found.guess}{lead}."
-    verb = "is" if better == 1 else "are"
-    return f"{in_words(better).capitalize()} of {in_words(total)} {many} {verb} significantly better than {found.guess}{tail}."
-
-
-def _lead(ranked: Sequence[Ranked]) -> str:
-    """Who may hold the first rank; in words, since several often may."""
-    first = [row for row in ranked if row.first == 1]
-    if len(first) == 1:
-        return f"; {first[0].name} alone holds rank 1"
-    if len(first) < len(ranked):
-        return f"; {in_words(len(first))} may hold rank 1"
-    return f"; {'either' if len(ranked) == 2 else 'any'} may hold rank 1"
-
-
-def _extreme(found: Finding) -> str:
-    label = found.label if found.label.startswith(("FAKE", "NONE", "SWAP")) else found.label.lower()
-    label += " score" if label in ("overall", "average") else ""
-    extreme, best = "highest" if found.higher else "lowest", found.ranked[0]
-    value = score_text(best.value, found.unit)
+def _leader(found: Finding) -> str:
+    """Who has the best score, and who else may be the best."""
+    best = found.ranked[0]
+    value = score_text(best.value, found.unit) + ("%" if found.unit == "percent" else "")
     if len(found.ranked) == 1:
-        return f"{best.name}: {label} {value}."
-    equal = [row for row in found.ranked if abs(row.value - best.value) <= SAME]
-    tied = sum(row.first == 1 for row in found.ranked) - len(equal)
+        return f"{best.name} scores {value}."
     many = "models" if found.are_models else "results"
+    equal = [row for row in found.ranked if abs(row.value - best.value) <= SAME]
+    end = "highest" if found.higher else "lowest"
     if len(equal) == len(found.ranked):
-        everyone = f"Both {many}" if len(equal) == 2 else f"All {in_words(len(equal))} {many}"
-        return f"{everyone} have the same {label} ({value})."
-    if len(equal) == 1 and tied <= 0:
-        return f"{best.name} has the {extreme} {label} ({value}) and alone holds rank 1."
-    who, verb, it = best.name, "has", "it"
-    if len(equal) > 1:
-        who = (
-            " and ".join(row.name for row in equal)
-            if len(equal) == 2
-            else f"{in_words(len(equal)).capitalize()} {many}"
-        )
-        verb, it = "share", "them"
-    others = f"; {in_words(tied)} {'other' if tied == 1 else 'others'} may be as good as {it}" if tied > 0 else ""
-    return f"{who} {verb} the {extreme} {label} ({value}){others}."
+        return f"{'Both' if len(equal) == 2 else f'All {in_words(len(equal))}'} {many} score {value}."
+    who = _few([row.name for row in equal], many)
+    lead = f"{who[0].upper()}{who[1:]} {'scores' if len(equal) == 1 else 'score'} {end} ({value})"
+    if found.pending:
+        return f"{lead}; whether others may be as good is being computed."
+    rivals = [row.name for row in found.ranked if row.first == 1 and row not in equal]
+    return f"{lead}; {_few(rivals, 'others')} may be as good." if rivals else f"{lead}."
 
 
-def ranks_pending(name: str, label: str, higher: bool, value: float, models: int) -> str:
-    """What heads a table of hundreds of models while their ranks are computed.
+def _few(names: Sequence[str], many: str) -> str:
+    return _listed(names) if len(names) <= NAMED else f"{in_words(len(names))} {many}"
 
-    >>> ranks_pending("A", "Accuracy", True, 54.04, 500)
-    'A has the highest accuracy of 500 results (54.0); which differences are significant is being computed.'
+
+def _against_chance(found: Finding) -> str:
+    """How many beat guessing; nothing where that is not known of most."""
+    judged = [row for row in found.ranked if row.verdict is not None]
+    if 2 * len(judged) < len(found.ranked):
+        return ""
+    better, worse = (sum(row.verdict == verdict for row in judged) for verdict in ("better", "worse"))
+    total, many = len(judged), "models" if found.are_models else "results"
+    if total == 1:
+        words = {"better": "It beats", "worse": "It does worse than"}
+        return f"{words.get(judged[0].verdict or '', 'It does not beat')} {found.guess}."
+    if better == total:
+        return f"{'Both' if total == 2 else 'All'} beat {found.guess}."
+    lead = f"{in_words(better).capitalize()} of {in_words(total)} {many} beat{'s' if better == 1 else ''} {found.guess}"
+    if not better:
+        lead = f"{'Neither' if total == 2 else 'None'} beats {found.guess}"
+    worse_said = "all do" if worse == total else f"{in_words(worse)} {'does' if worse == 1 else 'do'}"
+    return f"{lead}; {worse_said} worse." if worse else f"{lead}."
+
+
+def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> str:
+    """The headline of a label that is scored in several aspects. `aspects`: what a model does to earn the score ("says where"), and the
+    ranked models of it, best first.
+
+    >>> poor, good = Ranked("A", 25.0, "worse", 1), Ranked("B", 78.6, "better", 1)
+    >>> by_aspect("Brain MRI", [("says what is wrong", [poor]), ("says where", [poor])])
+    'On brain MRI, no model says what is wrong or says where better than guessing.'
+    >>> by_aspect("Brain MRI", [("says where", [poor]), ("sees that something is wrong", [good])])
+    'On brain MRI, no model says where better than guessing. B sees that something is wrong most often (78.6%).'
     """
-    end = "highest" if higher else "lowest"
-    return (
-        f"{name} has the {end} {label.lower()} of {plural(models, 'result')} ({number(value)}); "
-        "which differences are significant is being computed."
-    )
+    judged = [(does, rows) for does, rows in aspects if any(row.verdict is not None for row in rows)]
+    nobody = [does for does, rows in judged if not any(row.verdict == "better" for row in rows)]
+    parts = [f"no model {' or '.join(nobody)} better than guessing"] if nobody else []
+    for does, rows in aspects:
+        if rows and does not in nobody:
+            best, rivals = rows[0], [row.name for row in rows[1:] if row.first == 1]
+            also = f"; {_few(rivals, 'others')} may be as good" if rivals else ""
+            parts.append(f"{best.name} {does} most often ({number(best.value)}%{also})")
+    if not parts:
+        return f"{label}: no numbers are known yet."
+    return f"On {_in_running_text(label)}, {'. '.join(parts)}."
+
+
+def _in_running_text(label: str) -> str:
+    """A label within a sentence: in small letters, but for abbreviations."""
+    first = label.split(maxsplit=1)[0]
+    return label if first != first.capitalize() else label[0].lower() + label[1:]
 
 
 def model_verdicts(judged: Sequence[tuple[str, Verdict | None, bool]]) -> str:

@@ -7,20 +7,34 @@ from collections.abc import Sequence
 from eval_harness.derive.headline import cause
 from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.scores.nonresponse import REASONS
-from leaderboard_space.html import count, percent
+from leaderboard_space.html import count, percent, plural
 from leaderboard_space.sentences.captions import percent_of_chance
 
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
           "December")  # fmt: skip
 
 
-def ranks_in_words(ahead: int, behind: int, tied: int, may_lead: bool) -> str:
-    """What a row's ranks stand for: how many others are significantly ahead, significantly behind, and neither."""
-    lead = "may be the best" if may_lead else "not the best"
-    others = f"{count(ahead)} significantly ahead, {count(behind)} significantly behind, {count(tied)} not significantly different"
+def ranks_in_words(first: int, last: int, ahead: int, behind: int, tied: int) -> str:
+    """What a row's ranks stand for: how many others are significantly better, significantly worse, and neither. Rank 1 is lost by the one
+    comparison with the best, which is stricter than the correction for all pairs (`ranks.RankRanges`).
+
+    >>> ranks_in_words(1, 2, 0, 0, 1)
+    'Rank 1 to 2: no model is significantly better; 1 model is not significantly different.'
+    """
     models = ahead + behind + tied + 1
-    corrected = f", {corrected_for(models * (models - 1) // 2)}" if models > 2 else ""
-    return f"{lead}; of the others {others}{corrected}"
+    ranks = f"Rank {first}" if first == last else f"Rank {first} to {last}"
+    parts = [
+        _so_many(ahead, "significantly better") if ahead or first == 1 else "significantly worse than the best alone"
+    ]
+    parts += [
+        _so_many(n, said) for n, said in ((behind, "significantly worse"), (tied, "not significantly different")) if n
+    ]
+    corrected = f" ({corrected_for(models * (models - 1) // 2)})" if models > 2 else ""
+    return f"{ranks}: {'; '.join(parts)}{corrected}."
+
+
+def _so_many(models: int, said: str) -> str:
+    return f"{plural(models, 'model') if models else 'no model'} {'are' if models > 1 else 'is'} {said}"
 
 
 def corrected_for(tests: int) -> str:

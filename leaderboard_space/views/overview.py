@@ -6,30 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from eval_harness.records.result import Score, Verdict
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.topics import Label, counts, known_topics
 from leaderboard_space.export import Table, as_file, cited
-from leaderboard_space.html import count, interval, options, percent, plural, prose, text
+from leaderboard_space.html import count, options, plural, prose, text
 from leaderboard_space.overview import SIZES, Cell, Column, Line, Overview, selected
-from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
-from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, fitted
+from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
+from leaderboard_space.views.parts import CITE_BOX, KINDS, WORD, acts, cell, no_cell
 
-FIRST, MORE = 15, 100
-"""Models that are drawn at first, and how many at most when the reader asks for more."""
+FIRST, MORE, CHIPS = 20, 100, 10
+"""Models that are drawn at first, how many at most when the reader asks for more, and topics that are shown at first."""
 LONGEST_PINS = 4000
 """Characters of an address that name models to show first."""
-NARROW = 12.0
-"""Percent of a column's axis under which an interval would hide behind its dot."""
-WORD: dict[Verdict | None, str] = {
-    "better": "better than guessing",
-    "no different": "not significantly different from guessing",
-    "worse": "worse than guessing",
-    None: "not tested against guessing",
-}
-CLASS: dict[Verdict | None, str] = {"better": "better", "no different": "same", "worse": "worse", None: "untested"}
 KIND_CLASS = {"proprietary": "p", "open": "o", "medical": "m"}
 SIZE_NAMES = {"small": "under 8 billion", "middle": "8 to 20 billion", "large": "20 billion and more"}
 
@@ -64,48 +54,82 @@ def _pinned(request: Request) -> list[str]:
 
 
 def _chips(labels: Sequence[Label]) -> str:
-    """Chips of modalities and departments: how many questions or images the benchmarks label so, and in which."""
-    held, rows = counts(labels), ""
-    for kind in ("modality", "department"):
-        topics = [topic for topic in known_topics().values() if topic.kind == kind]
-        size = {topic.slug: sum(label.n for label in held[topic.slug]) for topic in topics}
-        topics.sort(key=lambda topic: (-size[topic.slug], topic.name))
-        chips = ""
-        for topic in topics:
-            which = ", ".join(f"{LABELS[label.family]} {label.shown}: {count(label.n)}" for label in held[topic.slug])
-            title = (
-                f"Questions or images with this label: {which}"
-                if which
-                else "No benchmark here has this label; see related labels"
-            )
-            shown = f" <em>{count(size[topic.slug])}</em>" if size[topic.slug] else ""
-            chips += (
-                f'<a href="{address_of("topic", topic.slug)}" title="{text(title, 300)}">{text(topic.name)}{shown}</a>'
-            )
-        rows += f'<div class="topics" role="group" aria-label="{kind.title()}"><span>{kind.title()}</span><div>{chips}</div></div>'
-    return rows
+    """The topics, the largest first; the numbers count the questions or images that the benchmarks label so."""
+    held = counts(labels)
+    size = {slug: sum(label.n for label in of) for slug, of in held.items()}
+    links = []
+    for topic in sorted(known_topics().values(), key=lambda topic: (-size[topic.slug], topic.name)):
+        which = ", ".join(f"{LABELS[label.family]} {label.shown}: {count(label.n)}" for label in held[topic.slug])
+        title = which or "Related labels only"
+        shown = f" <em>{count(size[topic.slug])}</em>" if size[topic.slug] else ""
+        links.append(
+            f'<a href="{address_of("topic", topic.slug)}" title="{text(title, 300)}">{text(topic.name)}{shown}</a>'
+        )
+    rest = f'<details data-keep="topics"><summary>All {len(links)} topics</summary><div>{"".join(links[CHIPS:])}</div></details>'
+    return (
+        '<div class="topics" role="group" aria-label="Topics"><span>Images and questions on</span>'
+        f"<div>{''.join(links[:CHIPS])}</div></div>{rest}"
+    )
 
 
 def _bar(found: Overview, request: Request, shown: int) -> str:
-    """The heading of the matrix and what filters it."""
-    kinds = [("", "every kind"), *((kind, KINDS[kind]) for kind in KIND_CLASS)]
+    """The heading of the matrix, and what chooses its rows and columns."""
+    kinds = "".join(
+        _choice("kind", kind, said, str(request.get("kind") or "") == kind)
+        for kind, said in [("", "All"), *((kind, KINDS[kind].capitalize()) for kind in KIND_CLASS)]
+    )
     sizes = [("", "every size"), *((size, f"{SIZE_NAMES[size]} parameters") for size in SIZES)]
     years = sorted({line.date[:4] for line in found.lines}, reverse=True)
     since = [("", "any date"), *((year, f"results since {year}") for year in years[:-1])]
     selects = "".join(
         f'<select data-name="{name}" aria-label="{label}">{options(pairs, str(request.get(name) or ""))}</select>'
-        for name, label, pairs in (("kind", "Kind of model", kinds), ("size", "Size", sizes), ("since", "Date", since))
+        for name, label, pairs in (("size", "Size", sizes), ("since", "Date", since))
+    )
+    hidden = _hidden(request)
+    columns = "".join(
+        _choice("hide", ",".join(sorted(hidden ^ {column.family})), column.label, column.family not in hidden)
+        for column in found.columns
     )
     of = (
         plural(shown, "model")
         if shown == len(found.lines)
         else f"{count(shown)} of {plural(len(found.lines), 'model')}"
     )
+    news = max((line.date for line in found.lines), default="")
+    updated = f" <small>newest result: {text(news)}</small>" if news else ""
     return (
-        f'<div class="bar-head"><h3>{of}, {plural(len(found.columns), "benchmark")}</h3>'
-        f'<details class="filters" data-keep="filters"><summary>Filter</summary><span>{selects}</span></details>'
-        f'<span class="acts">{acts("matrix")}</span></div>{CITE_BOX}'
+        f'<div class="bar-head"><h3>{of}{updated}</h3><span class="choices" role="group" aria-label="Kind of model">{kinds}</span>'
+        f'<details class="filters" data-keep="filters"><summary>More filters, columns</summary><span>{selects}'
+        f'<span class="choices" role="group" aria-label="Columns">{columns}</span></span></details>'
+        f'{_compare_pins(found, request)}<span class="acts">{acts("matrix")}</span></div>{CITE_BOX}'
     )
+
+
+def _choice(name: str, value: str, said: str, on: bool) -> str:
+    """A button that chooses a filter or a column."""
+    return (
+        f'<button type="button" class="choice" data-name="{name}" data-focus="{name} {text(said)}" value="{text(value, 200)}" '
+        f'aria-pressed="{"true" if on else "false"}">{text(said)}</button>'
+    )
+
+
+def _hidden(request: Request) -> frozenset[str]:
+    """The benchmarks whose columns are left out."""
+    return frozenset(str(request.get("hide") or "").split(",")) & frozenset(LABELS)
+
+
+def _compare_pins(found: Overview, request: Request) -> str:
+    """The first two pinned models side by side, on the first benchmark that both have a result of."""
+    lines = {line.name: line for line in found.lines}
+    pinned = [lines[name] for name in _pinned(request) if name in lines][:2]
+    for column in found.columns if len(pinned) == 2 else ():
+        one, other = (line.cells.get(column.family) for line in pinned)
+        if one is not None and other is not None and one.row.entry in column.section.entries:
+            address = address_of(
+                "compare", set=set_name(column.section), first=one.row.entry.key, second=other.row.entry.key
+            )
+            return f'<a class="link" href="{address}">Compare {text(pinned[0].name)} and {text(pinned[1].name)}</a>'
+    return ""
 
 
 def _matrix(found: Overview, lines: Sequence[Line], request: Request) -> str:
@@ -120,8 +144,9 @@ def _matrix(found: Overview, lines: Sequence[Line], request: Request) -> str:
     steps = int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 0
     pinned = _pinned(request)
     drawn = list(lines[: max(steps * MORE or FIRST, len(pinned))])
-    scales = {column.family: _scale(found, column.family) for column in found.columns}
-    body = "".join(_line(found.columns, line, scales, pinned, found.tested) for line in drawn)
+    hidden = _hidden(request)
+    columns = [column for column in found.columns if column.family not in hidden]
+    body = "".join(_line(columns, line, pinned, found.tested) for line in drawn)
     rest = len(lines) - len(drawn)
     label = (
         f"All {count(len(lines))} models" if rest <= MORE else f"Show {count(MORE)} more of {count(len(lines))} models"
@@ -131,11 +156,11 @@ def _matrix(found: Overview, lines: Sequence[Line], request: Request) -> str:
         if rest
         else ""
     )
-    return f'<table class="matrix" aria-label="Every model on every benchmark">{_head(found, request)}<tbody>{body}</tbody></table>{more}'
+    return f'<table class="matrix" aria-label="Every model on every benchmark">{_head(columns, request)}<tbody>{body}</tbody></table>{more}'
 
 
-def _head(found: Overview, request: Request) -> str:
-    order = str(request.get("order") or "")
+def _head(columns: Sequence[Column], request: Request) -> str:
+    order = str(request.get("order") or "") or (f"{columns[0].family}:d" if columns else "")
 
     def sorts(name: str, label: str, first: str) -> tuple[str, str]:
         other = {"a": "d", "d": "a"}[first]
@@ -149,7 +174,7 @@ def _head(found: Overview, request: Request) -> str:
 
     aria, button = sorts("model", "Model", "a")
     cells = f'<th scope="col"{aria}>{button}</th>'
-    for column in found.columns:
+    for column in columns:
         aria, button = sorts(column.family, column.label, "d")
         guess = (
             f"guessing {'≈ ' if column.drawn else ''}{sentences.percent_of_chance(column.chance)}"
@@ -160,7 +185,7 @@ def _head(found: Overview, request: Request) -> str:
     return f"<thead><tr>{cells}</tr></thead>"
 
 
-def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pinned: Sequence[str], tested: int) -> str:
+def _line(columns: Sequence[Column], line: Line, pinned: Sequence[str], tested: int) -> str:
     is_pinned = line.name in pinned
     names = [name for name in pinned if name != line.name] if is_pinned else [*pinned, line.name]
     value = ",".join(quote(name, safe="") for name in names)
@@ -170,7 +195,7 @@ def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pin
         f'aria-label="Pin {text(line.name)}" title="{"Unpin" if is_pinned else "Keep at the top"}" data-name="pin" '
         f'value="{text(value, 8000)}"></button>'
     )
-    cells = "".join(_cell(column, line.cells.get(column.family), scales[column.family], tested) for column in columns)
+    cells = "".join(_cell(column, line.cells.get(column.family), tested) for column in columns)
     return (
         f'<tr data-key="{text(line.name, 300)}"><th scope="row"><span class="who">{pin}'
         f'<i class="k k-{KIND_CLASS.get(line.kind or "", "u")}" title="{kind}"></i>'
@@ -178,48 +203,16 @@ def _line(columns: Sequence[Column], line: Line, scales: Mapping[str, Axis], pin
     )
 
 
-def _cell(column: Column, cell: Cell | None, scale: Axis, tested: int) -> str:
-    if cell is None:
-        return f'<td class="none" data-b="{text(column.label)}">not run</td>'
-    score, row = cell.score, cell.row
-    mark = sentences.MARK[cell.verdict]
-    kind = row.entry.result.kind
-    source = table_of(row.entry.result, column.metric) if kind == "published" else kind
-    word = f"{WORD[cell.verdict]}, {sentences.corrected_for(tested)}" if cell.verdict else WORD[None]
+def _cell(column: Column, found: Cell | None, tested: int) -> str:
+    if found is None:
+        return no_cell(column.label)
+    score, result = found.score, found.row.entry.result
+    source = table_of(result, column.metric) if result.kind == "published" else result.kind
+    word = f"{WORD[found.verdict]}, {sentences.corrected_for(tested)}" if found.verdict else WORD[None]
     said = [word, sentences.behind(score), source or "published"]
-    if column.section.key and cell.results > 1:
-        said.append(f"1 of {cell.results} results")
-    spoken = f'<span class="hear"> {word}, {_range(score)}</span>'
-    return (
-        f'<td class="{CLASS[cell.verdict]}" data-b="{text(column.label)}" title="{text(", ".join(said), 300)}">'
-        f'<a class="c" href="{benchmark_address(column.section, column.metric)}"><b>{percent(score.value)}</b>'
-        f'<span class="mark" aria-hidden="true">{mark}</span>{spoken}{_track(score, scale)}</a></td>'
-    )
-
-
-def _range(score: Score) -> str:
-    if score.low is None or score.high is None:
-        return "no interval"
-    return f"95% interval {interval(score.low, score.high, score.chance)}"
-
-
-def _track(score: Score, scale: Axis) -> str:
-    """Interval, dot and the line of guessing, in percent of the axis."""
-
-    def at(value: float) -> float:
-        return min(max(100 * (value - scale[0]) / (scale[1] - scale[0]), 0.0), 100.0)
-
-    narrow = score.low is not None and score.high is not None and at(score.high) - at(score.low) < NARROW
-    parts = f'<i class="ch" style="left:{at(score.chance):.1f}%"></i>' if score.chance is not None else ""
-    if score.low is not None and score.high is not None:
-        parts += f'<i class="iv" style="left:{at(score.low):.1f}%;width:{at(score.high) - at(score.low):.1f}%"></i>'
-    kind = "track narrow" if narrow else "track"
-    return f'<span class="{kind}" aria-hidden="true">{parts}<i class="dot" style="left:{at(score.value or 0.0):.1f}%"></i></span>'
-
-
-def _scale(found: Overview, family: str) -> Axis:
-    """The axis of a column."""
-    return fitted([cell.score for line in found.lines if (cell := line.cells.get(family)) is not None])
+    if column.section.key and found.results > 1:
+        said.append(f"1 of {found.results} results")
+    return cell(column.label, score, found.verdict, benchmark_address(column.section, column.metric), ", ".join(said))
 
 
 def _legend(found: Overview) -> str:
@@ -229,14 +222,12 @@ def _legend(found: Overview) -> str:
         for kind, mark in KIND_CLASS.items()
         if any(line.kind == kind for line in found.lines)
     )
+    first = f"Sorted by {found.columns[0].label} at first; click a column to sort by it. " if found.columns else ""
     return (
-        f'<p class="fine kinds">{kinds}</p><p class="fine">Dot: score in percent; bar: 95% interval; dashed line: what guessing gets. '
-        f"{sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly different from it, "
-        f"{sentences.MARK['worse']} worse: at 95%, {sentences.corrected_for(found.tested)} (Holm; all marks of the table, filtered or "
-        "not); intervals are not corrected, and the pages of a benchmark and of a model test each row separately. "
-        f"{text(sentences.by_random_run(drawn), 400)}"
-        "No number is an average over benchmarks. "
-        "The columns are the official question sets and include the papers' numbers.</p>"
+        f'<p class="fine kinds">{kinds}</p><p class="fine">{text(first)}Axes run from 0 to 100%. Dot: score; bar: 95% interval; dashed: '
+        f"guessing; –: no result. {sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly "
+        f"different, {sentences.MARK['worse']} worse ({sentences.corrected_for(found.tested)}). {text(sentences.by_random_run(drawn), 400)}"
+        "Official question sets, papers' numbers included.</p>"
     )
 
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Sequence
 
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space import sentences
-from leaderboard_space.html import number, text
+from leaderboard_space.html import number, percent, text
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""
 
 
+TONE: dict[Verdict | None, str] = {"better": "better", "worse": "worse", "no different": "same", None: "untested"}
+"""The class that colours a mark."""
+WORD: dict[Verdict | None, str] = {
+    "better": "better than guessing",
+    "no different": "not significantly different from guessing",
+    "worse": "worse than guessing",
+    None: "not tested against guessing",
+}
+
+
 def look(kind: str | None, verdict: Verdict | None) -> str:
     """The classes of a result's mark: its shape says the kind of model, its colour the verdict, on every page."""
-    tone = {"better": "better", "worse": "worse", "no different": "same"}.get(verdict or "", "untested")
-    return f"k-{kind if kind in KINDS else 'unstated'} v-{tone}"
+    return f"k-{kind if kind in KINDS else 'unstated'} v-{TONE[verdict]}"
 
 
 def column_head(kind: str, said: str, name: str, title: str = "") -> str:
@@ -81,6 +91,33 @@ def dots(score: Score, axis: Axis, rest: float | None = None) -> str:
     if score.value is not None and math.isfinite(score.value):
         parts += f'<i class="pt" style="left:{at(score.value):.2f}%"></i>'
     return f'<span class="track{narrow}" aria-hidden="true">{parts}</span>'
+
+
+def explained(shown: str, said: str, name: str, kind: str = "") -> str:
+    """A control that shows `said` beside it by click, touch and key. `shown`: HTML; `name`: its id on the page."""
+    name = f"why-{zlib.crc32(name.encode()):08x}"
+    return (
+        f'<button type="button" class="ask-why {kind}" popovertarget="{name}">{shown}</button>'
+        f'<span class="why" popover id="{name}">{text(said, 600)}</span>'
+    )
+
+
+def cell(column: str, score: Score, verdict: Verdict | None, address: str, said: str, muted: bool = False) -> str:
+    """A score in a table of models: number, mark, interval and dot on an axis from 0 to 100, the whole a link. `column`: its name, for
+    narrow screens; `said`: what the number rests on; `muted`: it ranks nobody."""
+    tone = "muted" if muted else f"v-{TONE[verdict]}"
+    spoken = f'<span class="hear"> {text(said, 300)}</span>'
+    few = " few" if score.n_cases < sentences.FEW else ""
+    return (
+        f'<td class="{tone}{few}" data-b="{text(column)}" title="{text(said, 300)}"{sorted_by(score.value)}>'
+        f'<a class="c" href="{address}"><b>{percent(score.value)}</b><span class="mark" aria-hidden="true">'
+        f"{'' if muted else sentences.MARK[verdict]}</span>{spoken}{dots(score, WHOLE)}</a></td>"
+    )
+
+
+def no_cell(column: str) -> str:
+    """Where a model has no result."""
+    return f'<td class="none" data-b="{text(column)}" data-v="">–</td>'
 
 
 def files(table: str) -> str:

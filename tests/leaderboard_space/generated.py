@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.benchmarks import spec
 from eval_harness.derive.files import read_readings
 from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import summarise
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
 from eval_harness.runs.folder import read_question_file
+from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.store.sections import Section
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
 
@@ -107,7 +107,7 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
 def printed(family: str, seed: int) -> list[Result]:
     """What a paper might print: rows with and without chance, with cells of some categories, with and without counts."""
     rng = np.random.default_rng(seed + 1)
-    metric = spec(family).headline
+    metric = headline_of(family)
     facets = [FACET[family]] if family in FACET else []
 
     def cell() -> dict[str, Score]:

@@ -9,15 +9,24 @@ from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 
 
 def _halt() -> dict[str, MetricInfo]:
-    labels = {"fake": "FAKE", "none": "NONE", "swap": "SWAP"}
-    metrics = {name: MetricInfo(labels[name], f"Accuracy in the scenario {labels[name]}.") for name in SCENARIOS}
-    metrics["average"] = MetricInfo("Average", "Mean of the accuracies of the three scenarios.")
+    asked = {
+        "fake": ("Nonsense question", "picks “I do not know”"),
+        "none": ("Correct option removed", "picks “None of the above”"),
+        "swap": ("Wrong image", "picks “I do not know”"),
+    }
+    metrics = {
+        name: MetricInfo(f"{asked[name][0]}: {asked[name][1]}", f"How often the model {asked[name][1]}.")
+        for name in SCENARIOS
+    }
+    metrics["average"] = MetricInfo(
+        "Mean of the three scenarios", "Hides a scenario in which a model nearly always fails."
+    )
     for name in SCENARIOS:
         metrics[f"{name}_irrelevant"] = MetricInfo(
-            f"{labels[name]}: irrelevant", "Responses that name no option (a count).", False, "count", of_ends=True
+            f"{asked[name][0]}: unreadable", "Responses that name no option (a count).", False, "count", of_ends=True
         )
     metrics["average_irrelevant"] = MetricInfo(
-        "Average: irrelevant", "Mean of the three counts.", False, "count", of_ends=True
+        "Unreadable, mean of the three", "Mean of the three counts.", False, "count", of_ends=True
     )
     return metrics
 

@@ -14,11 +14,12 @@ import numpy as np
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Score, Scores
 from eval_harness.scores.comparing.ranks import rank_ranges
 from eval_harness.scores.comparing.unpaired import unpaired_differences
 from eval_harness.scores.intervals import METHOD, printed_interval
+from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.facets import cells_in, groups_of
 from leaderboard_space.data.published_scores import ONLY_PRINTED
 from leaderboard_space.data.ranks.groups import (
@@ -131,7 +132,7 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
         section.memory["scores"] = whole.union(*cells)
     there = section.memory["scores"] | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
-    headline = HEADLINE[section.family]
+    headline = headline_of(section.family)
     order = [headline, *(name for name in METRICS if name != headline)]
     known = [name for name in order if name in there]
     return known + sorted(there - set(known)) or [headline]

@@ -15,7 +15,7 @@ from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
 from leaderboard_space.data.ranks.ranking import Bools, scores_of
-from leaderboard_space.data.ranks.standings import Standings, info_of, own_score, with_interval
+from leaderboard_space.data.ranks.standings import Standings, info_of, metrics_of, own_score, with_interval
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, shown_label
@@ -66,7 +66,6 @@ def cells_of(
     metric: str,
     facet: str,
     branches: Sequence[Path],
-    metrics: list[str],
     keys: frozenset[str] | None = None,
     column: str | None = None,
 ) -> Cells:
@@ -74,7 +73,7 @@ def cells_of(
     answers are known."""
     mask = tree.mask(branches)
     if facet == METRICS_FACET:
-        wanted = [name for name in metrics if column in (None, name)]
+        wanted = [name for name in metrics_of(section, outcomes) if column in (None, name)]
         return {name: scores_by_entry(section, outcomes, tree, name, branches, keys) for name in wanted}
     labels = _labels(outcomes, facet) if outcomes is not None else {}
     cells: Cells = {}

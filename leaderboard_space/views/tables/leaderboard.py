@@ -31,7 +31,18 @@ from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW, findings
 from leaderboard_space.views.addresses import model_address
 from leaderboard_space.views.notes import notes
-from leaderboard_space.views.parts import CITE_BOX, KINDS, Axis, acts, column_head, dots, fitted, look, sorted_by
+from leaderboard_space.views.parts import (
+    CITE_BOX,
+    KINDS,
+    Axis,
+    acts,
+    column_head,
+    dots,
+    explained,
+    fitted,
+    look,
+    sorted_by,
+)
 from leaderboard_space.views.tables.provenance import tables_title, tags
 from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
@@ -156,7 +167,7 @@ def _table(
     unit = " (%)" if sign else ""
     ends = f"Axis from {number(axis[0], 0)} to {number(axis[1], 0)}{sign}"
     head = (
-        f"<thead><tr>{column_head('place', 'Rank', 'place', 'The ranks this model may hold')}"
+        f"<thead><tr>{column_head('place', 'Rank', 'place')}"
         f"{column_head('name', 'Model', 'model')}"
         f'<th scope="col" class="chart"><span class="axis" aria-label="{ends}">{ticks}</span></th>'
         f"{column_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
@@ -251,7 +262,8 @@ def _row(
         else ""
     )
     return (
-        f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">{_rank_cell(row, found, ranked)}'
+        f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">'
+        f"{rank_cell(row, found.pending, ranked[row.group] - 1, family)}"
         f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
         f"<span>{text(name)}</span>{f' <small>{text(small, 240)}</small>' if small else ''}</a>"
         f'<button type="button" class="more" aria-expanded="false" aria-label="Provenance of this result of {text(name)}" '
@@ -293,19 +305,17 @@ def _unread(result: Result) -> list[str]:
 _UNREAD = {"truncated": "cut off by the output limit", "failed": "failed", "missing": "missing"}
 
 
-def _rank_cell(row: Row, found: Standings, ranked: Mapping[Group, int]) -> str:
-    """The cell of a row's ranks, which says how many others are significantly better or worse."""
-    if found.pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
+def rank_cell(row: Row, pending: bool, others: int, where: str) -> str:
+    """The cell of a row's ranks, a control that says why. `others`: how many more are ranked with it; `where`: the table's name."""
+    if pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
         return '<td class="place" data-v=""><abbr title="The ranks are being computed">…</abbr></td>'
-    if row.first is None:
-        why = sentences.no_score(row.score, row.entry.result) or "Not ranked"
-        why = "A baseline: shown for comparison, not ranked" if row.is_baseline else why
-        sign = "ref" if row.is_baseline else "–"
-        return f'<td class="place" data-v=""><abbr title="{text(why, 300)}">{sign}</abbr></td>'
-    others = ranked[row.group] - 1
-    said = sentences.ranks_in_words(row.ahead, row.behind, others - row.ahead - row.behind, row.first == 1)
+    if row.first is None or row.last is None:
+        why = sentences.no_score(row.score, row.entry.result) or APART[row.group] or "Not ranked."
+        why = "A baseline: shown for comparison, not ranked." if row.is_baseline else why
+        return f'<td class="place" data-v="">{explained("ref" if row.is_baseline else "–", why, f"{where} {row.entry.key}")}</td>'
+    said = sentences.ranks_in_words(row.first, row.last, row.ahead, row.behind, others - row.ahead - row.behind)
     ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
-    return f'<td class="place" title="{text(said, 200)}"{sorted_by(row.first)}>{ranks}</td>'
+    return f'<td class="place"{sorted_by(row.first)}>{explained(ranks, said, f"{where} {row.entry.key}")}</td>'
 
 
 def _legend(found: Standings) -> str:

@@ -28,7 +28,6 @@ def check_words(page: str) -> str:
 
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 NUM = rf"({'|'.join(NUMBERS)}|[\d,]+)"
-NOUN = r"(models?|results?)( compared with chance)?"
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,13 @@ def rounds_to(said: str, value: float) -> bool:
     return abs(float(said) - value) <= 0.5 * 10**-digits + 1e-9
 
 
+GUESS = r"(?:guessing|flipping a coin(?: for each image)?|the paper's random run)"
+LEAD = re.compile(
+    r"(?P<who>.+?) scores? (?:(?P<end>highest|lowest) \((?P<value>[^)]+)\)(?:; (?P<rivals>.+?) may be as good)?|(?P<same>[\d.,<>%]+))"
+    r"\.(?: (?P<guess>.+))?"
+)
+
+
 def check_headline(
     said: str,
     rows: Sequence[Truth],
@@ -69,126 +75,74 @@ def check_headline(
     models: bool,
     stand_apart: int = 0,
 ) -> None:
-    """Raises AssertionError where the headline claims what the rows do not show. `up`: the first row has the highest value."""
-    noun = ("model", "models") if models else ("result", "results")
-    judged = [row for row in rows if row.verdict is not None]
-    better, worse = (sum(row.verdict == verdict for row in judged) for verdict in ("better", "worse"))
-    firsts = [row for row in rows if row.first == 1]
-
-    def counted(found: re.Match[str]) -> None:
-        """The noun, its number, and whether it says that some rows have no chance."""
-        assert found["noun"] in noun, said
-        assert bool(found["some"]) == (len(judged) < len(rows)), said
-
-    def of_worse(found: re.Match[str]) -> None:
-        if found["worse"] is None:
-            assert worse == 0, said
-        else:
-            number = len(judged) if found["worse"] == "all" else whole(found["worse"])
-            assert number == worse and (found["be"] == "is") == (worse == 1), said
-
-    tail = rf"(?:; (?P<worse>all|{NUM}) (?P<be>is|are) significantly worse)?\."
-    count = r"(?P<noun>models?|results?)(?P<some> compared with chance)?"
-    guess = r"(?:guessing|flipping a coin(?: for each image)?|the paper's random run)"
+    """Raises AssertionError where the headline (without what it is about) claims what the rows do not show: who has the best score, who
+    else may be the best, how many beat guessing. `up`: the first row has the highest value."""
     if not rows:
-        if said == "No results for this selection.":
-            assert not (baselines or uncounted or partial), said
-        elif said == "Only baselines are known for these questions.":
-            assert baselines and not uncounted, said
-        elif of := re.fullmatch(
-            r".+: only baselines have this score here; it is undefined for ([\d,]+) other results?\.", said
-        ):
-            assert baselines and whole(of[1]) == uncounted, said
-        elif apart := re.fullmatch(
-            rf"Nothing is ranked here: the {NUM} results? stands? apart, with the reason\.", said
-        ):
-            assert stand_apart == whole(apart[1]) and not (baselines or uncounted), said
-            assert (" result stands " in said) == (stand_apart == 1), said
-        elif said.endswith(": known for parts of this selection, not for all of it."):
-            assert partial and not (baselines or uncounted), said
-        else:
-            assert (
-                said.endswith(": no question of this selection counts towards it, or the answer key is hidden.")
-                and uncounted
-                and not baselines
-            ), said
+        why = {
+            "No results for this selection.": not (baselines or uncounted or partial),
+            "Only baselines have this score here.": baselines,
+            "Known for parts of this selection, not for all of it.": partial and not (baselines or uncounted),
+            "The answer key of these questions is hidden, or none of them counts towards this score.": uncounted
+            and not baselines,
+        }
+        apart = re.fullmatch(r"Nothing is ranked here: ([\d,]+) results? below, with the reason\.", said)
+        assert (whole(apart[1]) == stand_apart and not (baselines or uncounted)) if apart else why[said], said
         return
-    one = re.fullmatch(
-        rf"(.+) (is significantly better than|is significantly worse than|is not significantly different from) {guess}\.",
-        said,
-    )
-    if one and (one[1].startswith("The one ") or len(rows) == 1):
-        assert len(judged) == 1, said
-        assert one[1] == (rows[0].name if len(rows) == 1 else f"The one {noun[0]} compared with chance"), said
-        word = {"is significantly better than": "better", "is significantly worse than": "worse"}.get(
-            one[2], "no different"
-        )
-        assert judged[0].verdict == word, said
-        return
-    if found := re.fullmatch(rf"No {count} is significantly better than {guess}{tail}", said):
-        counted(found)
-        assert better == 0 and not found["noun"].endswith("s"), said
-        return of_worse(found)
-    if found := re.fullmatch(
-        rf"(Both|All (?P<n>{NUM})) {count} are significantly better than {guess}(?P<lead>; .+)?\.", said
-    ):
-        counted(found)
-        total = 2 if found[1] == "Both" else whole(found["n"])
-        assert total == better == len(judged) and total > 1 and found["noun"].endswith("s"), said
-        lead = found["lead"]
-        if lead is None:
-            assert found["some"], said
-        elif lead in ("; any may hold rank 1", "; either may hold rank 1"):
-            assert len(firsts) == len(rows) and ("either" in lead) == (len(rows) == 2), said
-        elif alone := re.fullmatch(r"; (.+) alone holds rank 1", lead):
-            assert [row.name for row in firsts] == [alone[1]], said
-        else:
-            several = re.fullmatch(rf"; {NUM} may hold rank 1", lead)
-            assert several and 1 < whole(several[1]) == len(firsts) < len(rows), said
-        return
-    if found := re.fullmatch(
-        rf"(?P<n>{NUM}) of (?P<m>{NUM}) {count} (?P<verb>is|are) significantly better than {guess}{tail}", said, re.I
-    ):
-        counted(found)
-        assert whole(found["n"]) == better and whole(found["m"]) == len(judged) > 1 and found["noun"].endswith("s"), (
-            said
-        )
-        assert (found["verb"] == "is") == (better == 1), said
-        return of_worse(found)
-    assert not judged or 2 * len(judged) < len(rows), f"chance is known, and the headline does not speak of it: {said}"
+    many = "models" if models else "results"
     best = (max if up else min)(row.value for row in rows)
     equal = [row for row in rows if abs(row.value - best) < 1e-9]
-    if len(rows) == 1:
-        found = re.fullmatch(rf"{re.escape(rows[0].name)}: .+ (\S+)\.", said)
-        assert found and rounds_to(found[1], best), said
-        return
-    if found := re.fullmatch(rf"(Both|All {NUM}) {NOUN} have the same .+ \((\S+)\)\.", said):
-        total = 2 if found[1] == "Both" else whole(found[2])
-        assert total == len(equal) == len(rows) and found[3] == noun[1] and rounds_to(found[5], best), said
-        return
-    extreme = "highest" if up else "lowest"
-    if found := re.fullmatch(rf"(.+) has the {extreme} .+ \((\S+)\) and alone holds rank 1\.", said):
-        assert [row.name for row in equal] == [found[1]] == [row.name for row in firsts] and rounds_to(
-            found[2], best
-        ), said
-        return
-    found = re.fullmatch(
-        rf"(.+) (has|share) the {extreme} .+ \((\S+)\)(?:; {NUM} (other|others) may be as good as (it|them))?\.",
-        said,
-    )
+    found = LEAD.fullmatch(said)
     assert found, f"no pattern for: {said}"
-    assert rounds_to(found[3], best), said
-    if found[2] == "has":
-        assert [found[1]] == [row.name for row in equal] and found[6] in (None, "it"), said
-    elif len(equal) == 2:
-        one, other = (row.name for row in equal)  # in either order
-        assert found[1] in (f"{one} and {other}", f"{other} and {one}") and found[6] in (None, "them"), said
+    if found["same"]:
+        assert len(equal) == len(rows) and rounds_to(found["same"].removesuffix("%"), best), said
+        who = {1: rows[0].name, 2: f"Both {many}"}.get(len(rows))
+        assert found["who"] == who or re.fullmatch(rf"All {NUM} {many}", found["who"]), said
     else:
-        number, what = found[1].rsplit(" ", 1)
-        assert whole(number) == len(equal) > 2 and what == noun[1] and found[6] in (None, "them"), said
-    others = [row for row in firsts if row not in equal]
-    assert (whole(found[4]) if found[4] else 0) == len(others), said
-    assert not others or (found[5] == "other") == (len(others) == 1), said
+        assert found["end"] == ("highest" if up else "lowest") and rounds_to(found["value"].removesuffix("%"), best), (
+            said
+        )
+        assert _names(found["who"], equal, many), said
+        rivals = [row for row in rows if row.first == 1 and row not in equal]
+        assert bool(found["rivals"]) == bool(rivals) and (not rivals or _names(found["rivals"], rivals, "others")), said
+    _check_guessing(said, found["guess"], rows, many)
+
+
+def _names(said: str, rows: Sequence[Truth], many: str) -> bool:
+    """Whether a part of a sentence names these rows and no others, or says how many they are."""
+    if of := re.fullmatch(rf"{NUM} {many}", said, re.I):
+        return whole(of[1]) == len(rows) > 3
+    rest = said
+    for row in sorted(rows, key=lambda row: -len(row.name)):
+        before, _, after = rest.partition(row.name)
+        if before == rest:
+            return False
+        rest = before + after
+    return re.fullmatch(r"(, )*( and )?", rest) is not None
+
+
+def _check_guessing(said: str, tail: str | None, rows: Sequence[Truth], many: str) -> None:
+    judged = [row.verdict for row in rows if row.verdict is not None]
+    better, worse = judged.count("better"), judged.count("worse")
+    if 2 * len(judged) < len(rows):
+        assert tail is None, said
+    elif len(judged) == 1:
+        word = {"better": "It beats", "worse": "It does worse than"}.get(str(judged[0]), "It does not beat")
+        assert tail and re.fullmatch(rf"{word} {GUESS}\.", tail), said
+    elif better == len(judged):
+        assert tail and re.fullmatch(rf"{'Both' if better == 2 else 'All'} beat {GUESS}\.", tail), said
+    else:
+        found = re.fullmatch(
+            rf"(?:(?P<n>{NUM}) of (?P<m>{NUM}) {many} beats?|(?P<no>None|Neither) beats) {GUESS}"
+            rf"(?:; (?P<worse>all|{NUM}) do(?:es)? worse)?\.",
+            tail or "",
+            re.I,
+        )
+        assert found, said
+        assert (0 if found["no"] else whole(found["n"])) == better and (
+            found["no"] or whole(found["m"]) == len(judged)
+        ), said
+        of = found["worse"]
+        assert (len(judged) if of == "all" else whole(of) if of else 0) == worse, said
 
 
 def check_caption(

@@ -9,6 +9,7 @@ import html
 import re
 from typing import NamedTuple
 
+from eval_harness.benchmarks import spec
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.comparing.comparisons import paired_test
@@ -48,7 +49,8 @@ def rows_of(page: str) -> list[Line]:
         head = re.search(r'<tr class="group"[^>]*><th[^>]*>(.*?) <span>(.*?)</span></th></tr>', body)
         group = plain(head[1]) if head else ""
         lines = re.findall(
-            r'<tr class="k-[^"]*" data-key="([^"]*)"><td class="place"[^>]*>(.*?)</td>.*?<td class="num val"[^>]*>(.*?)</td>'
+            r'<tr class="k-[^"]*" data-key="([^"]*)"><td class="place"[^>]*><(?:abbr|button)[^>]*>(.*?)</.*?'
+            r'<td class="num val"[^>]*>(.*?)</td>'
             r'<td class="num ci"[^>]*>(.*?)</td><td class="num n"[^>]*>(.*?)</td>(?:<td class="num abst" title="(.*?)"[^>]*>(.*?)</td>)?',
             body,
         )
@@ -122,8 +124,10 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
     up = info.higher_is_better is not False
     ranked.sort(key=lambda row: -row.value if up else row.value)
     headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+    about = f"{info_of(metric, family).label}. "
+    assert headline.startswith(about) == (metric != spec(family).headline), headline
     check_headline(
-        headline, ranked, baselines=sum(held[key].value is not None for key in baselines),
+        headline.removeprefix(about), ranked, baselines=sum(held[key].value is not None for key in baselines),
         uncounted=sum(score.value is None for score in main.values()), stand_apart=len(held) - len(main),
         partial=len(truth) - len(held), up=up, models=len(set(models)) == len(models),
     )  # fmt: skip
@@ -169,21 +173,21 @@ def check_beside(beside: tuple[str, str], found: dict[str, Score], is_column: bo
 
 
 def check_place_titles(page: str, places: dict[str, str]) -> None:
-    """What the tooltip of a rank says of the other ranked rows."""
-    for key, said in re.findall(r'data-key="([^"]*)"><td class="place" title="([^"]*)"', page):
+    """What the control of a rank says of the other ranked rows."""
+    for key, said in re.findall(
+        r'data-key="([^"]*)"><td class="place"[^>]*>.*?<span class="why"[^>]*>(.*?)</span>', page
+    ):
         if html.unescape(key) not in places:
             continue
-        found = re.fullmatch(
-            r"(may be|not) the best; of the others (\d+) significantly ahead, (\d+) significantly behind, "
-            r"(\d+) not significantly different(?:, corrected for ([\d,]+) comparisons)?",
-            html.unescape(said),
-        )
-        assert found, said
-        first = int(places[html.unescape(key)].partition("–")[0])
-        assert sum(map(int, found.groups()[1:4])) == len(places) - 1, (said, places)
+        counted = {word: re.search(rf"(no|[\d,]+) models? (?:is|are) {word}", said) for word in
+                   ("significantly better", "significantly worse", "not significantly different")}  # fmt: skip
+        numbers = [int(found[1].replace(",", "")) for found in counted.values() if found and found[1] != "no"]
         pairs = len(places) * (len(places) - 1) // 2
-        assert found[5] == (f"{pairs:,}" if pairs > 1 else None), (said, places)
-        assert (found[1] == "may be") == (first == 1) and (first > 1 or found[2] == "0"), (said, places)
+        corrected = re.search(r"corrected for ([\d,]+) comparisons", said)
+        assert sum(numbers) == len(places) - 1, (said, places)
+        assert (corrected[1] if corrected else None) == (f"{pairs:,}" if pairs > 1 else None), (said, places)
+        first = places[html.unescape(key)].partition("–")[0]
+        assert ("no model is significantly better" in said) == (first == "1"), said
 
 
 def check_places(
