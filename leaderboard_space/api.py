@@ -162,7 +162,9 @@ def _understood(
         }
     )
     if metric and query.metric != metric:
-        raise BadInput(f"metric {_shown(metric)}: not known here. Available: {', '.join(query.metrics)}.")
+        raise BadInput(
+            f"metric {_shown(metric)}: not known here, or given away by the selection. Available: {', '.join(query.metrics)}."
+        )
     return query if metric else service.fitting(query)
 
 

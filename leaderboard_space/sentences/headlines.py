@@ -136,7 +136,7 @@ def _leader(found: Finding) -> str:
 
 
 def _few(names: Sequence[str], many: str) -> str:
-    return _listed(names) if len(names) <= NAMED else f"{in_words(len(names))} {many}"
+    return _listed(names) if len(names) <= NAMED and len(set(names)) == len(names) else f"{in_words(len(names))} {many}"
 
 
 def _against_chance(found: Finding) -> str:

@@ -37,7 +37,7 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
         ("leaderboard", {"benchmark": "probmed", "metric": ["organ"]}, "give a text"),
         ("leaderboard", {"benchmark": "probmed", "question_set": "nowhere"}, "`question_sets` names them"),
         ("leaderboard", {"benchmark": "probmed", "every_run": "maybe"}, "give true or false"),
-        ("leaderboard", {"benchmark": "probmed", "branches": ["organ: chest"], "metric": "overall"}, "`breakdown` gives the parts"),
+        ("leaderboard", {"benchmark": "probmed", "branches": ["organ: chest"], "metric": "overall"}, "given away by the selection"),
         ("branches_of", {"benchmark": "nowhere"}, "give one of mediconfusion"),
         ("branches_of", {"benchmark": "probmed", "question_set": "nowhere"}, "`question_sets` names them"),
         ("branches_of", {"benchmark": "probmed", "contains": 3}, "give a text"),
@@ -54,17 +54,17 @@ def test_a_wrong_call_is_one_clear_line(offered: Tools, tool: str, arguments: di
 
 
 def test_labels_may_be_written_as_the_board_shows_them(offered: Tools) -> None:
-    source = offered["leaderboard"]("probmed", ["chest_xray"], "modality")
+    source = offered["leaderboard"]("probmed", ["chest_xray"], "abnormality")
     assert len(source) == 11 and source[0]["table"] == "Table 16"
     for spelling in ("chest X-ray", "image_type: Chest X-Ray", " CHEST_XRAY "):
-        assert offered["leaderboard"]("ProbMed", [spelling], "modality") == source
-    assert offered["leaderboard"]("probmed", "chest_xray", "modality") == source  # one branch, not its letters
+        assert offered["leaderboard"]("ProbMed", [spelling], "abnormality") == source
+    assert offered["leaderboard"]("probmed", "chest_xray", "abnormality") == source  # one branch, not its letters
     assert offered["branches_of"]("probmed", contains="X-ray") != []
 
 
 def test_a_score_that_nobody_named_is_one_that_is_known(offered: Tools) -> None:
     """No overall is printed by image type: an empty table would say that nothing is known."""
-    assert {row["metric"] for row in offered["leaderboard"]("probmed", ["chest_xray"])} == {"modality"}
+    assert {row["metric"] for row in offered["leaderboard"]("probmed", ["chest_xray"])} == {"abnormality"}
     assert {row["metric"] for row in offered["breakdown"]("probmed", "image_type")} == {"modality"}
     assert {row["metric"] for row in offered["leaderboard"]("probmed")} == {"overall"}
 

@@ -195,7 +195,7 @@ def test_the_card_says_what_the_page_says(papers: Service) -> None:
 def test_a_page_cites_its_model_its_day_and_the_papers(papers: Service) -> None:
     said = model.file(papers.memory, {"id": "gpt-4o", "as": "cite", "link": "http://x/#/model/GPT-4o"})["text"]
     assert "Model GPT-4o" in said and "url = {http://x/#/model/GPT-4o}" in said and "urldate = {2" in said
-    assert "mediconfusion" in said and "Yan et al." in said and said.count("{") == said.count("}")
+    assert "MediConfusion" in said and "author={Yan" in said and said.count("{") == said.count("}")
     compared = {"as": "cite", "link": "http://x/#/compare", "set": "mediconfusion/test.complete"}
     named = compare.file(papers.board, {**compared, "first": "GPT-4o", "second": "Gemini 1.5 Pro"})["text"]
     assert "Results: GPT-4o" in named and "Gemini 1.5 Pro" in named and "url = {http://x/#/compare}" in named

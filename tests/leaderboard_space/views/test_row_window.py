@@ -86,7 +86,7 @@ def test_ranks_of_many_models_follow_their_scores(tmp_path: Path, monkeypatch: p
     quick.breakdown({**asked, "ranks": False})
     assert not quick.memory._ranking  # who has only just chosen may choose again: nothing of seconds is begun
     assert quick.view(asked)["ready"] is False
-    assert first_seen["ready"] is False and "which differences are significant is being computed" in first_seen["html"]
+    assert first_seen["ready"] is False and "whether others may be as good is being computed" in first_seen["html"]
     assert drawn(first_seen["html"]) == drawn(waited["html"])
     assert re.findall(r'class="num val"[^>]*>([^<]+)', first_seen["html"]) == re.findall(
         r'class="num val"[^>]*>([^<]+)', waited["html"]

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
-from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Method, Model, Nonresponse, Result, Score
 from leaderboard_space import sentences
 from leaderboard_space.api import tools
+from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.front import Front
 from leaderboard_space.service import Service
@@ -70,7 +71,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
     loaded = board.outcomes(section)
     assert loaded is not None and loaded[0] is not None
     asked = loaded[0].questions
-    metric = HEADLINE[family]
+    metric = headline_of(family)
     for name in (metric, "abstained", "answered_accuracy"):
         silent = {
             who: one.counts(scope(family, name, asked))
