@@ -6,7 +6,7 @@ See also: which columns a benchmark has (`benchmarks/`), writing them (`writer.p
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,37 +17,45 @@ from dataset_builders.schema import QUESTION_TYPES
 @dataclass(frozen=True, slots=True)
 class Kind:
     """The type of a column. `label` columns hold positions in `names`; `struct` columns hold `fields`; `uri` is a text as long as an image,
-    which Parquet stores once however many rows have it."""
+    which Parquet stores once however many rows have it. `meaning`: what it holds, for the card's table of columns."""
 
     name: str
     names: tuple[str, ...] = ()
     fields: tuple[tuple[str, Kind], ...] = ()
+    meaning: str = field(default="", compare=False)
+
+    def of(self, meaning: str) -> Kind:
+        """The same type with a meaning."""
+        return replace(self, meaning=meaning)
 
 
 TEXT, BOOL, NUMBER, INT, IMAGE = Kind("string"), Kind("bool"), Kind("float64"), Kind("int32"), Kind("image")
 TEXTS, INTS, IMAGES = Kind("list of string"), Kind("list of int32"), Kind("list of image")
 
 COMMON: dict[str, Kind] = {
-    "question_id": TEXT,
-    "case_id": TEXT,
-    "image": IMAGE,
-    "image_id": TEXT,
-    "question": TEXT,
-    "options": TEXTS,
-    "answer": INTS,
-    "question_type": Kind("label", QUESTION_TYPES),
-    "task": TEXT,
-    "modality": TEXT,
-    "department": TEXT,
-    "granularity": TEXT,
-    "keyword": TEXT,
-    "categories": TEXTS,
-    "image_license": TEXT,
-    "image_source": TEXT,
-    "group": TEXT,
+    "question_id": TEXT.of("unique within the dataset"),
+    "case_id": TEXT.of("questions of one case are scored together"),
+    "image": IMAGE.of("the image shown"),
+    "image_id": TEXT.of("id of the image"),
+    "question": TEXT.of("text of the question"),
+    "options": TEXTS.of("the options, without letters; letters follow the position"),
+    "answer": INTS.of("positions (from 0) of the right options; empty where the answer is hidden"),
+    "question_type": Kind("label", QUESTION_TYPES).of("`single`, `multiple` or `yes_no`"),
+    "task": TEXT.of("what is asked (GMAI-MMBench: clinical task)"),
+    "modality": TEXT.of("imaging modality"),
+    "department": TEXT.of("clinical department"),
+    "granularity": TEXT.of("what the question points at: image, box, mask or contour"),
+    "keyword": TEXT.of("the finding or label asked about"),
+    "categories": TEXTS.of("categories of the question; it counts once in each of them"),
+    "image_license": TEXT.of("licence of the image"),
+    "image_source": TEXT.of("where the image comes from"),
+    "group": TEXT.of("patient, study or article of the image: never in two splits, and a cluster of the intervals"),
 }
 
-SEVERAL_IMAGES: dict[str, Kind] = {"more_images": IMAGES, "more_image_ids": TEXTS}
+SEVERAL_IMAGES: dict[str, Kind] = {
+    "more_images": IMAGES.of("images after the first, in order"),
+    "more_image_ids": TEXTS.of("their ids"),
+}
 """The images after the first; only sets in which a question shows several have these columns."""
 
 TREE_COLUMNS: dict[str, Kind] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)

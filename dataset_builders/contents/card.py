@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import yaml
@@ -15,10 +16,15 @@ from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
 from dataset_builders.columns import Kind, yaml_features
 from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
+from dataset_builders.parquet.rows import Rows
 from dataset_builders.parquet.writer import Written
 from dataset_builders.schema import CaseImage, Content, Question
 
-SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+LICENCE_FILE = "LICENSE.md"
+"""The licences of the images, by number. The Hub takes as `license_link` this name, `LICENSE`, or an address."""
+_TENS = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
+SIZE_CATEGORIES = ("n<1K", *(f"{low}<n<{high}" for low, high in pairwise(_TENS)), "n>1T")
+"""The Hub's names for numbers of rows: each ten times the one before, from a thousand on."""
 ORIGINS = {
     "official": "This is the complete benchmark, built from the authors' files.",
     "part": "**This is a part of the benchmark**, built from the authors' files. Scores on it are not comparable with published ones.",
@@ -65,7 +71,6 @@ def _head(
 ) -> dict[str, Any]:
     default = "questions" if "questions" in written else "questions_text"
     rows = sum(written[default].rows.values())
-    size = next((name for limit, name in SIZES if rows < limit), "n>1T")
     phantom = description.origin == "phantom"
     head: dict[str, Any] = {
         "pretty_name": title_of(description),
@@ -73,11 +78,11 @@ def _head(
         "license": "cc0-1.0" if phantom else "other",
     }
     if not phantom:
-        head |= {"license_name": "per-source", "license_link": "README.md#licences-and-image-terms"}
+        head |= {"license_name": "per-source", "license_link": LICENCE_FILE}
     return {
         **head,
         "task_categories": ["visual-question-answering"],
-        "size_categories": [size],
+        "size_categories": [size_category(rows)],
         "tags": [
             "medical",
             "radiology",
@@ -109,6 +114,11 @@ def _head(
             for config, done in written.items()
         ],
     }
+
+
+def size_category(rows: int) -> str:
+    """The Hub's name for a number of rows."""
+    return SIZE_CATEGORIES[min(max(len(str(rows)) - 3, 0), len(SIZE_CATEGORIES) - 1)]
 
 
 def title_of(description: Description) -> str:
@@ -147,7 +157,8 @@ def _body(
         parts.append("**Text only:** this build has no images (only the config `questions_text`).")
     parts += [
         _use(description, written),
-        _configs(description, columns, written),
+        _configs(description, written),
+        _columns(content, columns[next(iter(columns))]),
         _example(content, examples),
         _built(content),
         f"## How answers are scored\n\n{facts.metrics}",
@@ -156,7 +167,7 @@ def _body(
         "model's training data. Do not train on any of its splits (but a config made for fine-tuning), and keep this "
         "page out of text corpora.",
         _patients(content),
-        _licences(description, facts, content),
+        _licences(description, facts),
         f"## Citation\n\n```bibtex\n{facts.citation}\n```",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -187,7 +198,7 @@ def _use(description: Description, written: dict[str, Written]) -> str:
     )
 
 
-def _configs(description: Description, columns: dict[str, dict[str, Kind]], written: dict[str, Written]) -> str:
+def _configs(description: Description, written: dict[str, Written]) -> str:
     about = {
         "questions": "a question with its image",
         "cases": "the questions scored together, each of their images once",
@@ -200,9 +211,25 @@ def _configs(description: Description, columns: dict[str, dict[str, Kind]], writ
     for config, done in written.items():
         rows = ", ".join(f"{split} ({count:,})" for split, count in done.rows.items())
         lines.append(f"| `{config}` | {about.get(config, '')} | {rows} | {done.parquet_bytes / 1e6:.1f} |")
-    names = list(columns[next(iter(columns))])
-    own = "`, `".join(names)
-    return "\n".join(lines) + f"\n\nColumns: `{own}`. A facet that the source does not give is null."
+    return "\n".join(lines)
+
+
+def _columns(content: Content, columns: dict[str, Kind]) -> str:
+    """The columns of a config with the values of the first question; a label as its position and name."""
+    kinds = {name: kind for name, kind in columns.items() if kind.name not in ("image", "list of image")}
+    first = next(content.all_cases(), None)
+    row = Rows([first], kinds).text.slice(0, 1).to_pylist()[0] if first else {}
+    lines = ["## Columns", "", "| column | type | meaning | example |", "|---|---|---|---|"]
+    for name, kind in columns.items():
+        labels = ", ".join(f"{position} {label}" for position, label in enumerate(kind.names))
+        value = row.get(name)
+        shown = "" if value is None else _inline(str(value))
+        shown = f"{shown[:77]}..." if len(shown) > 80 else shown
+        lines.append(f"| `{name}` | {kind.name}{f': {labels}' if labels else ''} | {kind.meaning} | {shown} |")
+    return "\n".join(lines) + (
+        "\n\nA label is stored as its position: `features[column].int2str` of `datasets` names it; pandas and duckdb show the number. "
+        "A column that the source does not give is null."
+    )
 
 
 def _example(content: Content, examples: list[tuple[str, CaseImage]]) -> str:
@@ -261,12 +288,19 @@ def _patients(content: Content) -> str:
     return "\n".join(["## Patients", "", *said])
 
 
-def _licences(description: Description, facts: Facts, content: Content) -> str:
-    lines = ["## Licences and image terms", ""]
+def _licences(description: Description, facts: Facts) -> str:
     if description.origin == "phantom":
-        lines.append("Questions and images were made by medprobe and are given away under CC0-1.0.")
-        return "\n".join(lines)
-    lines.append(facts.licence)
+        said = "Questions and images were made by medprobe and are given away under CC0-1.0."
+    else:
+        said = f"{facts.licence} [How many images have which licence]({LICENCE_FILE})."
+    return f"## Licences and image terms\n\n{said}"
+
+
+def licence_text(description: Description, content: Content) -> str:
+    """LICENSE.md: the terms of the questions, and how many images have which licence; empty for phantoms, which are CC0."""
+    if description.origin == "phantom":
+        return ""
+    lines = ["# Licences and image terms", "", spec(description.family).facts.licence]
     found = {image.image_id: image for case in content.all_cases() for image in case.images}
     by_licence = Counter(image.license for image in found.values())
     if found:
@@ -277,4 +311,4 @@ def _licences(description: Description, facts: Facts, content: Content) -> str:
             "`image_license` and `image_source` say it per question. An image of unknown licence must not be passed "
             "on: keep a copy of this repository that holds such images private.",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])

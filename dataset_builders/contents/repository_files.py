@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from dataset_builders.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
-from dataset_builders.contents.card import Description, card_text, summary_of, title_of
+from dataset_builders.contents.card import LICENCE_FILE, Description, card_text, licence_text, summary_of, title_of
 from dataset_builders.contents.eval_yaml import eval_yaml, tasks_of
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
@@ -74,6 +74,8 @@ def write_repository(folder: Path, description: Description, content: Content) -
     examples = [] if description.text_only else _examples(folder, content)
     card = card_text(description, content, columns, written, manifest, examples)
     (folder / "README.md").write_text(card, encoding="utf-8")
+    if terms := licence_text(description, content):
+        (folder / LICENCE_FILE).write_text(terms, encoding="utf-8")
     return (
         *(
             f"{config}: {', '.join(f'{split} {rows}' for split, rows in done.rows.items())}"

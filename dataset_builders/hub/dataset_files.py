@@ -19,7 +19,7 @@ import yaml
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import check_said
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.card_header import read_card_header
+from dataset_builders.hub.card_header import check_header, read_card_header
 from dataset_builders.hub.repository_layout import check_version, patterns_of
 from dataset_builders.images.terms import allows_copies
 from dataset_builders.schema import image_ids
@@ -79,6 +79,7 @@ def read_card(folder: Path) -> tuple[dict[str, Any], str]:
         card, body = None, ""
     if card is None:
         raise BadInput(f"{path}: does not begin with YAML metadata between two lines of ---. {remedy}")
+    check_header(path, card, "dataset")
     configs = card.get("configs")
     if not isinstance(configs, list) or not configs or not all(isinstance(config, dict) for config in configs):
         raise BadInput(f"{path}: its metadata lists no `configs`, so load_dataset would not find the data. {remedy}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.card_header import read_card_header
+from dataset_builders.hub.card_header import check_header, read_card_header
 
 BELOW = ("dataset_builders", "eval_harness")
 SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints"})
@@ -66,6 +66,7 @@ def _check(folder: Path) -> None:
         card = None
     if card is None or card.get("sdk") != "gradio":
         raise BadInput(f"{folder / 'README.md'}: its metadata does not say `sdk: gradio`. Add it.")
+    check_header(folder / "README.md", card, "space")
     if card.get("app_file", "app.py") != "app.py":
         raise BadInput(f"{folder / 'README.md'}: its metadata names another app_file than app.py. Correct it.")
     if not any(_is_main(node) for node in ast.parse((folder / "app.py").read_text(encoding="utf-8")).body):

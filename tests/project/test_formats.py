@@ -135,6 +135,7 @@ def test_a_dataset_has_the_columns_and_types_of_the_page(heading, columns):
     rows = named(heading, "column")
     types = {name: {"uri": "string"}.get(kind.name, kind.name) for name, kind in columns.items()}
     assert {name: row["type"] for name, row in rows.items()} == types
+    assert all(rows[name]["contents"] == kind.meaning for name, kind in columns.items() if kind.meaning)
     for name, kind in columns.items():
         assert all(f"`{value}`" in rows[name]["contents"] for value in kind.names), name
 

@@ -40,5 +40,8 @@ SPEC = DatasetSpec(
         "none": lambda question: question.extra.get("scenario") == "none",
         "swap": lambda question: question.extra.get("scenario") == "swap",
     },
-    columns={"scenario": Kind("label", SCENARIOS), "source_dataset": TEXT},
+    columns={
+        "scenario": Kind("label", SCENARIOS).of("`fake`, `none` or `swap`"),
+        "source_dataset": TEXT.of("dataset that the question was made from"),
+    },
 )

@@ -53,7 +53,13 @@ SPEC = DatasetSpec(
         "an address with {pmcid} and {file_name} in it."
     ),
     facets=("category",),
-    columns={"sim_med": NUMBER, "sim_gen": NUMBER, "caption": TEXT, "ai_question": TEXT, "ai_options": TEXTS},
+    columns={
+        "sim_med": NUMBER.of("similarity of the pair's images to a medical encoder (BiomedCLIP)"),
+        "sim_gen": NUMBER.of("similarity of the pair's images to a general encoder (DINOv2)"),
+        "caption": TEXT.of("caption of the image"),
+        "ai_question": TEXT.of("the question as a language model drafted it"),
+        "ai_options": TEXTS.of("the options as a language model drafted them"),
+    },
     recognises=_are_pairs,
     released={"test": "v1-f21b47b1a50f2e268e8c3c61d74030e726fbd22bd435e724968728700f7fef6a"},
     tasks={"individual_accuracy": lambda question: True},

@@ -49,12 +49,14 @@ SPEC = DatasetSpec(
     ),
     facets=("image_type", "organ", "modality"),
     columns={
-        "aspect": Kind("label", ASPECTS),
-        "adversarial": BOOL,
-        "organ": TEXT,
-        "image_type": TEXT,
-        "pair_id": TEXT,
-        "qa_type": TEXT,
+        "aspect": Kind("label", ASPECTS).of(
+            "step of the diagnosis: `modality`, `organ`, `abnormality`, `condition`, `position`"
+        ),
+        "adversarial": BOOL.of("true for the question about what the image does not show"),
+        "organ": TEXT.of("organ that the image shows"),
+        "image_type": TEXT.of("organ and modality, as the authors name them"),
+        "pair_id": TEXT.of("a question and its adversarial counterpart have the same"),
+        "qa_type": TEXT.of("the authors' name for the kind of question"),
     },
     is_whole=_has_paper_counts,
     # An image has one question on abnormality, so that its hits are plain accuracy; the other aspects want several right at once.

@@ -36,7 +36,10 @@ SPEC = DatasetSpec(
             "  archivePrefix={arXiv}\n}"
         ),
     ),
-    columns={"adversarial": BOOL, "pair_id": TEXT},
+    columns={
+        "adversarial": BOOL.of("true for the question about what the image does not show"),
+        "pair_id": TEXT.of("a question and its adversarial counterpart have the same"),
+    },
     tasks={"accuracy_without_adversarial": lambda question: not question.extra.get("adversarial")},
     is_whole=_has_paper_counts,
     get_images="The images are VQA-RAD's (synpic*.jpg). Give their folder with --images.",
