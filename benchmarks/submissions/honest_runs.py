@@ -1,9 +1,10 @@
 """Do all honest runs land, unaltered? Generates runs of every kind, submits each to a folder store and verifies it there.
 
-    python benchmarks/submissions/honest_runs.py --count 358 --seed 1 --through-the-page 20
+    python benchmarks/submissions/honest_runs.py --count 358 --seed 1 --through-the-page 20 --hub
 
-`--through-the-page`: so many of them go through the API of a running board's Submit page as well. Prints those that did not land, and how
-many were flagged for what. A seeded part of it, with the loopback Hub, is tests/eval_harness/store/test_honest_runs.py.
+`--through-the-page`: so many of them go through the API of a running board's Submit page as well; `--hub`: each through a pull request to a
+loopback Hub, accepted by its owner, with the bytes on main compared. Prints those that did not land, and how many were flagged for what.
+A seeded part of it is tests/eval_harness/store/test_honest_runs.py.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import HfApi, constants
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from eval_harness.records.limits import MAX_FILE
 from eval_harness.store.submit import submit
-from eval_harness.store.verification import verify
+from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.honest import Case, cases, datasets, differences, handed_in, run
 from tests.leaderboard_space.serving import board
+from tests.localhub.accounts import CURATOR, READER
+from tests.localhub.server import LocalHub
 
 
 def main() -> int:
@@ -33,6 +38,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=358)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--through-the-page", type=int, default=0)
+    parser.add_argument("--hub", action="store_true")
     args = parser.parse_args()
     bad, begun = 0, time.monotonic()
     kinds: Counter[str] = Counter()
@@ -41,6 +47,11 @@ def main() -> int:
         folder = Path(temporary)
         data = datasets(folder / "data")
         client, store = None, folder / "page"
+        hub = None
+        if args.hub:
+            hub = stack.enter_context(LocalHub(folder / "hub"))
+            os.environ["HF_ENDPOINT"] = hub.endpoint
+            constants.HF_HUB_CACHE, constants.HF_HUB_DISABLE_XET = str(folder / "cache"), True
         if args.through_the_page:
             from gradio_client import Client
 
@@ -49,7 +60,7 @@ def main() -> int:
             client = Client(address, verbose=False)
         for case in cases(args.seed, args.count):
             page = client if case.number % max(1, args.count // max(1, args.through_the_page)) == 0 else None
-            wrong = _landed(case, data[case.family], folder / f"case-{case.number}", flags, page, store)
+            wrong = _landed(case, data[case.family], folder / f"case-{case.number}", flags, page, store, hub)
             kinds[case.back_end] += 1
             if wrong:
                 bad += 1
@@ -63,7 +74,9 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _landed(case: Case, data: Path, folder: Path, flags: Counter[str], client: Any, store: Path) -> list[str]:
+def _landed(
+    case: Case, data: Path, folder: Path, flags: Counter[str], client: Any, store: Path, hub: LocalHub | None
+) -> list[str]:
     """What of a case did not land as it is."""
     try:
         with Path(os.devnull).open("w") as quiet, contextlib.redirect_stderr(quiet):
@@ -76,9 +89,26 @@ def _landed(case: Case, data: Path, folder: Path, flags: Counter[str], client: A
         if client is not None and (made / "answers.jsonl").stat().st_size <= MAX_FILE:
             said = handed_in(made, data, client)
             wrong += differences(made, store / said["folder"]) if said["ok"] else [f"the page: {said['problems'][:2]}"]
+        if hub is not None:
+            wrong += _on_the_hub(made, data, folder / "hub", hub)
     except Exception as error:  # whatever it is, the others are still to be tried
         wrong = [f"{type(error).__name__}: {error}"]
     return wrong
+
+
+def _on_the_hub(made: Path, data: Path, folder: Path, hub: LocalHub) -> list[str]:
+    """What of a run is not on main as it is, once its pull request to a new store was accepted."""
+    repo = f"ORG/store-{folder.parent.name}"
+    api = HfApi(endpoint=hub.endpoint, token=CURATOR)
+    api.create_repo(repo, repo_type="dataset")
+    os.environ["HF_TOKEN"] = READER
+    done = submit(made, repo, data=str(data))
+    os.environ["HF_TOKEN"] = CURATOR
+    outcome = accept(f"{repo}@1", data=[str(data)])
+    landed = Path(api.snapshot_download(repo, repo_type="dataset", local_dir=folder))
+    files = done.submission.files()
+    wrong = [f"the Hub: {path} differs" for path, content in files.items() if (landed / path).read_bytes() != content]
+    return [*wrong, *differences(made, landed / done.submission.folder)] if outcome.word == "added" else [str(outcome)]
 
 
 if __name__ == "__main__":
