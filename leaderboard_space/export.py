@@ -15,7 +15,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result, Score
-from eval_harness.results.spreadsheets import harmless
+from eval_harness.store.table import harmless
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.published_results import table_of

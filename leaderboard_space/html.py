@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from eval_harness.results.summary import decimals
+from eval_harness.store.printed import decimals
 
 LONGEST = 120
 """Characters of a name or a note that are shown; the rest is behind an ellipsis."""

@@ -18,11 +18,10 @@ from eval_harness.derive.files import READINGS, RESULT
 from eval_harness.records.names import model_slug
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Result, read_result
-from eval_harness.results.comparison import Side, load_side
-from eval_harness.results.summary import summary
-from eval_harness.results.unread import with_unread
 from eval_harness.runs.planning.config import checked_options, config_of
 from eval_harness.scores.grading import grade
+from eval_harness.store.comparison import Side, load_side
+from eval_harness.store.printed import summary, with_unread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

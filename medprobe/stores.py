@@ -12,10 +12,10 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.integrations.reading.converted import submit_any
-from eval_harness.results.comparison import Side, load_side, score_differences
-from eval_harness.results.store_source import scan_store
-from eval_harness.results.table import tidy
+from eval_harness.store.comparison import Side, load_side, score_differences
+from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import Submitted
+from eval_harness.store.table import tidy
 
 Source = str | os.PathLike[str]
 

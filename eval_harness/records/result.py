@@ -1,6 +1,6 @@
 """The result file: the scores of a run with their provenance (`result.json`), as pydantic models.
 
-See also: what a model and a run may be called (`names.py`), reading a store of results (`results/store_source.py`).
+See also: what a model and a run may be called (`names.py`), reading a store of results (`store/scan.py`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dataset_builders.hub.commits import is_released
 from dataset_builders.hub.repository import Repository, open_repository, text_files
 from dataset_builders.sources.problems import clip
 from eval_harness.records.result import Benchmark
-from eval_harness.results.store_source import REPOSITORY
+from eval_harness.store.scan import REPOSITORY
 from eval_harness.store.untrusted import parquet_rows
 
 COMMIT = re.compile(r"[0-9a-f]{40}")

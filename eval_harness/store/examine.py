@@ -31,7 +31,7 @@ from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import Run
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.store import sandbox
-from eval_harness.store.answer_rows import Expected, checked_rows
+from eval_harness.store.answer_files import Expected, checked_rows
 from eval_harness.store.baseline import not_reproduced
 from eval_harness.store.datasets import Dataset, Find
 from eval_harness.store.flags import doubts, odd_selection

@@ -17,7 +17,6 @@ from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
 from dataset_builders.hub.commits import commit_files
 from dataset_builders.sources.problems import clip
-from eval_harness.results.store_source import is_hub_store
 from eval_harness.store.acceptance import (
     MAX_TEXT,
     WITHDRAWN,
@@ -29,6 +28,7 @@ from eval_harness.store.acceptance import (
     parse_record,
 )
 from eval_harness.store.hub import COMMIT_TRIES, acceptance_at
+from eval_harness.store.scan import is_hub_store
 
 if TYPE_CHECKING:
     pass

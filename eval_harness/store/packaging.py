@@ -27,8 +27,7 @@ from eval_harness.records.limits import MAX_FILE, MAX_RUN, MOST_ANSWERS, MOST_SA
 from eval_harness.records.names import normal_name
 from eval_harness.records.result import UNDELIVERED, Benchmark, Method, Model, Result, read_result
 from eval_harness.records.run import Run, RunRequest, read_run
-from eval_harness.store.answer_files import read_predictions
-from eval_harness.store.answer_rows import Expected, checked_rows
+from eval_harness.store.answer_files import Expected, checked_rows, read_predictions
 from eval_harness.store.datasets import Dataset, Find
 from eval_harness.store.examine import examine, first_look, parsed_run
 from eval_harness.store.submission import Submission

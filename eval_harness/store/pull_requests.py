@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import hub_errors, quiet, status_of, with_retries
@@ -30,8 +30,8 @@ from eval_harness.store.hub import acceptance_at, commit_to_main, fetched, files
 from eval_harness.store.likeness import Digests
 from eval_harness.store.names import Published
 from eval_harness.store.notes import MOST_NOTES, NOTE, wrong_note
-from eval_harness.store.outcome import VerifyResult, shown
 from eval_harness.store.submission import Submission
+from eval_harness.store.untrusted import printable_lines
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -50,6 +50,21 @@ MOST_AT_ONCE = 2 << 20
 MOST_OLDER = 30
 """Older open pull requests about the same benchmark that one is compared with."""
 CLOSED = ("closed", "merged")
+Word = Literal["added", "verified", "refused", "for a person", "closed already", "later", "next run", "failed"]
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What became of a pull request, or of a result of a folder store."""
+
+    what: str
+    word: Word
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = "".join(f"\n  {line}" for line in printable_lines([*self.reasons, *self.notes]))
+        return f"{self.what}: {self.word}{lines}"
 
 
 @dataclass(frozen=True)
@@ -223,7 +238,11 @@ class PullRequests:
                 details, added.head, VerifyResult(what, "for a person", tuple(flags), (accept.replace("`", ""),))
             )
         acceptance = Acceptance(
-            account=author, accepted_at=now(), verified_by=self.who, pull_request=details.num, flags=shown(flags)
+            account=author,
+            accepted_at=now(),
+            verified_by=self.who,
+            pull_request=details.num,
+            flags=printable_lines(flags),
         )
         more = submission.derived_files() | {f"{added.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
         if self.with_questions:
@@ -388,6 +407,6 @@ HEADLINES = {
 
 def _text(head: str, result: VerifyResult, headline: str | None) -> str:
     """The comment: what strangers wrote stands in a block in which nothing is markup and no account is mentioned."""
-    lines = shown([line.replace("`", "'") for line in (*result.reasons, *result.notes)], 500)
+    lines = printable_lines([line.replace("`", "'") for line in (*result.reasons, *result.notes)], 500)
     block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""
     return f"{headline or HEADLINES[result.word]} (medprobe verify, commit {head[:12]}){block}"

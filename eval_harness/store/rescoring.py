@@ -24,10 +24,10 @@ from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.derivation import key_of
 from eval_harness.derive.files import DERIVED, READINGS, RESULT, Sent
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_result
-from eval_harness.results.store_source import is_hub_store
-from eval_harness.results.summary import shown
 from eval_harness.store.datasets import Dataset, dataset_for
 from eval_harness.store.examine import examined
+from eval_harness.store.printed import shown
+from eval_harness.store.scan import is_hub_store
 from eval_harness.store.untrusted import parquet_rows
 
 HISTORY = "history"

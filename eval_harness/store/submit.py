@@ -14,13 +14,11 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.limits import FIRST_LOOK
 from eval_harness.records.result import Benchmark
 from eval_harness.records.selection import select_questions
-from eval_harness.results.store_source import is_hub_store
 from eval_harness.store import folder as folder_store
 from eval_harness.store import hub, sandbox
 from eval_harness.store.acceptance import Acceptance, local_account, now
 from eval_harness.store.datasets import Dataset, dataset_for, dataset_of, named_dataset
 from eval_harness.store.names import Published
-from eval_harness.store.outcome import shown
 from eval_harness.store.packaging import (
     JOURNAL,
     examined_answers,
@@ -29,8 +27,9 @@ from eval_harness.store.packaging import (
     folder_limits,
     own_dataset,
 )
+from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
-from eval_harness.store.untrusted import check_file, printable
+from eval_harness.store.untrusted import check_file, printable, printable_lines
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def deliver(
     who = account or local_account()
     found = folder_store.duplicate_submissions(Path(to), submission, who, published=published)
     submission.flags.extend(flag for flag in found if flag not in submission.flags)
-    acceptance = Acceptance(account=who, accepted_at=now(), verified_by=who, flags=shown(submission.flags))
+    acceptance = Acceptance(account=who, accepted_at=now(), verified_by=who, flags=printable_lines(submission.flags))
     folder, new = folder_store.add(Path(to), submission, acceptance)
     return Submitted(submission, str(folder), new)
 

@@ -24,6 +24,8 @@ MAX_LINE = 64 << 20
 MAX_RECORDS = MOST_ANSWERS
 MAX_UNPACKED = 512 << 20
 """Bytes that a Parquet file may unpack to, where nobody says how many are due."""
+SHOWN = 30
+"""Problems or flags that are spelled out; the rest are counted."""
 MAX_PROBLEMS = 1_000
 """After so many problems the rest of a file is not read: it is another kind of file."""
 MOST_COLUMNS = 60
@@ -38,7 +40,7 @@ Record = dict[str, Any]
 Placed = tuple[str, Record]
 """(where it stands, the record)."""
 COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", "finish_reason")
-"""What is read of a Parquet file of answers (see `predictions.py`). Others often hold images, or numbers that are none."""
+"""What is read of a Parquet file of answers (see `answer_files.py`). Others often hold images, or numbers that are none."""
 IDENTITIES = frozenset({"question_id", "index"})
 FORMS = "Give JSON Lines, CSV or Parquet."
 
@@ -65,6 +67,12 @@ def printable(text: str, most: int = 600) -> str:
     """A line that may hold what a stranger wrote, safe for a terminal: one line, no control or invisible characters, not long."""
     line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
     return line if len(line) <= most else line[: most - 4] + " ..."
+
+
+def printable_lines(lines: Sequence[str], longest: int = 600) -> list[str]:
+    """Lines that may hold what strangers wrote, as they are printed and kept: safe to print, and no more of them than are read."""
+    safe = [printable(line, longest) for line in lines[:SHOWN]]
+    return safe if len(lines) <= SHOWN else [*safe, f"and {len(lines) - SHOWN:,} more"]
 
 
 class ProblemList:

@@ -1,6 +1,6 @@
 """`medprobe verify`: the results of a folder store are examined where they lie, and the pull requests to one on the Hub answered.
 
-See also: what is examined (`examination.py`), what becomes of a pull request (`pull_requests.py`).
+See also: what is examined (`examine.py`), what becomes of a pull request (`pull_requests.py`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from eval_harness.store.examine import examined
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import open_pulls
 from eval_harness.store.names import Published
-from eval_harness.store.outcome import VerifyResult, Word
-from eval_harness.store.pull_requests import MOST_AT_ONCE, PullRequests
+from eval_harness.store.pull_requests import MOST_AT_ONCE, PullRequests, VerifyResult, Word
 from eval_harness.store.rescoring import questions_of
 from eval_harness.store.submission import REPRODUCED, Submission
 

@@ -10,8 +10,8 @@ from dataset_builders.files import replace_file
 from eval_harness.derive.headline import NoScore, headline
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.records.result import UNDELIVERED, Result
-from eval_harness.results.summary import interval, shown
-from eval_harness.results.table import tidy
+from eval_harness.store.printed import interval, shown
+from eval_harness.store.table import tidy
 from eval_harness.sweep.forecast import aligned
 from eval_harness.sweep.tasks import Task
 

@@ -18,7 +18,7 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result
-from eval_harness.results.store_source import Folder, open_store, scan_store
+from eval_harness.store.scan import Folder, open_store, scan_store
 from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.outcomes import (
     Layout,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval_harness.results.summary import decimals
+from eval_harness.store.printed import decimals
 from leaderboard_space.html import count, in_words, number, plural
 from leaderboard_space.sentences.headlines import SAME
 from leaderboard_space.sentences.rows import corrected_for

@@ -18,9 +18,9 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from eval_harness.results.store_source import is_hub_store
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hidden_test import HiddenTest
+from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import deliver
 from leaderboard_space.data.board import Board

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score
-from eval_harness.results.summary import shown
 from eval_harness.store.hidden_test import HiddenScore
+from eval_harness.store.printed import shown
 from eval_harness.store.submission import Submission
 from leaderboard_space.data.open_submissions import Waiting
 from leaderboard_space.data.ranks.standings import info_of

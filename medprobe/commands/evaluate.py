@@ -175,11 +175,10 @@ def score(
 ) -> None:
     """Recompute scores from the answers in a run folder (rewrites its result.json) or in a file of answers."""
     from dataset_builders.errors import BadInput
-    from eval_harness.results.summary import summary
-    from eval_harness.results.unread import with_unread
     from eval_harness.runs.planning.config import EvalConfig
     from eval_harness.runs.runner import score_file
     from eval_harness.runs.scoring import judge_run, score_run
+    from eval_harness.store.printed import summary, with_unread
 
     if answers.is_dir():
         if benchmark or data or split or name:

@@ -28,7 +28,7 @@ def results(
 ) -> None:
     """Print all results as one tidy table."""
     from dataset_builders.errors import BadInput
-    from eval_harness.results.spreadsheets import harmless_table
+    from eval_harness.store.table import harmless_table
     from leaderboard_space.data.facets import of_facets
     from medprobe import load_results
 
@@ -51,7 +51,7 @@ def compare(
     b: Annotated[str, typer.Argument(help="another one")],
 ) -> None:
     """Show what differs between two results: settings, answers, scores (paired test)."""
-    from eval_harness.results.comparison import compare_results
+    from eval_harness.store.comparison import compare_results
     from medprobe.stores import side_of
 
     typer.echo(compare_results(side_of(a), side_of(b)))

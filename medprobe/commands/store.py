@@ -44,7 +44,7 @@ def submit(
 ) -> None:
     """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
     from eval_harness.integrations.reading.converted import prepare_any
-    from eval_harness.results.summary import summary
+    from eval_harness.store.printed import summary
     from medprobe import submit as add
 
     done = None

@@ -19,8 +19,8 @@ def aggregate(
     json: Annotated[bool, typer.Option("--json", help="print the result document and nothing else")] = False,
 ) -> None:
     """Compute an aggregate over runs: best over methods, mean over prompts and samples, majority or oracle over samples."""
-    from eval_harness.results.aggregate import aggregate as sum_up
-    from eval_harness.results.summary import summary
+    from eval_harness.store.aggregate import aggregate as sum_up
+    from eval_harness.store.printed import summary
 
     result = sum_up(kind, runs, threshold, out)
     typer.echo(result.to_json() if json else summary(result), nl=not json)
@@ -34,8 +34,8 @@ def adversarial_pairs(
     json: Annotated[bool, typer.Option("--json", help="print the scores as JSON and nothing else")] = False,
 ) -> None:
     """Print accuracy on the true questions alone and on pairs of a true and an adversarial question (ProbMed Table 3), in percent."""
-    from eval_harness.results.aggregate import adversarial_pairs_of
-    from eval_harness.results.summary import pairs_summary
+    from eval_harness.store.aggregate import adversarial_pairs_of
+    from eval_harness.store.printed import pairs_summary
 
     found = adversarial_pairs_of(run)
     if json:
@@ -54,7 +54,7 @@ def calibration(
     run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
 ) -> None:
     """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent."""
-    from eval_harness.results.aggregate import calibration_of
+    from eval_harness.store.aggregate import calibration_of
 
     found = calibration_of(run)
     typer.echo(f"expected calibration error {found.ece:.2f} points over {found.n} answers")
@@ -71,6 +71,6 @@ def export_eval_results(
     out: Annotated[Path, typer.Option(help="file to write")] = Path(".eval_results/medprobe.yaml"),
 ) -> None:
     """Write a result as `.eval_results/*.yaml`, for the model's own repository on the Hub."""
-    from eval_harness.results.eval_results import write_eval_results
+    from eval_harness.store.publish_score import write_eval_results
 
     typer.echo(f"wrote {write_eval_results(result, dataset, task, out)}")

@@ -15,10 +15,10 @@ from tests.processes import Process, free_port, start
 
 SERVE = """
 import sys
-from eval_harness.results import store_source
+from eval_harness.store import scan
 from leaderboard_space.data import board
 from leaderboard_space.data.store import trusted_data
-store_source.RECHECK_SECONDS = board.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
+scan.RECHECK_SECONDS = board.RESCAN_SECONDS = trusted_data.RECHECK_SECONDS = 0.5
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.app import serve
 store, port, hidden, *data = sys.argv[1:]

@@ -20,8 +20,8 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import connect_with_token, endpoint, hub_errors, quiet, with_retries
 from dataset_builders.hub.commits import commit_files
-from eval_harness.results.store_source import is_hub_store
 from eval_harness.store.hub import fetched, files_at
+from eval_harness.store.scan import is_hub_store
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

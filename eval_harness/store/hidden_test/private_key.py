@@ -24,8 +24,8 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import SCHEMA_VERSION
 from dataset_builders.sources.problems import clip
 from eval_harness.benchmarks import spec
-from eval_harness.results.store_source import is_hub_store
 from eval_harness.store.hidden_test.ledger import private_head
+from eval_harness.store.scan import is_hub_store
 
 FORMAT = next(name for name in BENCHMARKS if spec(name).hidden_split is not None)
 SPLIT, METRICS = str(spec(FORMAT).hidden_split), spec(FORMAT).hidden_metrics

@@ -17,12 +17,12 @@ from eval_harness.records.permutations import original, rotation, shown
 from eval_harness.records.request import Response
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import select_questions
-from eval_harness.results.comparison import compare_results, load_side
-from eval_harness.results.summary import summary
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.plan import make_plan
 from eval_harness.runs.planning.requests import RequestMaker, example_rows, make_requests, with_example_images
 from eval_harness.runs.runner import evaluate
+from eval_harness.store.comparison import compare_results, load_side
+from eval_harness.store.printed import summary
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
 

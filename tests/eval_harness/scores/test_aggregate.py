@@ -8,10 +8,10 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import read_result
-from eval_harness.results.aggregate import adversarial_pairs_of, aggregate, calibration_of
-from eval_harness.results.summary import pairs_summary, summary
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
+from eval_harness.store.aggregate import adversarial_pairs_of, aggregate, calibration_of
+from eval_harness.store.printed import pairs_summary, summary
 
 
 @pytest.fixture(scope="module")

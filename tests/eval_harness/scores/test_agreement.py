@@ -16,10 +16,10 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import summarise
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.results.comparison import Side, compare_results
-from eval_harness.results.summary import summary
 from eval_harness.scores.clustered import student
 from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.store.comparison import Side, compare_results
+from eval_harness.store.printed import summary
 from leaderboard_space import sentences
 from leaderboard_space.data.ranks.ranking import MetricUnits, scores_of
 from tests.leaderboard_space.stores import answers, questions

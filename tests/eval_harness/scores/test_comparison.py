@@ -14,11 +14,11 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
-from eval_harness.results.comparison import Side, compare_results, load_side
-from eval_harness.results.eval_results import eval_result_entries, write_eval_results
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.store.comparison import Side, compare_results, load_side
+from eval_harness.store.publish_score import eval_result_entries, write_eval_results
 from tests.chaos.server import ChaosServer
 from tests.leaderboard_space.stores import answers, questions
 
@@ -134,7 +134,7 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
 
 
 def test_an_aggregate_is_not_tested_by_the_answers_of_the_run_beside_it(workdir):
-    from eval_harness.results.aggregate import aggregate
+    from eval_harness.store.aggregate import aggregate
 
     aggregate("best", [workdir / "oracle"], out=workdir / "oracle/best.json")
     assert "no paired test: one of them has no answers" in said(workdir, "oracle/best.json", "chance")

@@ -14,10 +14,10 @@ from eval_harness.derive.headline import NoScore, headline
 from eval_harness.derive.metrics import HEADLINE, METRICS
 from eval_harness.derive.scoring import score
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.results.comparison import Side, compare_results
-from eval_harness.results.eval_results import eval_result_entries
-from eval_harness.results.summary import summary
-from eval_harness.results.table import tidy
+from eval_harness.store.comparison import Side, compare_results
+from eval_harness.store.printed import summary
+from eval_harness.store.publish_score import eval_result_entries
+from eval_harness.store.table import tidy
 from tests.leaderboard_space.stores import questions
 from tests.sampling import few
 from tests.silent_answers import SILENT, Mixture, mixture, scope

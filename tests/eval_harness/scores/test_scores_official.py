@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eval_harness.derive.aggregates import best_over_methods
 from eval_harness.derive.answers import read_answers
 from eval_harness.derive.scoring import score
 from eval_harness.derive.summary import summarise
 from eval_harness.scores.grading import grade
 from eval_harness.scores.pairs import pair_units
+from eval_harness.store.aggregate import best_over_methods
 
 pytestmark = pytest.mark.sources
 

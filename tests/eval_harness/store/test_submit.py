@@ -12,7 +12,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.integrations.reading.converted import prepare_any
 from eval_harness.records.result import read_result
-from eval_harness.results.store_source import is_hub_store, scan_store
+from eval_harness.store.scan import is_hub_store, scan_store
 from eval_harness.store.submit import prepare, submit
 from tests import helpers
 from tests.eval_harness.store.submitting import phantom, questions_of, responses, run_folder, said

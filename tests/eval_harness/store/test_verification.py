@@ -9,8 +9,9 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
 from eval_harness.store.acceptance import MAX_BYTES, Acceptance, now, parse_record
-from eval_harness.store.outcome import VerifyResult, shown
+from eval_harness.store.pull_requests import VerifyResult
 from eval_harness.store.submit import submit
+from eval_harness.store.untrusted import printable_lines
 from eval_harness.store.verification import accept, refuse, verify
 from tests import commands
 from tests.eval_harness.store.submitting import questions_of, responses, said
@@ -247,7 +248,7 @@ def test_what_is_told_and_kept_of_strangers_words_is_bounded():
     lines = [f"problem {number}\x1b" * 100 for number in range(5_000)]
     told = str(VerifyResult("ORG/results@1", "refused", tuple(lines)))
     assert len(told) < 30_000 and "and 4,970 more" in told and "\x1b" not in told
-    landing = Acceptance(account="a", accepted_at=now(), verified_by="b", flags=shown(lines)).to_bytes()
+    landing = Acceptance(account="a", accepted_at=now(), verified_by="b", flags=printable_lines(lines)).to_bytes()
     assert len(landing) < MAX_BYTES and parse_record(landing, Acceptance, "x").flags[-1] == "and 4,970 more"
 
 

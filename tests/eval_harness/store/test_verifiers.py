@@ -11,7 +11,7 @@ import pytest
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from eval_harness.store import pull_requests, verification
-from eval_harness.store.outcome import VerifyResult
+from eval_harness.store.pull_requests import VerifyResult
 from eval_harness.store.submit import submit
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import responses

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
 from eval_harness.records.result import Score
-from eval_harness.results.table import tidy
+from eval_harness.store.table import tidy
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.facets import cells_in, choice, of_facets
 from leaderboard_space.data.published_results import board_results, published_results

@@ -7,8 +7,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.results import store_source
-from eval_harness.results.store_source import load_results
+from eval_harness.store.scan import load_results
 from leaderboard_space.data.board import Board
 from tests.commands import medprobe
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -21,7 +20,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 def api(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> HfApi:
     """The owner of an empty store, at whose news the board looks each time."""
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr(store_source, "RECHECK_SECONDS", 0)
+    monkeypatch.setattr("eval_harness.store.scan.RECHECK_SECONDS", 0)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo(**REPO)
     return api

@@ -15,9 +15,9 @@ from statsmodels.stats.proportion import proportion_confint
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, read_result
-from eval_harness.results.table import COLUMNS, tidy, variant
 from eval_harness.scores.grading import clusters
 from eval_harness.scores.intervals import METHOD
+from eval_harness.store.table import COLUMNS, tidy, variant
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_results, table_of

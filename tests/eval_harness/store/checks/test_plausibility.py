@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.derivation import derive
-from eval_harness.results.spreadsheets import harmless, harmless_table
 from eval_harness.store.flags import doubts, odd_selection
 from eval_harness.store.names import look_alike, skeleton
+from eval_harness.store.table import harmless, harmless_table
 from tests.eval_harness.store.submitting import phantom, questions_of, said
 
 LOOKS = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.files import Sent
-from eval_harness.store.answer_rows import Expected, checked_rows
+from eval_harness.store.answer_files import Expected, checked_rows
 from eval_harness.store.datasets import dataset_of
 from eval_harness.store.examine import examined as examined_here
 from eval_harness.store.submit import prepare

@@ -19,11 +19,11 @@ from eval_harness.derive.headline import cause
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Result, Score, read_result
-from eval_harness.results.summary import decimals, shown
 from eval_harness.runs.folder import read_question_file
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
 from eval_harness.scores.comparing.unpaired import unpaired_difference
+from eval_harness.store.printed import decimals, shown
 
 MOST_LISTED = 8
 SMALLEST = 1e-12

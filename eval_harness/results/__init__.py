@@ -1,1 +1,0 @@
-"""Results of many runs: reading stores, tables, comparisons, aggregates, publishing."""
