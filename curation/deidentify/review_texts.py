@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 import pandas as pd
-from fastapi import FastAPI, Form, HTTPException, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi import FastAPI
 from PIL import Image, ImageDraw, ImageOps
 
 from curation.deidentify.folder import PENDING, REPORT, TABLE, read_boxes
@@ -25,6 +24,7 @@ from curation.gmai import burned_in
 from curation.gmai.burned_in import DECISIONS
 from curation.gmai.items import PICTURES
 from curation.images.burned_in_text import mask
+from curation.review.form_page import Decisions, form_app
 from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
@@ -32,17 +32,9 @@ from dataset_builders.images.lookup import as_png
 from dataset_builders.journal import Journal
 
 Decision = Literal["mask", "keep", "drop"]
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Burned-in text</title><style>
-:root {{ color-scheme: light dark }} body {{ font: 16px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 70rem; padding: 0 1rem }}
-img {{ max-width: 100%; max-height: 65vh; background: #000; image-rendering: auto }}
-button {{ font: inherit; padding: .5rem 1rem; margin-right: .5rem }} input {{ font: inherit; padding: .4rem }}
-.done {{ opacity: .8 }}</style></head><body><h1>Does the marked text name anyone?</h1>{body}
-<script>document.addEventListener('keydown', e => {{ if (e.target.tagName === 'INPUT') return;
-const b = {{m: 'mask', k: 'keep', d: 'drop'}}[e.key]; if (b) document.querySelector(`button[value=${{b}}]`)?.click(); }});
-const name = document.querySelector('input[name=reviewer]');
-if (name) {{ name.value = localStorage.reviewer || ''; name.onchange = () => localStorage.reviewer = name.value; }}
-</script></body></html>"""
+BUTTONS = """<p><button name="decision" value="mask" accesskey="m">black out the marked regions (m)</button></p>
+<p><button name="decision" value="keep" accesskey="k">keep: it names nobody (k)</button></p>
+<p><button name="decision" value="drop" accesskey="d">leave the image out (d)</button></p>"""
 
 
 def is_gmai(out: Path) -> bool:
@@ -101,50 +93,34 @@ def build_app(out: Path) -> FastAPI:
         raise BadInput(
             f"{out}: holds no {REPORT}. Make it with `medprobe curate deidentify` or `medprobe curate gmai`."
         )
-    app = FastAPI()
     boxes = burned_in.read_boxes(out / "private") if is_gmai(out) else read_boxes(out)
 
-    @app.get("/")
-    def page() -> HTMLResponse:
-        waiting = pending_images(out)
-        if not waiting:
-            return HTMLResponse(PAGE.format(body="<p>No image waits for a decision.</p>"))
-        image, marked = escape(waiting[0]), len(boxes.get(waiting[0], []))
-        body = (
-            f"<p class='done'>Images that wait: {len(waiting)}. This is {image}; regions marked in red: {marked}.</p>"
-            f"<img src='/picture/{image}' alt='the image with the regions that may hold text in red'>"
-            f"<form method='post' action='/decide'><input type='hidden' name='image' value='{image}'>"
-            "<p><label>Your name <input name='reviewer' required></label></p>"
-            "<button name='decision' value='mask'>black out the marked regions (m)</button>"
-            "<button name='decision' value='keep'>keep: it names nobody (k)</button>"
-            "<button name='decision' value='drop'>leave the image out (d)</button></form>"
-        )
-        return HTMLResponse(PAGE.format(body=body))
-
-    @app.get("/picture/{image}")
-    def picture(image: str) -> Response:
+    def picture(image: str, number: int) -> bytes:
         if image not in pending_images(out):
-            raise HTTPException(404)
-        with Image.open(
-            out / "private" / PICTURES / f"{image}.png" if is_gmai(out) else out / PENDING / image
-        ) as opened:
+            raise KeyError(image)
+        path = out / "private" / PICTURES / f"{image}.png" if is_gmai(out) else out / PENDING / image
+        with Image.open(path) as opened:
             shown = ImageOps.exif_transpose(opened).convert("RGB")
         draw = ImageDraw.Draw(shown)
         for left, top, right, bottom in boxes.get(image, []):
             draw.rectangle((left, top, right - 1, bottom - 1), outline=(255, 40, 40), width=2)
-        return Response(as_png(shown), media_type="image/png", headers={"cache-control": "no-store"})
+        return as_png(shown)
 
-    @app.post("/decide")
-    def decided(image: str = Form(), decision: str = Form(), reviewer: str = Form("")) -> Response:
+    def question(reviewer: str, image: str) -> str:
+        return f"<p>{escape(image)}: {len(boxes.get(image, []))} regions are marked in red.</p>"
+
+    def save(reviewer: str, image: str, fields: dict[str, list[str]]) -> None:
+        decision = fields.get("decision", [""])[0]
         if decision not in ("mask", "keep", "drop"):
-            raise HTTPException(400, "mask, keep or drop")
-        try:
-            decide(out, image, decision, reviewer)  # type: ignore[arg-type]
-        except BadInput as error:
-            raise HTTPException(409, str(error)) from None
-        return RedirectResponse("/", 303)
+            raise BadInput("choose one of the three.")
+        decide(out, image, decision, reviewer)  # type: ignore[arg-type]
 
-    return app
+    return form_app(
+        Decisions(
+            "Does the marked text name anyone?", lambda reviewer: pending_images(out), lambda reviewer, image: False,
+            question, lambda image: 1, picture, save, BUTTONS,
+        )
+    )  # fmt: skip
 
 
 def serve(out: Path, port: int) -> None:

@@ -26,7 +26,6 @@ from curation.gmai.labels import LabelTable
 from curation.gmai.overlay import shown_png
 from curation.gmai.selecting import Written
 from curation.gmai.sources import Dataset, Sources
-from curation.gmai.tree_values import GRANULARITIES
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
@@ -69,18 +68,8 @@ def write_tsvs(
                 writer.writeheader()
                 files[file] = stream, writer
             item = each.case.item
-            pngs = [
-                shown_png(
-                    private / PICTURES,
-                    picture,
-                    each.case.granularity,
-                    item.box,
-                    mask,
-                    sources.overlay,
-                    black.get(picture, ()),
-                )
-                for picture, mask in item.pictures
-            ]
+            shown = (private / PICTURES, each.case.granularity, item.box, sources.overlay)
+            pngs = [shown_png(picture, mask, *shown, black.get(picture, ())) for picture, mask in item.pictures]
             files[file][1].writerow(_row(each, pngs, datasets[each.case.item.dataset], is_test))
             if is_test:
                 answers.append((each.index, each.letters, each.case.answer))
@@ -140,17 +129,37 @@ def write_report(
     folder: Path, written: list[Written], table: LabelTable, branches: list[Branch], by_model: list[Branch] | None,
     funnel: dict[str, Any], tasks: Mapping[str, str], departments: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Tables 5 to 7, cases per label, the blind baselines per branch (text-only majority; a model, where one was asked), and the funnel."""
-    import pandas as pd
-
-    table_of(written, "task", tasks).to_csv(folder / "tasks.csv", index=False)
-    table_of(written, "department", departments).to_csv(folder / "departments.csv", index=False)
-    granularity_table(written).to_csv(folder / "granularities.csv", index=False)
-    label_table(written, table).to_csv(folder / "labels.csv", index=False)
+    """Tables 5 to 7, cases per label with MeSH ids, the blind baselines per branch (text-only majority; a model, where one was asked), and
+    the funnel. A multiple-choice question counts once per right option."""
+    rows = [
+        {"task": e.case.task, "department": e.case.department, "granularity": e.case.granularity, "modality": e.case.modality,
+         "label": name, "kind": "multiple" if e.case.is_multiple else "single", "question": e.index}
+        for e in written for name in e.case.answers
+    ]  # fmt: skip
+    cases = pd.DataFrame(rows)
+    for file, subject, short in (
+        ("tasks", "task", tasks),
+        ("departments", "department", departments),
+        ("granularities", "granularity", {}),
+    ):
+        counted: Any = cases.groupby([subject, "kind"]).agg(
+            modalities=("modality", "nunique"),
+            labels=("label", "nunique"),
+            cases=("label", "size"),
+            questions=("question", "nunique"),
+        )
+        counted = counted.unstack(fill_value=0)
+        counted.columns = [f"{kind}_{what}" for what, kind in counted.columns]
+        counted.insert(0, "abbreviation", [short.get(value, value) for value in counted.index])
+        counted.to_csv(folder / f"{file}.csv")
+    labels = cases.groupby(["task", "department", "granularity", "modality", "label"], as_index=False).agg(
+        cases=("kind", "size")
+    )
+    labels["mesh"] = [table.labels[name].mesh if name in table.labels else "" for name in labels["label"]]
+    labels.to_csv(folder / "labels.csv", index=False)
     for file, found in (("blind_majority.csv", branches), ("blind_model.csv", by_model)):
         if found is not None:
-            rows = [asdict(branch) for branch in found]
-            pd.DataFrame(rows).to_csv(folder / file, index=False)
+            pd.DataFrame([asdict(branch) for branch in found]).to_csv(folder / file, index=False)
     write_json(folder / "funnel.json", funnel)
 
 
@@ -177,71 +186,3 @@ def write_outputs(
             (private / file.name).unlink(missing_ok=True)
             shutil.copyfile(file, private / file.name)
     return built
-
-
-# Tables in the form of the paper's 5 to 7: a multiple-choice question counts once per right option
-
-
-def table_of(written: list[Written], subject: str, abbreviations: Mapping[str, str]) -> pd.DataFrame:
-    """One row per value of `subject` (task, department): single and multiple choice apart (tables 5 and 6)."""
-    rows = []
-    for value in sorted({getattr(each.case, subject) for each in written}):
-        own = [each for each in written if getattr(each.case, subject) == value]
-        row: dict[str, object] = {subject: value, "abbreviation": abbreviations.get(value, value)}
-        for kind, some in (
-            ("single", [each for each in own if not each.case.is_multiple]),
-            ("multiple", [each for each in own if each.case.is_multiple]),
-        ):
-            row |= {
-                f"{kind}_modalities": _modalities(some),
-                f"{kind}_labels": _labels(some),
-                f"{kind}_cases": _cases(some),
-            }
-        rows.append(row | {"multiple_questions": sum(each.case.is_multiple for each in own)})
-    return pd.DataFrame(rows)
-
-
-def granularity_table(written: list[Written]) -> pd.DataFrame:
-    """Table 7: granularities, image level with single (*) and multiple choice (#) apart."""
-    rows = []
-    for granularity in reversed(GRANULARITIES):
-        own = [each for each in written if each.case.granularity == granularity]
-        for name, some in (
-            (granularity, [each for each in own if not each.case.is_multiple]),
-            (f"{granularity} (multiple choice)", [each for each in own if each.case.is_multiple]),
-        ):
-            if some:
-                rows.append(
-                    {
-                        "granularity": name,
-                        "modalities": _modalities(some),
-                        "labels": _labels(some),
-                        "cases": _cases(some),
-                    }
-                )
-    return pd.DataFrame(rows, columns=["granularity", "modalities", "labels", "cases"])
-
-
-def label_table(written: list[Written], table: LabelTable) -> pd.DataFrame:
-    """Cases per label, with its branch and its MeSH id (blank where labels.csv gives none)."""
-    rows = [
-        {"label": name, "task": e.case.task, "department": e.case.department, "granularity": e.case.granularity,
-         "modality": e.case.modality}
-        for e in written for name in e.case.answers
-    ]  # fmt: skip
-    columns = ["task", "department", "granularity", "modality", "label"]
-    counted = pd.DataFrame(rows, columns=["label", *columns[:-1]]).groupby(columns, as_index=False).size()
-    mesh = [table.labels[name].mesh if name in table.labels else "" for name in counted["label"]]
-    return counted.rename(columns={"size": "cases"}).assign(mesh=mesh)
-
-
-def _modalities(some: list[Written]) -> int:
-    return len({each.case.modality for each in some})
-
-
-def _labels(some: list[Written]) -> int:
-    return len({name for each in some for name in each.case.answers})
-
-
-def _cases(some: list[Written]) -> int:
-    return sum(len(each.case.answers) for each in some)

@@ -57,48 +57,37 @@ def scale_mask(mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return np.asarray(image.resize((shape[1], shape[0]), Image.Resampling.NEAREST)) > 127
 
 
-def burn(pixels: np.ndarray, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay) -> np.ndarray:
-    """The picture as a question of this granularity shows it; the pixels themselves at image level, and where there is no geometry."""
-    if granularity == BOX and box is not None:
-        x, y, width, height = box
-        return burn_box(pixels, (x, y, width, height), overlay)
-    if granularity == MASK and mask is not None:
-        return burn_mask(pixels, decode_mask(mask), overlay)
-    if granularity == CONTOUR and mask is not None:
-        return burn_contour(pixels, decode_mask(mask), overlay)
-    return pixels
-
-
 def shown_png(
-    folder: Path, picture: str, granularity: str, box: Any, mask: dict[str, Any] | None, overlay: Overlay, black: Sequence[Text] = ()
+    picture: str, mask: dict[str, Any] | None, folder: Path, granularity: str, box: Any, overlay: Overlay, black: Sequence[Text] = ()
 ) -> bytes:  # fmt: skip
     """The PNG that a question shows: picture `picture` of `folder`, `black` regions blacked out, with the target burned into a copy."""
     with Image.open(folder / f"{picture}.png") as image:
         pixels = np.asarray(blacked_out(image.convert("RGB"), black))
-    return as_png(Image.fromarray(burn(pixels, granularity, box, mask, overlay)))
+    return as_png(Image.fromarray(burn(pixels, granularity, box, None if mask is None else decode_mask(mask), overlay)))
 
 
-def burn_box(pixels: np.ndarray, box: tuple[float, float, float, float], overlay: Overlay) -> np.ndarray:
-    """A copy with a frame around x, y, width, height; where the box ends at the picture's edge, the frame is drawn on the edge."""
-    height, width = pixels.shape[:2]
+def burn(pixels: np.ndarray, granularity: str, box: Any, mask: np.ndarray | None, overlay: Overlay) -> np.ndarray:
+    """A copy as a question of this granularity shows it: a frame around the box x, y, width, height (on the picture's edge where the box
+    ends there), the mask's pixels tinted, or a line around each of its pieces and holes. Else the pixels themselves."""
+    if granularity == BOX and box is not None:
+        return _paint(pixels, frame_of(box, (pixels.shape[0], pixels.shape[1]), overlay.width), overlay, 1.0)
+    if granularity == MASK and mask is not None:
+        return _paint(pixels, mask, overlay, overlay.opacity)
+    if granularity == CONTOUR and mask is not None:
+        return _paint(pixels, contour_of(mask, overlay.width), overlay, 1.0)
+    return pixels
+
+
+def frame_of(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
+    """(height, width): pixels outside a box within `width` of it, and its outermost ones at the picture's edge."""
     left, top = int(np.floor(box[0])), int(np.floor(box[1]))
     right, bottom = int(np.ceil(box[0] + box[2])), int(np.ceil(box[1] + box[3]))
-    inner = np.zeros((height, width), bool)
-    inner[max(top, 1) : min(bottom, height - 1), max(left, 1) : min(right, width - 1)] = True
-    outer = np.zeros((height, width), bool)
-    by = overlay.width
-    outer[max(top - by, 0) : min(bottom + by, height), max(left - by, 0) : min(right + by, width)] = True
-    return _paint(pixels, outer & ~inner, overlay, 1.0)
-
-
-def burn_mask(pixels: np.ndarray, mask: np.ndarray, overlay: Overlay) -> np.ndarray:
-    """A copy with the mask's pixels tinted."""
-    return _paint(pixels, mask, overlay, overlay.opacity)
-
-
-def burn_contour(pixels: np.ndarray, mask: np.ndarray, overlay: Overlay) -> np.ndarray:
-    """A copy with a line around the mask (around each of its pieces and holes)."""
-    return _paint(pixels, contour_of(mask, overlay.width), overlay, 1.0)
+    inner, outer = np.zeros(shape, bool), np.zeros(shape, bool)
+    inner[max(top, 1) : min(bottom, shape[0] - 1), max(left, 1) : min(right, shape[1] - 1)] = True
+    outer[max(top - width, 0) : min(bottom + width, shape[0]), max(left - width, 0) : min(right + width, shape[1])] = (
+        True
+    )
+    return outer & ~inner
 
 
 def contour_of(mask: np.ndarray, width: int) -> np.ndarray:

@@ -13,13 +13,13 @@ from curation.gmai.cases import Case, without_duplicates
 from curation.gmai.items import Item
 from curation.gmai.labels import Label, LabelTable, Possible, read_labels
 from curation.gmai.options import Choice, Drawer, Pools
-from curation.gmai.overlay import burn_box, burn_contour, burn_mask
+from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
 from curation.gmai.read_volumes import slices_apart
 from curation.gmai.selecting import Appearance, Numbers, Written, select, split
 from curation.gmai.sources import Overlay, Sources
 from curation.gmai.tags import assigned, merge
-from curation.gmai.tree_values import BOX, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
+from curation.gmai.tree_values import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import folded, place_of
 from tests.helpers import refused
@@ -279,13 +279,13 @@ def test_an_overlay_never_hides_the_target(seed):
     inside = np.zeros_like(mask)
     inside[max(y, 1) : min(y + h, 39), max(x, 1) : min(x + w, 49)] = True
     for burned, untouched in (
-        (burn_contour(pixels, mask, overlay), mask),
-        (burn_box(pixels, (x, y, w, h), overlay), inside & mask),
-        (burn_mask(pixels, mask, overlay), ~mask),
+        (burn(pixels, CONTOUR, None, mask, overlay), mask),
+        (burn(pixels, BOX, (x, y, w, h), None, overlay), inside & mask),
+        (burn(pixels, MASK, None, mask, overlay), ~mask),
     ):
         assert (burned[untouched] == pixels[untouched]).all()
         assert (burned != pixels).any()
-    tinted = burn_mask(pixels, mask, overlay).astype(int)
+    tinted = burn(pixels, MASK, None, mask, overlay).astype(int)
     grey, before = tinted[mask][:, 2], pixels[mask][:, 2].astype(int)
     order = np.argsort(before, kind="stable")
     assert (np.diff(grey[order]) >= 0).all()  # what is brighter stays brighter: the structure shows through
