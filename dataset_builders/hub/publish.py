@@ -6,11 +6,12 @@ What belongs to a repository is decided in dataset_files.py and space_files.py; 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, hub_errors, quiet, sign_in, with_retries
@@ -45,6 +46,8 @@ class PublishReport:
     private: bool
     tag: str | None = None
     tagged: bool = False
+    configured: tuple[str, ...] = ()
+    """Settings made or still to be made, a sentence each."""
 
     def __str__(self) -> str:
         lines = []
@@ -60,6 +63,7 @@ class PublishReport:
         if self.left_out:
             shown = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")
             lines.append(f"left out, not part of the repository: {len(self.left_out)} files ({shown})")
+        lines += self.configured
         lines.append(f"{self.url}{' (private)' if self.private else ''}")
         if self.repo_type == "dataset":
             revision = f', revision="{self.tag}"' if self.tag else ""
@@ -84,10 +88,15 @@ def publish(
     tag: str | None = None,
     space: bool = False,
     notes: str | None = None,
+    gated: Literal["auto", "manual"] | None = None,
+    results: str | None = None,
+    data: Sequence[str] = (),
 ) -> PublishReport:
     """Publish a dataset folder (or with `space` the board's folder) as `repo_id`, and tag the version.
 
-    `notes`: the tag's message, what is new in this version. The Hub is the one of $HF_ENDPOINT.
+    `notes`: the tag's message, what is new in this version. `gated`: readers of a dataset ask for access, which is granted at once or by
+    the owner. `results`, `data`: the results store and the datasets (ORG/NAME) that the Space shows; they become its variables and
+    stand in its card. The Hub is the one of $HF_ENDPOINT.
     Idempotent: files that are there already are not sent, and when nothing differs no commit is
     made. A commit that others get in between of is tried again on top of theirs.
     Raises BadInput: no token, no rights, gated, offline, a bad id, a tag that names another version, a folder that may not be published.
@@ -97,19 +106,29 @@ def publish(
     _check_tag(tag)
     if notes and not tag:
         raise BadInput("--notes: needs a version. Name it with --tag.")
+    if (results or data) and not space:
+        raise BadInput("--results, --data: are what a board shows. Add --space.")
+    if gated and space:
+        raise BadInput("--gated: is a setting of datasets, not of Spaces. Leave it out, or add --private.")
+    shown = [*([results] if results else []), *data]
+    for each in shown:
+        check_repo_id(each)
     kind = "space" if space else "dataset"
     files: dict[str, Content]
     if space:
-        files, left_out = space_files(folder)
+        files, left_out = space_files(folder, shown)
     else:
         found = dataset_files(folder, repo_id, private)
         files, left_out = dict(found.files), found.left_out
     api, who = sign_in(repo_id)
+    private_shown = _private_of(api, shown, who)
     with quiet(), hub_errors(repo_id, "publish it", who):
         there = with_retries(lambda: _look(api, repo_id, kind))
         created = there is None
         if there is None:
             _create(api, repo_id, kind, private, who)
+        configured = _gate(api, repo_id, gated) if gated else []
+        configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
         now, uploaded, deleted, committed = _commit(api, repo_id, kind, files, tag, private, who)
         assert now.head is not None
         tagged = _tag(api, repo_id, kind, tag, now, who, notes) if tag else False
@@ -128,6 +147,7 @@ def publish(
         private=now.private,
         tag=tag,
         tagged=tagged,
+        configured=tuple(configured),
     )
 
 
@@ -176,6 +196,39 @@ def _create(api: HfApi, repo_id: str, kind: str, private: bool, who: str) -> Non
                 space_sdk="gradio" if kind == "space" else None,
             )
         )
+
+
+def _gate(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
+    """Make readers ask for access, before there is anything to read."""
+    if with_retries(lambda: api.repo_info(repo_id, repo_type="dataset")).gated != gated:
+        with_retries(lambda: api.update_repo_settings(repo_id, gated=gated, repo_type="dataset"))
+    granted = "at once" if gated == "auto" else "by the owner"
+    return [f"gated: readers ask for access, which is granted {granted}"]
+
+
+def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence[str], private: list[str]) -> list[str]:
+    """Set the Space's variables that differ; says which secret it needs besides to read what it shows."""
+    wanted = {"MEDPROBE_RESULTS": results, "MEDPROBE_DATA": " ".join(data)}
+    there = with_retries(lambda: api.get_space_variables(repo_id))
+    done = []
+    for name, value in wanted.items():
+        if value and (name not in there or there[name].value != value):
+            with_retries(partial(api.add_space_variable, repo_id, name, value))
+        if value:
+            done.append(f"variable {name}: {value}")
+    if private:
+        done.append(f"still needed: the secret HF_TOKEN, a token that may read {' and '.join(private)} (private)")
+    return done
+
+
+def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
+    """Those of the dataset repositories that are private. Raises BadInput for one that this account cannot see."""
+    private = []
+    for name in dict.fromkeys(names):
+        with hub_errors(name, "show it on the board", who):
+            if with_retries(partial(api.repo_info, name, repo_type="dataset")).private:
+                private.append(name)
+    return private
 
 
 def _commit(

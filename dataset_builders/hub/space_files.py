@@ -7,8 +7,9 @@ A Space build sees only its own folder, so these packages travel with it (some 2
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -26,16 +27,20 @@ runpy.run_module("{package}.app", run_name="__main__")
 '''
 
 
-def space_files(folder: Path) -> tuple[dict[str, Path | bytes], list[str]]:
+def space_files(folder: Path, datasets: Sequence[str] = ()) -> tuple[dict[str, Path | bytes], list[str]]:
     """(path in the Space -> file or content, files left out).
 
-    README.md (the Space's card) and requirements.txt go to the top, where a Space wants them, with an app.py that starts the package;
-    the packages keep their names, so that imports hold. Raises BadInput when the folder is no Space of that kind.
+    README.md (the Space's card, which names the `datasets` that the board shows) and requirements.txt go to the top, where a Space wants
+    them, with an app.py that starts the package; the packages keep their names, so that imports hold. Raises BadInput when the folder is
+    no Space of that kind.
     """
     folder = folder.resolve()
-    _check(folder)
+    card, body = _checked(folder)
     files: dict[str, Path | bytes] = {"app.py": LAUNCHER.format(package=folder.name).encode()}
     files |= {name: folder / name for name in ("README.md", "requirements.txt")}
+    if datasets:
+        head = yaml.safe_dump({**card, "datasets": list(datasets)}, sort_keys=False, allow_unicode=True, width=1000)
+        files["README.md"] = f"---\n{head}---\n{body}".encode()
     left_out = []
     for inside, path in _files_below(folder):
         if any(part.startswith(".") for part in Path(inside).parts):
@@ -56,14 +61,15 @@ def _files_below(folder: Path) -> Iterator[tuple[str, Path]]:
             yield inside.as_posix(), path
 
 
-def _check(folder: Path) -> None:
+def _checked(folder: Path) -> tuple[dict[str, Any], str]:
+    """The Space's card (metadata, text)."""
     for name in ("app.py", "README.md", "requirements.txt", "__init__.py"):
         if not (folder / name).is_file():
             raise BadInput(f"{folder}: is no Space of the board: {name} is missing. Give the folder leaderboard_space.")
     try:
-        card, _ = read_card_header(folder / "README.md")
+        card, body = read_card_header(folder / "README.md")
     except (UnicodeDecodeError, yaml.YAMLError):
-        card = None
+        card, body = None, ""
     if card is None or card.get("sdk") != "gradio":
         raise BadInput(f"{folder / 'README.md'}: its metadata does not say `sdk: gradio`. Add it.")
     check_header(folder / "README.md", card, "space")
@@ -71,6 +77,7 @@ def _check(folder: Path) -> None:
         raise BadInput(f"{folder / 'README.md'}: its metadata names another app_file than app.py. Correct it.")
     if not any(_is_main(node) for node in ast.parse((folder / "app.py").read_text(encoding="utf-8")).body):
         raise BadInput(f'{folder / "app.py"}: has no `if __name__ == "__main__":`, so a Space would start nothing.')
+    return card, body
 
 
 def _is_main(node: ast.stmt) -> bool:

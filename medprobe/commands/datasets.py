@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -70,12 +70,25 @@ def publish(
     notes: Annotated[
         str | None, typer.Option(help="with --tag: release notes of this version; `medprobe diff` shows them")
     ] = None,
+    gated: Annotated[
+        Literal["auto", "manual"] | None, typer.Option(help="readers ask for access: granted at once, or by the owner")
+    ] = None,
     space: Annotated[bool, typer.Option("--space", help="publish the board as a Space")] = False,
+    results: Annotated[
+        str | None, typer.Option(metavar="ORG/NAME", help="with --space: the results store that the board shows")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORG/NAME", help="with --space: a dataset of it, to show cases (repeatable)"),
+    ] = None,
 ) -> None:
     """Publish a dataset folder to the Hub in one commit; unchanged files are not uploaded again."""
     from medprobe import publish as publish_folder
 
-    typer.echo(str(publish_folder(folder, repository, private=private, tag=tag, space=space, notes=notes)))
+    report = publish_folder(
+        folder, repository, private, tag, space, notes=notes, gated=gated, results=results, data=data or ()
+    )
+    typer.echo(str(report))
 
 
 @app.command(short_help="List the questions that a version changed.")

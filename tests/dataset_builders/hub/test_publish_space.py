@@ -6,6 +6,7 @@ from huggingface_hub import HfApi
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from tests.localhub.accounts import CURATOR
+from tests.localhub.small_repo import small_repo
 
 CARD = "---\ntitle: A board\nsdk: gradio\napp_file: app.py\n---\n"
 APP = """
@@ -104,3 +105,23 @@ def test_what_is_no_space_is_refused(board, local_hub, name, text, said):
     with pytest.raises(BadInput, match=said):
         publish(board, "ORG/board", space=True)
     assert not local_hub.record.of()
+
+
+def test_the_board_is_told_what_it_shows_and_which_secret_is_still_needed(board, local_hub, tmp_path):
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    api.create_repo("ORG/results", repo_type="dataset", private=True)
+    publish(small_repo(tmp_path / "small"), "ORG/small", gated="manual")
+    assert api.dataset_info("ORG/small").gated == "manual"
+    shows = {"space": True, "results": "ORG/results", "data": ["ORG/small"]}
+    said = str(publish(board, "ORG/board", **shows))
+    assert "still needed: the secret HF_TOKEN, a token that may read ORG/results (private)" in said
+    variables = {name: one.value for name, one in api.get_space_variables("ORG/board").items()}
+    assert variables == {"MEDPROBE_RESULTS": "ORG/results", "MEDPROBE_DATA": "ORG/small"}
+    assert api.space_info("ORG/board").card_data.datasets == ["ORG/results", "ORG/small"]
+    local_hub.record.clear()
+    assert not publish(board, "ORG/board", **shows).committed and not local_hub.record.of("POST")
+    with pytest.raises(BadInput, match="ORG/absent"):
+        publish(board, "ORG/other", space=True, results="ORG/absent")
+    assert not api.repo_exists("ORG/other", repo_type="space")
+    with pytest.raises(BadInput, match="Add --space"):
+        publish(tmp_path / "small", "ORG/small", results="ORG/results")

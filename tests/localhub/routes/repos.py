@@ -161,6 +161,21 @@ def settings(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
     return Answer.json({"private": repository.private, "gated": repository.gated})
 
 
+@route("GET", f"{API}/variables")
+def variables(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
+    repository = hub.writable(request, kind, repo_id)
+    return Answer.json({name: {"value": value} for name, value in repository.variables.items()})
+
+
+@route("POST", f"{API}/variables")
+def set_variable(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
+    asked = request.json()
+    repository = hub.writable(request, kind, repo_id)
+    with hub.repositories.changing(repository):
+        repository.variables[asked["key"]] = asked["value"]
+    return variables(hub, request, kind, repo_id)
+
+
 @route("GET", f"{API}/auth-check")
 def auth_check(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
     hub.readable(request, kind, repo_id)

@@ -36,6 +36,7 @@ class Repository:
     gated: str | bool = False
     granted: list[str] = field(default_factory=list)
     sdk: str | None = None
+    variables: dict[str, str] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     pulls: dict[str, str] = field(default_factory=dict)
