@@ -8,14 +8,17 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dataset_builders.errors import BadInput
 from eval_harness.records.names import storable
 from eval_harness.records.result import DELIVERIES
+from eval_harness.records.run import Run
 
 ANSWERS_SCHEMA = pa.schema(
     [
@@ -125,3 +128,14 @@ def _plain(value: Any) -> Any:
             return storable(value)
         return value  # the same object: of long reasoning there is no room for a second copy
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def check_asked(folder: Path, run: Run, questions: pd.DataFrame, records: Iterable[dict[str, Any]]) -> None:
+    """Raise BadInput where the run was interrupted: what was never asked is neither failed nor wrong. (A model that was asked and gave
+    nothing, and a recorded file that lacks a question, have a record that says so.)"""
+    due = {(str(name), sample) for name in questions["question_id"] for sample in range(run.request.samples)}
+    if left := len(due - {(str(record["question_id"]), int(record["sample"])) for record in records}):
+        raise BadInput(
+            f"{folder}: {left:,} of {len(due):,} answers were never asked for: the run was interrupted. Give the same `medprobe eval` "
+            "again to ask them, or make it a run of the cases that were asked: `medprobe score RUN_DIR --asked-only`."
+        )

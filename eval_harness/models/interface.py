@@ -80,6 +80,8 @@ class Settings:
     plain_template: str | None = None
     """Name of the prompt form for a processor without a chat template (`chat_form.PLAIN_TEMPLATES`)."""
     trust_remote_code: bool = False
+    allow_missing_weights: bool = False
+    """Whether a checkpoint may lack weights of the model, which are then drawn at random."""
     dtype: str | None = None
     attention: str | None = None
     """`attn_implementation` of transformers: sdpa, flash_attention_2 ..."""
@@ -160,10 +162,18 @@ def read_price(text: str | None) -> tuple[float, float] | None:
     return tokens_in, tokens_out
 
 
+def not_numbers(request: Request) -> Response:
+    """The response to a question at which a network computed NaN."""
+    return Response(request.question_id, request.sample, "", "failed", error="its logits are not numbers")
+
+
 def chosen(request: Request, scores: Sequence[float], usage: tuple[int, int] | None = None) -> Response:
-    """The response of a method that scores options: the first best one, as its letter (or its text, for a yes/no question)."""
+    """The response of a method that scores options: the first best one, as its letter (or its text, for a yes/no question); `failed`
+    where a score is NaN."""
     from dataset_builders.schema import LETTERS
 
+    if any(map(math.isnan, scores)):
+        return not_numbers(request)
     best = max(range(len(scores)), key=lambda position: scores[position])
     text = request.options[best] if request.question_type == "yes_no" else LETTERS[best]
     return Response(request.question_id, request.sample, text, scores=tuple(map(float, scores)), usage=usage)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.client import connect, status_of
 from eval_harness.models.interface import Backend, Settings, check_options
 
 TEXT_ONLY = "baseline:text-only:"
@@ -35,16 +36,51 @@ def load_backend(model: str, settings: Settings) -> Backend:
         from eval_harness.models.plug_in import load_plug_in
 
         return load_plug_in(model, settings)
+    if model.endswith(".py") or (kind not in ("vllm", "baseline") and rest and not Path(model).exists()):
+        raise BadInput(_no_such_kind(model, kind))
+    check_name(model, rest if kind == "vllm" else model.removeprefix(TEXT_ONLY))
     if kind == "vllm":
         from eval_harness.models.local.vllm_vlm import VllmVLM
 
         return VllmVLM(rest, settings)
-    if rest and not text_only and not Path(model).exists():
-        raise BadInput(
-            f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, vllm:ID, "
-            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
-        )
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     check_options(model, settings, TransformersVLM.options)
     return TransformersVLM(model.removeprefix(TEXT_ONLY), settings, text_only=text_only)
+
+
+def _no_such_kind(model: str, kind: str) -> str:
+    if not model.endswith(".py"):
+        return (
+            f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, vllm:ID, "
+            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
+        )
+    if not Path(model).is_file():
+        return f"--model {model}: there is no file {model}."
+    return f"--model {model}: does not say which class of the file is the model. Add :ClassName, e.g. {model}:MyModel."
+
+
+def check_name(model: str, name: str) -> None:
+    """Raise BadInput where a model's `name` is neither a folder nor an id that this machine or the Hub knows. The Hub is asked once."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    if Path(name).exists():
+        return
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise BadInput(f"--model {model}: there is no folder {name}.")
+    try:
+        validate_repo_id(name)
+        if not isinstance(try_to_load_from_cache(name, "config.json"), str):
+            connect().model_info(name, timeout=10)
+    except Exception as error:  # the name is none, or whatever stands between here and the Hub
+        if isinstance(error, HFValidationError) or status_of(error) in (401, 403, 404):
+            raise BadInput(
+                f"--model {model}: there is no folder of this name, and no model on the Hub that you may read. Check its name; for a "
+                "private or gated one, run `hf auth login`."
+            ) from None
+        raise BadInput(
+            f"--model {model}: there is no folder of this name, and the Hub cannot be asked ({type(error).__name__}: "
+            f"{str(error).strip().partition(chr(10))[0][:200]})."
+        ) from None

@@ -51,7 +51,13 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
         raise BadInput(f"--model {model}: {file} cannot be run ({type(error).__name__}: {error}).") from error
     if not hasattr(module, name):
         raise BadInput(f"--model {model}: {file} defines no {name}.")
-    backend = plug_in(getattr(module, name)(settings), f"--model {model}", settings)
+    try:
+        made = getattr(module, name)(settings)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
+    backend = plug_in(made, f"--model {model}", settings)
     if not hasattr(backend.made, "model"):  # type: ignore[attr-defined]
         backend.model = Model(name=name)
     return backend

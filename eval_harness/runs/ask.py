@@ -1,22 +1,24 @@
 """Asks what the journal does not hold yet; each answer is in the journal before the next one is awaited.
 
-See also: what is asked (`planning/`), the back ends (`models/`), images that cannot be decoded (`broken_images.py`).
+See also: what is asked (`planning/`), the back ends (`models/`), questions that a model does not take (`refusals.py`).
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalized
-from eval_harness.runs.broken_images import without_broken_images
 from eval_harness.runs.folder import AnswerJournal, Key
 from eval_harness.runs.planning.plan import Plan
 from eval_harness.runs.planning.requests import AT_ONCE, Instance
+from eval_harness.runs.refusals import ModelFailed, Sender
 from eval_harness.runs.reply_cache import ReplyCache, Send
 
 ENOUGH = 20
@@ -35,7 +37,8 @@ def ask(
 ) -> int:
     """Ask what the journal does not hold of `instances`; returns how many that were. `answered` is told of each once it is in the journal.
 
-    Raises BadInput where the back end answers what it was not asked, or with what is no answer, and whatever the back end raises.
+    Raises BadInput where the back end answers what it was not asked, and where it answers nothing any more: the traceback of what it
+    raised last is then in `error.txt` beside the journal.
     """
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
     with tqdm(
@@ -47,7 +50,7 @@ def ask(
         file=sys.stderr,
     ) as bar:
         characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
-        for number, response in enumerate(_responses(plan, unanswered), 1):
+        for number, response in enumerate(_responses(plan, journal, unanswered), 1):
             journal.append(response)
             answered(response)
             bar.update()
@@ -61,7 +64,7 @@ def ask(
     return len(unanswered)
 
 
-def _responses(plan: Plan, instances: list[Instance]) -> Iterator[Response]:
+def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance]) -> Iterator[Response]:
     """One response per instance, in any order."""
     waiting: dict[Key, int] = {}
     model = f"--model {plan.run.request.model}"
@@ -71,13 +74,24 @@ def _responses(plan: Plan, instances: list[Instance]) -> Iterator[Response]:
             waiting.update({(request.question_id, request.sample): len(request.options) for request in batch})
             yield batch
 
+    def answered_before() -> Request | None:
+        known = (instance for instance in plan.instances if journal.is_answered(plan.key(instance)))
+        return next((request for instance in known for [request] in plan.requests([instance])), None)
+
+    def by_batches() -> Iterator[Response]:
+        sender = Sender(send, answered_before)
+        try:
+            for batch in noted(plan.requests(instances)):
+                yield from sender.responses(batch)
+            sender.finish()
+        except ModelFailed as failed:
+            raise _stopped(model, failed, journal.path.with_name("error.txt")) from failed.__cause__
+
     send = _send(plan)
-    responses: Iterable[Response]
     if plan.backend.takes_stream:
         responses = send(request for batch in noted(plan.requests(instances, at_once=1)) for request in batch)
     else:
-        batches = noted(plan.requests(instances))
-        responses = (response for batch in batches for response in without_broken_images(send, batch))
+        responses = by_batches()
     for response in responses:
         key = (response.question_id, response.sample)
         if key not in waiting:
@@ -88,8 +102,22 @@ def _responses(plan: Plan, instances: list[Instance]) -> Iterator[Response]:
         try:
             response = normalized(response, waiting.pop(key))
         except ValueError as error:
-            raise BadInput(f"{model}: answered question {key[0]} with {error}. See docs/plug_in.md.") from None
+            response = Response(*key, "", "failed", error=f"the model answered with {error}")
         yield response
+
+
+def _stopped(model: str, failed: ModelFailed, path: Path) -> BadInput:
+    """The one line about a model that answers nothing any more; the traceback is written to `path`."""
+    error = failed.__cause__
+    assert error is not None
+    if isinstance(error, BadInput):
+        return error
+    path.write_text("".join(traceback.format_exception(error)), "utf-8")
+    why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
+    return BadInput(
+        f"{model}: has stopped answering: {failed.failures} questions in a row failed, the last one with {why}. The traceback is in "
+        f"{path}; the same command goes on with what is left."
+    )
 
 
 def _send(plan: Plan) -> Send:

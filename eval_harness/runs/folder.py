@@ -106,6 +106,7 @@ class AnswerJournal:
 
         Raises BadInput when another process holds the journal, or it is damaged.
         """
+        self.path = path
         self._lock = FileLock(lock_of(path))
         try:
             self._lock.acquire(blocking=False)

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
+from dataset_builders.journal import line_of
 from eval_harness.derive.files import ANSWERS, DERIVED, JUDGE
 from eval_harness.models.interface import Backend, description_of
 from eval_harness.records.limits import wrong_sizes
 from eval_harness.records.names import storable
 from eval_harness.records.run import Run, read_run
-from eval_harness.runs.folder import write_run
+from eval_harness.runs.folder import read_questions, write_run
 from eval_harness.runs.planning.plan import Plan
-from eval_harness.runs.shards import Shard, folder_lock, set_aside
+from eval_harness.runs.shards import TOGETHER, Shard, answers_of, case_numbers, folder_lock, set_aside
 
 
 def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
@@ -84,6 +87,40 @@ def _asks_the_same(folder: Path, run: Run) -> bool:
         return read_run(folder).request == run.request
     except BadInput:
         return False
+
+
+def keep_asked(folder: Path) -> None:
+    """Make an interrupted run one of the cases that were asked whole, marked as a selection; its journal as it was is kept aside.
+
+    Raises BadInput where no case was asked whole, and while a process is writing the run.
+    """
+    with Shard().taking_part(folder), folder_lock(folder):
+        run, questions = read_run(folder), read_questions(folder)
+        answers = answers_of(folder, case_numbers(questions))
+        samples = range(run.request.samples)
+        asked = questions["question_id"].map(lambda name: all((str(name), n) in answers for n in samples))
+        whole = asked.groupby(questions["case_id"]).transform("all")
+        kept = questions[whole].reset_index(drop=True)
+        if whole.all():
+            return
+        if kept.empty:
+            raise BadInput(f"{folder}: no case was asked whole. Give the same `medprobe eval` again to go on.")
+        ids = set(kept["question_id"].astype(str))
+        words = [run.benchmark.selection, f"only the {len(kept):,} of {len(questions):,} questions that were asked"]
+        fingerprint = fingerprint_of(kept)
+        benchmark = run.benchmark.model_copy(
+            update={
+                "questions": len(kept),
+                "fingerprint": fingerprint,
+                "facets": facets_digest(kept),
+                "asked": asked_digest(kept),
+                "selection": "; ".join(filter(None, words)),
+            }
+        )
+        request = run.request.model_copy(update={"fingerprint": fingerprint})
+        set_aside(folder)
+        write_run(folder, run.model_copy(update={"benchmark": benchmark, "request": request}), kept)
+        replace_file(folder / TOGETHER, b"".join(line_of(answers[key]) for key in answers if key[0] in ids))
 
 
 LEFT_OUT = "what the model says of itself after the run is left out: no results store takes so much"

@@ -12,7 +12,14 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.files import replace_file
-from eval_harness.derive.answer_table import answer_frame, answer_of, answers_bytes, replies_bytes, usage_of
+from eval_harness.derive.answer_table import (
+    answer_frame,
+    answer_of,
+    answers_bytes,
+    check_asked,
+    replies_bytes,
+    usage_of,
+)
 from eval_harness.derive.derivation import Derived, derive, write_derived
 from eval_harness.derive.files import ANSWERS, JUDGE
 from eval_harness.derive.reading import judge_queries, with_judge, without_judge
@@ -44,12 +51,13 @@ def answered(
     """What a run folder holds. `extraction`: another way of reading than the run's; not `judged`: without the run's judge; `judge`: with
     this one instead.
 
-    The judge is asked what its cache in the folder does not hold. Raises BadInput when the folder is no run folder or its journal is
-    damaged.
+    The judge is asked what its cache in the folder does not hold. Raises BadInput when the folder is no run folder, its journal is
+    damaged, or not everything was asked.
     """
     run, questions = read_run(folder), read_questions(folder)
     run = with_judge(run, judge) if judge else run if judged else without_judge(run)
     records = read_answer_journal(folder / "answers.jsonl")
+    check_asked(folder, run, questions, records)
     usage = usage_of(records, run.environment.get("price_per_million_tokens"))
     method = run.method.model_copy(update={"extraction": extraction} if extraction else {})
     run = run.model_copy(update={"environment": run.environment | usage, "method": method})

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.fingerprints import asked_digest
 from dataset_builders.sources.problems import clip
-from eval_harness.derive.answer_table import answer_frame, answers_bytes, usage_of
+from eval_harness.derive.answer_table import answer_frame, answers_bytes, check_asked, usage_of
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.derive.reading import without_judge
 from eval_harness.records.limits import MAX_FILE, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, MOST_UNPACKED, Limits, limits_for
@@ -198,6 +198,8 @@ def _pack_run(folder: Path, find: Find) -> Packed:
     problems = ProblemList()
     journal = list(_journal(folder, problems))
     rows = checked_rows(journal, Expected.of(questions, run.request.samples, run.method.name), problems)
+    if not problems.problems:
+        check_asked(folder, run, questions, rows)
     judge: bytes | None = None
     if run.method.judge is not None:
         if (folder / JUDGE).is_file():

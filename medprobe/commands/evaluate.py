@@ -125,6 +125,9 @@ def run_model(
         str | None,
         typer.Option(help="further arguments of vLLM's engine as JSON, e.g. '{\"tensor_parallel_size\": 2}'"),
     ] = None,
+    allow_missing_weights: Annotated[
+        bool, typer.Option("--allow-missing-weights", help="load a checkpoint that lacks some of the model's weights")
+    ] = False,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model")
     ] = False,
@@ -171,11 +174,18 @@ def score(
             help="permit sending a custom dataset's answers to a judge that is not on this machine",
         ),
     ] = False,
+    asked_only: Annotated[
+        bool,
+        typer.Option(
+            "--asked-only", help="make an interrupted run one of the cases that were asked, marked as a selection"
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="print the result.json document and nothing else")] = False,
 ) -> None:
     """Recompute scores from the answers in a run folder (rewrites its result.json) or in a file of answers."""
     from dataset_builders.errors import BadInput
     from eval_harness.runs.planning.config import EvalConfig
+    from eval_harness.runs.resume import keep_asked
     from eval_harness.runs.runner import score_file
     from eval_harness.runs.scoring import judge_run, score_run
     from eval_harness.store.printed import summary, with_unread
@@ -185,12 +195,14 @@ def score(
             raise BadInput("score RUN_DIR: takes no --benchmark, --data, --split or --name; the run folder says them.")
         if judge and (no_judge or extraction):
             raise BadInput("--judge: a judge reads what our rules leave unread; leave --no-judge and --extraction out.")
+        if asked_only:
+            keep_asked(answers)
         if judge:
             result = judge_run(answers, judge, base_url, send_to_provider)
         else:
             result = score_run(answers, extraction, judged=not no_judge)
-    elif judge or no_judge:
-        raise BadInput(f"score {answers}: a judge reads the answers of a run folder, and this is none.")
+    elif judge or no_judge or asked_only:
+        raise BadInput(f"score {answers}: --judge, --no-judge and --asked-only are for a run folder, and this is none.")
     elif benchmark is None:
         raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
     else:

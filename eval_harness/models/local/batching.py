@@ -24,14 +24,20 @@ class BatchSize:
         self.size = given or FIRST
         self._may_grow = given is None
         self._largest = LARGEST_ON_CPU if on_cpu else LARGEST
+        self._worked = 1
 
     def halve(self, failed: int) -> None:
         """A batch of `failed` requests did not fit: half of it from now on, and no more growing."""
         self.size = max(1, failed // 2)
         self._may_grow = False
 
+    def leave_out_one(self) -> None:
+        """One request did not fit by itself: the others run in batches as large as the largest that did."""
+        self.size = self._worked
+
     def went_well(self, count: int, used: float) -> None:
         """A batch of `count` requests used this share of the memory."""
+        self._worked = max(self._worked, count)
         if self._may_grow and 4 * count >= 3 * self.size and used < ROOM:
             self.size = min(self._largest, self.size * 2)
 

@@ -57,6 +57,11 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
         why_not = unfit_class(type(model)) or _unfit_checkpoint(model, config, loading)
         if why_not:
             raise BadInput(f"--model {model_id}: {why_not}.")
+        if lacking and not settings.allow_missing_weights:
+            raise BadInput(
+                f"--model {model_id}: the checkpoint lacks {len(lacking)} of the model's weights ({', '.join(lacking[:3])}), which would "
+                "be drawn at random, anew at each load. Get the whole checkpoint, or allow it with --allow-missing-weights."
+            )
         if settings.adapter:
             model = _with_adapter(model, settings.adapter)
     except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
+from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, not_numbers
 from eval_harness.models.local.batching import BatchSize, Queue
 from eval_harness.models.local.generation_options import check_generation
 from eval_harness.models.local.model_inputs import Prepared
@@ -70,6 +70,8 @@ class TransformersVLM(Backend):
         self.model_id = model_id
         check_generation(settings.generation)
         self.processor, loaded, odd = load_pretrained(model_id, settings)
+        for words in odd:
+            print(f"--model {model_id}: {words}", file=sys.stderr)
         tokenizer = self.processor.tokenizer
         encoder_decoder = is_encoder_decoder(loaded.config)
         # A decoder must end with its prompt's last token; an encoder was trained with padding at the end.
@@ -184,6 +186,7 @@ class TransformersVLM(Backend):
                     responses = self._within_memory(run, future.result())
                     if responses is None:
                         if len(batch) == 1:
+                            self.batch_size.leave_out_one()
                             raise BadInput(
                                 f"--model {self.model_id}: question {batch[0].question_id} alone does not fit into memory. "
                                 "Use a smaller model, --max-image-side, or a larger device."
@@ -241,15 +244,15 @@ class TransformersVLM(Backend):
         seeds = [seed_of(request) for request in prepared.requests]
         budget = self.processing.budget
         if limit == 1 and budget is None:
-            tokens = self.network.next_tokens(prepared, first.temperature, seeds)
+            tokens, broken = self.network.next_tokens(prepared, first.temperature, seeds)
         else:
             processors = [EndOfReasoning(*budget, self.processing.opened, len(seeds))] if budget else []
-            tokens = self.network.generate(prepared, limit, first.temperature, seeds, processors)
+            tokens, broken = self.network.generate(prepared, limit, first.temperature, seeds, processors)
         rows: list[list[int]] = tokens.tolist()
         return [
-            self._response(request, row, read, length)
-            for request, row, read, length in zip(
-                prepared.requests, rows, self.processing.reader.read(rows), prepared.lengths(), strict=True
+            not_numbers(request) if is_broken else self._response(request, row, read, length)
+            for request, row, read, length, is_broken in zip(
+                prepared.requests, rows, self.processing.reader.read(rows), prepared.lengths(), broken, strict=True
             )
         ]
 

@@ -17,10 +17,10 @@ from dataset_builders.schema import image_ids
 from eval_harness.models.http.chat_parameters import THINKING_ROOM
 from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request
-from eval_harness.runs.broken_images import broken_images
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.plan import Plan, make_plan
 from eval_harness.runs.planning.requests import Instance
+from eval_harness.runs.refusals import broken_images
 
 CHARACTERS_PER_TOKEN = 4
 """Of English text, roughly, with every common tokenizer."""

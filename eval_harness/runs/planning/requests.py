@@ -23,7 +23,7 @@ from eval_harness.records.permutations import rotation, shown
 from eval_harness.records.request import Request, Scoring, Shot
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import Selection
-from eval_harness.runs.broken_images import broken_images
+from eval_harness.runs.refusals import broken_images
 
 Row = dict[str, Any]
 Instance = tuple[int, int]

@@ -1,7 +1,6 @@
 """Images that cannot be decoded, in a dataset that others built: their questions fail, the run goes on, whatever the back end."""
 
 import json
-import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +11,6 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
-from eval_harness.records.request import Request, Response
-from eval_harness.runs.broken_images import without_broken_images
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
@@ -87,41 +84,3 @@ def test_examples_with_broken_images_are_told_before_anything_is_asked(tmp_path)
             )
         )
     assert (tmp_path / "run" / "answers.jsonl").read_bytes() == b""
-
-
-def request(number, image):
-    return Request(str(number), 0, "Q?", image, ("a", "b"), "single")
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_every_request_gets_one_response_wherever_the_back_end_stops(seed):
-    from dataset_builders.images.phantom_drawings import Drawing, draw
-
-    draw_number = random.Random(seed)
-    good = draw(Drawing("chest", "xray"))
-    images = [draw_number.choice([good, good, b"broken", good[:90]]) for _ in range(draw_number.randint(1, 12))]
-
-    def send(requests):
-        done = []
-        for each in requests:
-            if each.image != good:
-                raise OSError("cannot decode")
-            done.append(Response(each.question_id, each.sample, "A"))
-            if draw_number.random() < 0.5:
-                yield from done
-                done = []
-        yield from done
-
-    found = list(without_broken_images(send, [request(n, image) for n, image in enumerate(images)]))
-    assert sorted(int(r.question_id) for r in found) == list(range(len(images)))
-    assert all((r.status == "answered") == (images[int(r.question_id)] == good) for r in found)
-
-
-def test_a_defect_of_the_back_end_is_no_broken_image():
-    from dataset_builders.images.phantom_drawings import Drawing, draw
-
-    def send(requests):
-        raise RuntimeError("a defect")
-
-    with pytest.raises(RuntimeError, match="a defect"):
-        list(without_broken_images(send, [request(1, draw(Drawing("chest", "xray")))]))

@@ -307,9 +307,9 @@ def test_any_generation_options_give_after_a_shared_prefix_what_generate_gives(t
         asked = [request(str(i), prompt=f"Side {'? ' * chance.randint(1, 9)}{i}", image=picture()) for i in range(6)]
         seeds = [chance.randrange(1000) for _ in asked]
         with torch.inference_mode():
-            together = network.generate(model._inputs.shared(asked), 9, warm, seeds).tolist()
+            together = network.generate(model._inputs.shared(asked), 9, warm, seeds)[0].tolist()
             for row, each, one in zip(together, asked, seeds, strict=True):
-                alone = network.generate(model._inputs.whole([each]), 9, warm, [one])[0].tolist()
+                alone = network.generate(model._inputs.whole([each]), 9, warm, [one])[0][0].tolist()
                 assert row == alone + [network.pad] * (len(row) - len(alone)), network.generation
                 lengths.add(len(alone))
     assert len(lengths) > 3

@@ -191,18 +191,3 @@ def test_a_model_with_its_own_code_that_is_only_a_causal_one_is_loaded_and_must_
     assert [r.text for r in backend.generate([request(i) for i in range(4)])] == texts(
         make("llava", tmp_path / "plain")
     )
-
-
-def test_weights_that_a_checkpoint_lacks_are_told(folder, tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    make("llava", tmp_path / "holes")
-    weights = load_file(tmp_path / "holes" / "model.safetensors")
-    gone = sorted(weights)[0]
-    save_file(
-        {name: value for name, value in weights.items() if name != gone},
-        tmp_path / "holes" / "model.safetensors",
-        {"format": "pt"},
-    )
-    (told,) = TransformersVLM(str(tmp_path / "holes"), Settings()).deviations
-    assert told.startswith("the checkpoint lacks 1 of the model's weights, which were drawn at random")

@@ -13,13 +13,17 @@ from transformers import LogitsProcessor
 
 
 class Steps(LogitsProcessor):
-    """Counts the tokens generated, which is how many of the last columns of `generate`'s output are new, whatever the class returns."""
+    """Counts the tokens generated, which is how many of the last columns of `generate`'s output are new, whatever the class returns; and
+    notes the rows [n] in which a logit was not a number (`broken`)."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.broken: torch.Tensor | None = None
 
     def __call__(self, input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
         self.count += 1
+        broken = scores.isnan().any(-1)
+        self.broken = broken if self.broken is None else self.broken | broken
         return scores
 
 

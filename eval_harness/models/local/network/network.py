@@ -201,32 +201,36 @@ class Network:
         temperature: float,
         seeds: Sequence[int],
         processors: Sequence[LogitsProcessor] = (),
-    ) -> torch.Tensor:
-        """New token ids [n, up to max_tokens], greedy; with a temperature, sampled with one generator per row (`seeds`).
+    ) -> tuple[torch.Tensor, list[bool]]:
+        """New token ids [n, up to max_tokens], greedy; with a temperature, sampled with one generator per row (`seeds`). And for each row
+        whether a logit was not a number, so that its tokens mean nothing.
 
         Raises NotSteered where the class's `generate` does not write token by token.
         """
         steps = Steps()
-        used = [*processors, steps]
+        used = [steps, *processors]
         options = {name: value for name, value in self.generation.items() if name not in SAMPLING_FILTERS}
         if temperature > 0:
             filters = [
                 SAMPLING_FILTERS[name](value) for name, value in self.generation.items() if name in SAMPLING_FILTERS
             ]
-            used.insert(0, SeededSampling(temperature, seeds, self.device, filters))
+            used.insert(1, SeededSampling(temperature, seeds, self.device, filters))
         output: torch.Tensor = self._run(prepared, max_tokens, used, **options)
-        if not steps.count:
+        if steps.broken is None:
             raise NotSteered("its `generate` does not write one token after the other")
-        return output[:, -steps.count :]
+        return output[:, -steps.count :], steps.broken.tolist()
 
-    def next_tokens(self, prepared: Prepared, temperature: float, seeds: Sequence[int]) -> torch.Tensor:
-        """One new token id per row [n, 1], without `generate` where the network reads by itself."""
+    def next_tokens(
+        self, prepared: Prepared, temperature: float, seeds: Sequence[int]
+    ) -> tuple[torch.Tensor, list[bool]]:
+        """As `generate`, of one new token per row [n, 1], without `generate` where the network reads by itself."""
         if not self.reads or self.generation:
             return self.generate(prepared, 1, temperature, seeds)
         logits = self.next_logits(prepared)
+        broken: list[bool] = logits.isnan().any(-1).tolist()
         if temperature > 0:
             logits = SeededSampling(temperature, seeds, self.device)(prepared.inputs["input_ids"], logits)
-        return logits.argmax(-1, keepdim=True)
+        return logits.argmax(-1, keepdim=True), broken
 
     def candidate_scores(
         self, prepared: Prepared, candidates: Sequence[Sequence[Sequence[int]]], official: bool = False
