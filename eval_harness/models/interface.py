@@ -77,8 +77,6 @@ class Settings:
 
     batch_size: int | None = None
     base_url: str | None = None
-    plain_template: str | None = None
-    """Name of the prompt form for a processor without a chat template (`chat_form.PLAIN_TEMPLATES`)."""
     trust_remote_code: bool = False
     allow_missing_weights: bool = False
     """Whether a checkpoint may lack weights of the model, which are then drawn at random."""
@@ -90,8 +88,6 @@ class Settings:
     """Images whose longer side has more pixels are shrunk to it."""
     in_flight: int = 16
     """Most requests a server is sent at a time; fewer when it says it is busy."""
-    served_at: str | None = None
-    """Address of a server of the same model, which must say the same to the questions of the self-test."""
     timeout: float = 120.0
     """Seconds to wait for one answer of a server."""
     wait_server: float | None = None
@@ -135,7 +131,7 @@ OPTIONS = (
 
 def check_options(model: str, settings: Settings, options: Collection[str]) -> None:
     """Raise BadInput where a setting of `OPTIONS` is given that the back end of `model` does not honour."""
-    for name in (*OPTIONS, "served_at"):
+    for name in OPTIONS:
         if getattr(settings, name) not in (None, {}) and name not in options:
             raise BadInput(f"--{name.replace('_', '-')}: --model {model} does not take it. Leave it out.")
 

@@ -62,10 +62,6 @@ def run_model(
         str | None, typer.Option(help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT")
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="address of an OpenAI-compatible server")] = None,
-    served_at: Annotated[
-        str | None,
-        typer.Option(help="address of a server of the same local model: three questions are asked there too"),
-    ] = None,
     in_flight: Annotated[int, typer.Option(help="maximum number of concurrent requests to a server")] = 16,
     send_to_provider: Annotated[
         bool,
@@ -114,10 +110,6 @@ def run_model(
     adapter: Annotated[str | None, typer.Option(help="peft adapter to load on the model (folder or Hub id)")] = None,
     min_pixels: Annotated[int | None, typer.Option(help="minimum pixels of an image after the image processor")] = None,
     max_pixels: Annotated[int | None, typer.Option(help="maximum pixels of an image after the image processor")] = None,
-    plain_template: Annotated[
-        str | None,
-        typer.Option(help="prompt format for a processor without a chat template: plain, question-answer ..."),
-    ] = None,
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, float16 [default: by device]")] = None,
     attention: Annotated[str | None, typer.Option(help="sdpa, flash_attention_2 ... [default: by model]")] = None,
     device_map: Annotated[str | None, typer.Option(help="spread a model over devices: auto")] = None,

@@ -1,4 +1,4 @@
-"""From a request to the conversation a model sees: its own chat template, or a named plain template where it has none.
+"""From a request to the conversation a model sees: turns for its own chat template, or plain text where it has none.
 
 See also: the wording of the prompt (`prompts.py`), tokens and tensors (`model_inputs.py`).
 """
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dataset_builders.errors import BadInput
 from eval_harness.records.request import Request
 
 if TYPE_CHECKING:
@@ -18,17 +17,9 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 
-PLAIN_TEMPLATES: dict[str, str] = {
-    "plain": "{prompt}",
-    "question-answer": "Question: {prompt} Answer:",
-    "paligemma-answer": "answer en {prompt}\n",
-}
-"""Forms for processors without a chat template. `plain`: the prompt as it stands (the benchmarks' own per-model prompts, such as
-MediConfusion's `mc-blip2`, already hold the words a model expects). `question-answer`: BLIP-2's and InstructBLIP's usual form.
-`paligemma-answer`: the task prefix PaliGemma's question answering was trained with."""
-
 PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "fuyu")
-"""Model types that have no chat template and take plain text; anything else without a template must be told which form to use."""
+"""Model types without a chat template that are made for plain text: the benchmarks' own per-model prompts, such as MediConfusion's
+`mc-blip2`, already hold the words they expect."""
 
 
 def conversation(request: Request, pictures: Mapping[bytes, Any] | None) -> list[Message]:
@@ -57,8 +48,8 @@ def _turn(text: str, images: Sequence[bytes], pictures: Mapping[bytes, Any] | No
     return {"role": "user", "content": shown + words if request.image_first else words + shown}
 
 
-def plain_text(messages: list[Message], template: str, image_token: str | None, end_of_shot: str) -> str:
-    """A conversation as one text: image markers, the prompt in its plain template, examples closed by `end_of_shot`.
+def plain_text(messages: list[Message], image_token: str | None, end_of_shot: str) -> str:
+    """A conversation as one text: image markers, the prompt as it stands, examples closed by `end_of_shot`.
 
     With examples this is the Med-Flamingo form, `<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1).
     """
@@ -71,30 +62,13 @@ def plain_text(messages: list[Message], template: str, image_token: str | None, 
             parts.append(f"{text} ")
         else:
             images = sum(part["type"] == "image" for part in message["content"])
-            parts.append((image_token or "") * images + template.replace("{prompt}", text))
+            parts.append((image_token or "") * images + text)
     return "".join(parts)
 
 
 def images_of(messages: list[Message]) -> list[PILImage]:
     """The images of a conversation in the order they stand."""
     return [part["image"] for message in messages for part in message["content"] if part["type"] == "image"]
-
-
-def plain_template(name: str | None, model_type: str, model_id: str) -> str:
-    """The plain template of that name, or the default for this type of model.
-
-    Raises BadInput when the name is not known, or none is given and the model type has no default.
-    """
-    if name is None and model_type in PLAIN_BY_DEFAULT:
-        name = "plain"
-    if name is None:
-        raise BadInput(
-            f"--model {model_id}: its processor has no chat template, so the form of its prompts is unknown. Name one with "
-            f"--plain-template ({', '.join(PLAIN_TEMPLATES)}), or add a chat_template.jinja to a local copy of the model folder."
-        )
-    if name not in PLAIN_TEMPLATES:
-        raise BadInput(f"--plain-template {name}: not known. Available: {', '.join(PLAIN_TEMPLATES)}.")
-    return PLAIN_TEMPLATES[name]
 
 
 @lru_cache(maxsize=8)

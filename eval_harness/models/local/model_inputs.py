@@ -69,10 +69,10 @@ class Prepared:
 class InputMaker:
     """Turns requests into `Prepared` batches. Used from one thread at a time; images are decoded by several."""
 
-    def __init__(self, processor: Any, settings: Settings, with_images: bool, plain_template: str | None) -> None:
+    def __init__(self, processor: Any, settings: Settings, with_images: bool, plain: bool) -> None:
         self.processor = processor
         self.with_images = with_images
-        self.plain_template = plain_template
+        self.plain = plain
         self.template_variables: dict[str, Any] = dict(settings.chat_template_kwargs)
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
@@ -80,7 +80,7 @@ class InputMaker:
         """Whether transformers keeps special tokens of a question text (newer ones); else, and where it cannot, `_defused` does."""
         self._control_tokens = _control_tokens(processor.tokenizer)
         self._marker, self._nested = (None, False)
-        if with_images and plain_template is not None:
+        if with_images and plain:
             self._marker, self._nested = self._written_marker()
         self._image_token = getattr(processor, "image_token_id", None)
 
@@ -101,7 +101,7 @@ class InputMaker:
         groups: dict[Any, list[int]] = {}
         for position, request in enumerate(requests):
             groups.setdefault((request.images, request.shots, request.system), []).append(position)
-        if self.plain_template is not None or not self.with_images or len(groups) == len(requests):
+        if self.plain or not self.with_images or len(groups) == len(requests):
             return None
         raw = self.raw_ids(requests)
         inputs = self._tensors([requests[members[0]] for members in groups.values()])
@@ -134,10 +134,10 @@ class InputMaker:
         return Prepared(list(requests), inputs, rows, suffixes)
 
     def rendered_end(self, variables: Mapping[str, Any]) -> str:
-        """What follows the question in a prompt, with these template variables; "" for a plain template's space or line end aside."""
+        """What follows the question in a prompt, with these template variables; "" where there is no chat template."""
         question = "What is shown?"
-        if self.plain_template is not None:
-            return self.plain_template.replace("{prompt}", question).rpartition(question)[2]
+        if self.plain:
+            return ""
         turn = [{"role": "user", "content": [{"type": "text", "text": question}]}]
         text = str(self.processor.apply_chat_template(turn, add_generation_prompt=True, tokenize=False, **variables))
         return text.rpartition(question)[2]
@@ -145,11 +145,11 @@ class InputMaker:
     def _tensors(self, requests: Sequence[Request]) -> dict[str, Any]:
         pictures = self._decoded(requests)
         conversations = [chat_form.conversation(request, pictures) for request in requests]
-        if self.plain_template is None:
+        if not self.plain:
             return dict(self._templated(conversations))
         token = self._marker
         end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
-        texts = [chat_form.plain_text(messages, self.plain_template, token, end) for messages in conversations]
+        texts = [chat_form.plain_text(messages, token, end) for messages in conversations]
         images: Any = [chat_form.images_of(messages) for messages in conversations] if self.with_images else None
         if images and not self._nested:
             images = [image for each in images for image in each]

@@ -11,7 +11,6 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.local.chat_form import plain_template
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.pretrained import first_line
 from eval_harness.models.option_tokens import continuation, next_token_forms
@@ -20,24 +19,20 @@ from eval_harness.records.request import Request
 
 
 class Processing:
-    """`inputs` makes prompts, `reader` reads new tokens. `plain`: the form of a prompt where there is no chat template, else None.
+    """`inputs` makes prompts, `reader` reads new tokens. `plain`: whether prompts are sent as they stand, for want of a chat template.
 
     `opened`: whether the prompt has begun the model's reasoning. `budget`: most tokens of reasoning, with those that begin and end one;
     None without a budget.
     """
 
-    def __init__(self, model_id: str, processor: Any, settings: Settings, with_images: bool, model_type: str) -> None:
-        """Raises BadInput where the prompt form is unknown, or the template cannot do what the settings ask."""
+    def __init__(self, model_id: str, processor: Any, settings: Settings, with_images: bool) -> None:
+        """Raises BadInput where the template cannot do what the settings ask."""
         self.model_id = model_id
-        self.plain: str | None = None
         if settings.chat_template:
             processor.chat_template = settings.chat_template
-        if not getattr(processor, "chat_template", None):
-            self.plain = plain_template(settings.plain_template, model_type, model_id)
-        elif settings.plain_template:
-            self.plain = plain_template(settings.plain_template, "", model_id)
+        self.plain = not getattr(processor, "chat_template", None)
         self.inputs = InputMaker(processor, settings, with_images, self.plain)
-        template = self.plain or str(processor.chat_template)
+        template = "plain text" if self.plain else str(processor.chat_template)
         self.template_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
         self.budget: tuple[int, int, int] | None = None
         end = self._switch_thinking(settings, template)

@@ -1,5 +1,4 @@
-"""What a freshly loaded model does with three small questions: which fast paths give the numbers that its own `generate` gives, and
-whether a server of the same model says the same (`--served-at URL`): it may use another chat template, image size or precision.
+"""What a freshly loaded model does with three small questions: which fast paths give the numbers that its own `generate` gives.
 
 The reference is one request at a time through `generate`, made to write given tokens. A path that differs, or fails, is not used, and
 the result says so. See also: the paths themselves (`network.py`).
@@ -7,22 +6,24 @@ the result says so. See also: the paths themselves (`network.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from dataset_builders.images.lookup import as_png
-from eval_harness.models.interface import Settings
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.network.agreement import difference
 from eval_harness.models.local.network.network import Network, NotSteered
 from eval_harness.models.local.pretrained import first_line
-from eval_harness.records.request import Request, Response
+from eval_harness.records.request import Request
 
 TOKENS = 3
 """Tokens written after each prompt: one for the first pass, two for what continues it."""
+
+
+PREFIX = "shared image prefix"
 
 
 @dataclass(slots=True)
@@ -89,22 +90,20 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
                 lambda: next(network.continued_logits(inputs.whole(requests[some]), [tokens[some]])),
                 reference[some],
             )
-        network.may_share = network.may_share and network.reads and found.batches
-        if network.may_share:
+        if not (network.may_share and network.reads and found.batches):
+            network.may_share = False
+            found.paths[PREFIX] = "not possible for this class"
+        else:
             # A cache is used up by what continues it, so every try begins with a prefix of its own.
             shared, again = inputs.shared(requests), inputs.shared(requests)
             if shared is None or again is None:
                 network.may_share = False
-                found.paths["shared image prefix"] = "the prompts cannot be split"
+                found.paths[PREFIX] = "the prompts cannot be split"
             elif not network.within_window(shared, TOKENS):
                 network.may_share = False
-                found.paths["shared image prefix"] = (
-                    f"does not fit into the attention window of {network.window} tokens"
-                )
+                found.paths[PREFIX] = f"does not fit into the attention window of {network.window} tokens"
             else:
-                network.may_share = check(
-                    "shared image prefix", lambda: network.forced_logits(shared, tokens)
-                ) and check(
+                network.may_share = check(PREFIX, lambda: network.forced_logits(shared, tokens)) and check(
                     "options after a shared image prefix", lambda: next(network.continued_logits(again, [tokens]))
                 )
     return found
@@ -168,34 +167,3 @@ def _tokens(tokenizer: Any, rows: int) -> list[list[int]]:
     ids = tokenizer("left or right, yes no A B C", add_special_tokens=False)["input_ids"]
     ids = [token for token in ids if token not in tokenizer.all_special_ids]
     return [[ids[(row + step) % len(ids)] for step in range(TOKENS)] for row in range(rows)]
-
-
-def compare_with_server(
-    generate: Callable[[Sequence[Request]], Iterator[Response]],
-    name: str,
-    settings: Settings,
-    questions: Sequence[Request],
-    reasons: bool,
-) -> str:
-    """ "equal", or how many texts differ and the first of them. `reasons`: the chat template begins a reasoning, which says nothing of
-    itself in a text that is cut.
-
-    Raises BadInput where the server cannot be reached or does not know the model.
-    """
-    from eval_harness.models.http.openai_chat import OpenAIChat
-
-    server = OpenAIChat(name, replace(settings, base_url=settings.served_at, fixed_limit=True, generation={}))
-    server.reasons = reasons
-    here, there = (
-        {response.question_id: _said(response) for response in answers(questions)}
-        for answers in (generate, server.generate)
-    )
-    different = [key for key, text in here.items() if there[key] != text]
-    if not different:
-        return "equal"
-    first = different[0]
-    return f"{len(different)} of {len(questions)} texts differ (here {here[first]!r}, there {there[first]!r})"
-
-
-def _said(response: Response) -> str:
-    return response.error or f"{response.reasoning or ''}{response.text}".strip()

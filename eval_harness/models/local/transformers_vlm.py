@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, not_numbers
 from eval_harness.models.local.batching import BatchSize, Queue
+from eval_harness.models.local.chat_form import PLAIN_BY_DEFAULT
 from eval_harness.models.local.generation_options import check_generation
 from eval_harness.models.local.model_inputs import Prepared
 from eval_harness.models.local.pretrained import first_line, load_pretrained
@@ -51,19 +52,20 @@ class TransformersVLM(Backend):
     """A local model. Batches are padded on the left: right padding makes a decoder continue from padding."""
 
     one_token = True
-    options: tuple[str, ...] = (*OPTIONS, "served_at")
-    """Which of `interface.OPTIONS` it honours, and a server to be compared with."""
+    options: tuple[str, ...] = OPTIONS
+    """Which of `interface.OPTIONS` it honours."""
 
     def __init__(self, model_id: str, settings: Settings, text_only: bool = False) -> None:
         """Load the model and its processor.
 
-        Raises BadInput when the id or folder cannot be loaded, cannot take images, or its prompt form is unknown.
+        Raises BadInput when the id or folder cannot be loaded, cannot take images, or its template cannot do what the settings ask.
         """
         import torch
         from transformers.utils import logging
 
         from eval_harness.models.local.network.attention import is_encoder_decoder
         from eval_harness.models.local.network.network import Network
+        from eval_harness.models.local.self_test import PREFIX
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
@@ -93,7 +95,7 @@ class TransformersVLM(Backend):
                 "self-test that follows is all that speaks for its numbers",
                 file=sys.stderr,
             )
-        self.processing = Processing(model_id, self.processor, settings, not text_only, self._type)
+        self.processing = Processing(model_id, self.processor, settings, not text_only)
         self.template_hash = self.processing.template_hash
         self._inputs = self.processing.inputs
         self.findings = self._self_tested()
@@ -102,8 +104,11 @@ class TransformersVLM(Backend):
         self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
         self.deviations: list[str] = ["the image was withheld (text-only baseline)"] if text_only else []
         self.deviations += odd
-        if settings.served_at:
-            self._compare_with_server(settings)
+        if self.processing.plain and self._type not in PLAIN_BY_DEFAULT:
+            self._deviate("the processor has no chat template, so prompts were sent as they stand")
+            print(f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one", file=sys.stderr)
+        if not (self._shares or text_only):
+            self._say_fast_path_off(self.findings.paths[PREFIX])
         if not self.findings.sees_images:
             self.deviations.append("the model's logits do not depend on the image")
         name = Path(model_id).name if Path(model_id).is_dir() else model_id
@@ -160,17 +165,6 @@ class TransformersVLM(Backend):
             raise BadInput(
                 f"--model {self.model_id}: cannot answer a question about an image ({type(error).__name__}: {first_line(error)})."
             ) from error
-
-    def _compare_with_server(self, settings: Settings) -> None:
-        """Ask the server of the same model, too; what differs is a deviation. Raises BadInput where it cannot be asked."""
-        from eval_harness.models.local.self_test import compare_with_server, small_requests
-
-        tokens = min(12, self.network.model.generation_config.max_new_tokens or 12)
-        questions = [replace(question, max_tokens=tokens) for question in small_requests(self.needs_images)]
-        found = compare_with_server(self.generate, self.model_id, settings, questions, self.processing.opened)
-        self.findings.paths["HTTP = local"] = found
-        if found != "equal":
-            self._deviate(f"the server at {settings.served_at} does not say what this process says: {found}")
 
     def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:
         """Batches through `run`, with the next ones prepared meanwhile in another thread."""
@@ -233,8 +227,13 @@ class TransformersVLM(Backend):
         if self._shares and self.network.agrees(prepared, whole):
             self._shown_equal = True
             return prepared
+        if self._shares:
+            self._say_fast_path_off("the first batch differs from whole prompts")
         self._shares = False
         return whole
+
+    def _say_fast_path_off(self, why: str) -> None:
+        print(f"--model {self.model_id}: fast path off: each question reads its own image ({why})", file=sys.stderr)
 
     def _answer(self, prepared: Prepared) -> list[Response]:
         from eval_harness.models.local.network.logits_processors import EndOfReasoning
@@ -314,7 +313,7 @@ class TransformersVLM(Backend):
             "dtype": str(model.dtype).removeprefix("torch."),
             "attention": getattr(model.config, "_attn_implementation", None),
             "max_new_tokens_of_model": model.generation_config.max_new_tokens,
-            "prompt_form": self.processing.plain or "chat template",
+            "prompt_form": "plain text" if self.processing.plain else "chat template",
             "shared_image_prefix": self._shown_equal,
             "self_test": self.findings.paths,
             "type_compared_with_plain_loops": self._type in COMPARED,

@@ -44,9 +44,9 @@ class VllmVLM(Backend):
         self.model_id, self._settings = model_id, settings
         check_settings(settings)
         config, processor, self._own_limit = read_model(model_id, settings)
-        self.processing = Processing(model_id, processor, settings, True, config.model_type)
+        self.processing = Processing(model_id, processor, settings, True)
         self.template_hash = self.processing.template_hash
-        if self.processing.plain is not None:
+        if self.processing.plain:
             raise BadInput(
                 f"--model vllm:{model_id}: its processor has no chat template. Give one with --chat-template."
             )

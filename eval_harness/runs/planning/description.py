@@ -149,7 +149,6 @@ def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: 
         **{name: getattr(settings, name) for name in OPTIONS},
         "chat_template": template and hashlib.sha256(template.encode()).hexdigest()[:16],
         "generation": further,
-        "plain_template": settings.plain_template,
         "dtype": settings.dtype,
     }
     return generation | {name: value for name, value in given.items() if value not in (None, {})}

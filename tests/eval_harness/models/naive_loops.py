@@ -92,14 +92,11 @@ CANDIDATES = ("left", "on the right side", "no")
 
 
 def loaded(folder, batch):
-    """The harness's model of that folder, in the plain form where its processor has no chat template."""
-    from transformers import AutoProcessor
-
+    """The harness's model of that folder."""
     from eval_harness.models.interface import Settings
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
-    template = None if getattr(AutoProcessor.from_pretrained(folder), "chat_template", None) else "plain"
-    return TransformersVLM(str(folder), Settings(batch_size=batch, plain_template=template))
+    return TransformersVLM(str(folder), Settings(batch_size=batch))
 
 
 def compare(folder, requests, batch=4):

@@ -324,14 +324,3 @@ def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(tiny):
     alone = TransformersVLM(str(tiny), Settings(batch_size=1))
     assert texts(shared, asked) == texts(alone, asked)
     assert shared._shown_equal
-
-
-def test_a_processor_without_a_chat_template_needs_a_plain_one():
-    from eval_harness.models.local.chat_form import plain_template
-
-    assert plain_template(None, "blip-2", "m") == "{prompt}"
-    assert plain_template("question-answer", "strange", "m") == "Question: {prompt} Answer:"
-    with pytest.raises(BadInput, match="--plain-template"):
-        plain_template(None, "strange", "m")
-    with pytest.raises(BadInput, match="not known"):
-        plain_template("nice", "strange", "m")

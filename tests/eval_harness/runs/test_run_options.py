@@ -165,7 +165,6 @@ CHANGES = [
             "min_pixels": 10,
             "max_pixels": 20,
             "max_image_side": 30,
-            "plain_template": "plain",
             "dtype": "float16",
         }.items()
     ),

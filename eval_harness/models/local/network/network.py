@@ -18,7 +18,6 @@ import torch
 from transformers import (
     GenerationConfig,
     LogitsProcessor,
-    LogitsProcessorList,
     MinPLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -29,7 +28,6 @@ from transformers.generation.utils import GenerationMixin
 from eval_harness.models.local.model_inputs import Prepared, left_padded
 from eval_harness.models.local.network.agreement import AGREEMENT, difference
 from eval_harness.models.local.network.attention import attends_through_cache, attention_window, is_encoder_decoder
-from eval_harness.models.local.network.greedy_loop import write
 from eval_harness.models.local.network.logits_processors import ForcedTokens, SeededSampling, Steps
 
 SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
@@ -46,16 +44,15 @@ class NotSteered(ValueError):
 
 @dataclass(slots=True)
 class Context:
-    """A batch after its prompts: logits of the next token [n, vocabulary] (float32), cache, mask and positions of what was read.
+    """A batch after its prompts: logits of the next token [n, vocabulary] (float32), and the cache of what was read.
 
-    `ids` [n, width] are the left-padded prompt tokens.
+    `ids` [n, width] are the prompt tokens, `mask` says which of them are padding.
     """
 
     logits: torch.Tensor
     cache: Any
     ids: torch.Tensor
     mask: torch.Tensor
-    positions: torch.Tensor | None
 
 
 class Network:
@@ -125,7 +122,11 @@ class Network:
             **options,
         }
         if prepared.rows is not None:
-            return write(self.model, self._context(prepared), self._continue, LogitsProcessorList(processors), options)
+            context = self._after_prefix(prepared, leave=1)
+            # Processors look at prompts with their padding first; here it may lie between an image and its question.
+            ids = context.ids.gather(1, context.mask.argsort(dim=1, stable=True))
+            inputs = {"input_ids": ids, "attention_mask": context.mask, "past_key_values": context.cache}
+            return self.model.generate(**inputs, logits_processor=processors, **options)
         generate = partial(GenerationMixin.generate, self.model) if self.plain_generate else self.model.generate
         return generate(**self.to_device(prepared.inputs), logits_processor=processors, **options)
 
@@ -136,21 +137,29 @@ class Network:
         return self._read(self.to_device(prepared.inputs))
 
     def _read(self, inputs: dict[str, Any]) -> Context:
-        """The first forward pass of `generate`, with its positions and masks."""
+        """One forward pass over the prompts, as `generate` begins."""
         rest = dict(inputs)
         ids, mask = rest.pop("input_ids"), rest["attention_mask"]
-        if self._takes_positions:
-            rest["position_ids"] = self.model._prepare_position_ids_for_generation(ids, rest)
+        if (
+            self._rope_owner is None or "pixel_values" not in inputs
+        ):  # else the class counts the axes of an image itself
+            if self._rope_owner is not None:
+                self._rope_owner.rope_deltas = torch.zeros_like(ids[:, :1])
+            rest["position_ids"] = self._positions(mask, ids.shape[1])
         rest["past_key_values"] = DynamicCache(config=self.model.config.get_text_config(decoder=True))
         rest["use_cache"] = True
         if self._keeps_logits:
             rest["logits_to_keep"] = 1
         model_inputs = self.model.prepare_inputs_for_generation(ids, is_first_iteration=True, **rest)
         output = self.model(**model_inputs, return_dict=True)
-        # The class may have changed the positions on the way (PaliGemma counts from 1).
-        return Context(
-            output.logits[:, -1].float(), output.past_key_values, ids, mask, model_inputs.get("position_ids")
-        )
+        return Context(output.logits[:, -1].float(), output.past_key_values, ids, mask)
+
+    def _positions(self, mask: torch.Tensor, width: int) -> torch.Tensor | None:
+        """Positions of the last `width` tokens of a mask; what the class keeps of images with several axes is added."""
+        if not self._takes_positions:
+            return None
+        positions = mask.cumsum(-1).sub(1).masked_fill(mask == 0, 0)[:, -width:]
+        return positions if self._rope_owner is None else positions[None] + self._rope_owner.rope_deltas
 
     def within_window(self, shared: Prepared, written: int | None = None) -> bool:
         """Whether questions after shared prefixes, with what is `written` after them (None: what their requests allow, an option having
@@ -165,21 +174,26 @@ class Network:
             )
         return shared.width + written < self.window
 
-    def _after_prefix(self, prepared: Prepared) -> Context:
-        """Read each image once, hand every question its prefix's cache, and read the questions' own tokens."""
+    def _after_prefix(self, prepared: Prepared, leave: int = 0) -> Context:
+        """Read each image once, hand every question its prefix's cache, and read the questions' own tokens, the last `leave` excepted."""
         assert prepared.rows is not None
         assert prepared.suffixes is not None
         prefix = self._read(self.to_device(prepared.inputs))
         rows = torch.tensor(prepared.rows, device=prefix.ids.device)
         prefix.cache.batch_select_indices(rows)
+        if self._rope_owner is not None:  # the class adds them, row by row, to what continues the cache
+            self._rope_owner.rope_deltas = self._rope_owner.rope_deltas[rows]
         ids, mask = (t.to(rows.device) for t in left_padded(prepared.suffixes, self.pad))
-        full_ids = torch.cat([prefix.ids[rows], ids], 1)
-        full_mask = torch.cat([prefix.mask[rows], mask], 1)
-        positions = full_mask.cumsum(-1).sub(1).masked_fill(full_mask == 0, 0)
-        if self._rope_owner is not None:
-            positions = positions[None] + self._rope_owner.rope_deltas[rows]  # what the class itself does with a cache
-        logits = self._continue(ids, prefix.cache, full_mask, positions[..., -ids.shape[1] :], last_only=True)
-        return Context(logits[:, -1], prefix.cache, full_ids, full_mask, positions)
+        whole = Context(
+            prefix.logits[rows],
+            prefix.cache,
+            *(torch.cat(pair, 1) for pair in ((prefix.ids[rows], ids), (prefix.mask[rows], mask))),
+        )
+        if width := ids.shape[1] - leave:
+            read = whole.mask[:, : whole.mask.shape[1] - leave]
+            logits = self._continue(ids[:, :width], whole.cache, read, self._positions(read, width), last_only=True)
+            whole.logits = logits[:, -1]
+        return whole
 
     def _continue(
         self, ids: torch.Tensor, cache: Any, mask: torch.Tensor, positions: torch.Tensor | None, last_only: bool = False
@@ -188,10 +202,11 @@ class Network:
         extra: dict[str, Any] = {"position_ids": positions} if positions is not None else {}
         if last_only and self._keeps_logits:
             extra["logits_to_keep"] = 1
-        output = self.model(
-            input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, return_dict=True, **extra
+        # The class may change the positions on the way (PaliGemma counts from 1).
+        inputs = self.model.prepare_inputs_for_generation(
+            ids, past_key_values=cache, attention_mask=mask, use_cache=True, is_first_iteration=False, **extra
         )
-        logits: torch.Tensor = output.logits.float()
+        logits: torch.Tensor = self.model(**inputs, return_dict=True).logits.float()
         return logits
 
     def generate(
@@ -265,13 +280,10 @@ class Network:
                 yield first
                 continue
             rows = [[*text[:-1], *[self.pad] * (width + 1 - len(text))] for text in texts]
-            mask = [[1] * (len(text) - 1) + [0] * (width + 1 - len(text)) for text in texts]
-            ids, more = torch.tensor(rows, device=first.device), torch.tensor(mask, device=first.device)
-            positions = None
-            if context.positions is not None:
-                positions = context.positions[..., -1:] + torch.arange(1, width + 1, device=ids.device)
-            full_mask = torch.cat([context.mask, more], 1)
-            later = self._continue(ids, copy.deepcopy(context.cache), full_mask, positions)
+            kept = [[1] * (len(text) - 1) + [0] * (width + 1 - len(text)) for text in texts]
+            ids, more = torch.tensor(rows, device=first.device), torch.tensor(kept, device=first.device)
+            mask = torch.cat([context.mask, more], 1)
+            later = self._continue(ids, copy.deepcopy(context.cache), mask, self._positions(mask, width))
             yield torch.cat([first, later], 1)
 
     def agrees(self, shared: Prepared, whole: Prepared) -> bool:
