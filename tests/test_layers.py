@@ -40,8 +40,6 @@ class Allowed(NamedTuple):
 
 
 EXCEPTIONS: tuple[Allowed, ...] = (
-    Allowed("eval_harness.models.local.network.greedy_loop", "eval_harness.models.local.network.network", 34),
-    Allowed("eval_harness.models.local.self_test", "eval_harness.models.http.openai_chat", 34),
     Allowed("leaderboard_space.data.ranks", "leaderboard_space.data.store", 36),
     Allowed("leaderboard_space.data.tree", "leaderboard_space.data.ranks.ranking", 36),
 )
