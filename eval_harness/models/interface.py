@@ -81,9 +81,9 @@ class Settings:
     allow_missing_weights: bool = False
     """Whether a checkpoint may lack weights of the model, which are then drawn at random."""
     dtype: str | None = None
-    attention: str | None = None
-    """`attn_implementation` of transformers: sdpa, flash_attention_2 ..."""
-    device_map: str | None = None
+    attn_implementation: str | None = None
+    """Of transformers: sdpa, flash_attention_2 ..."""
+    device_map: str | dict[str, Any] | None = None
     max_image_side: int | None = None
     """Images whose longer side has more pixels are shrunk to it."""
     in_flight: int = 16
@@ -129,11 +129,16 @@ OPTIONS = (
 """Settings that change the answers and that not every back end can honour: one that can says so in its `options`."""
 
 
+MODEL_ARGS = ("dtype", "attn_implementation", "device_map", "quantization", "adapter", "min_pixels", "max_pixels")
+"""Settings that `--model-args` sets; what else it sets goes to vLLM's engine as it is."""
+
+
 def check_options(model: str, settings: Settings, options: Collection[str]) -> None:
     """Raise BadInput where a setting of `OPTIONS` is given that the back end of `model` does not honour."""
     for name in OPTIONS:
         if getattr(settings, name) not in (None, {}) and name not in options:
-            raise BadInput(f"--{name.replace('_', '-')}: --model {model} does not take it. Leave it out.")
+            option = f"--model-args {name}" if name in MODEL_ARGS else f"--{name.replace('_', '-')}"
+            raise BadInput(f"{option}: --model {model} does not take it. Leave it out.")
 
 
 def read_thinking(text: str | None) -> Thinking | None:

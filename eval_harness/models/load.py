@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import connect, status_of
-from eval_harness.models.interface import Backend, Settings, check_options
+from eval_harness.models.interface import MODEL_ARGS, Backend, Settings, check_options
 
 TEXT_ONLY = "baseline:text-only:"
 
@@ -15,7 +15,8 @@ def load_backend(model: str, settings: Settings) -> Backend:
     """The back end that a `--model` argument names. Raises BadInput when there is none of that name."""
     kind, _, rest = model.partition(":")
     if settings.engine and kind != "vllm" and ".py:" not in model:
-        raise BadInput(f"--engine: is for --model vllm:ID, not for {model}. Leave it out.")
+        names = ", ".join(sorted(settings.engine))
+        raise BadInput(f"--model-args: --model {model} does not take {names}. Available: {', '.join(MODEL_ARGS)}.")
     text_only = model.startswith(TEXT_ONLY)
     if kind == "baseline" and not text_only:
         from eval_harness.models.baselines import load_baseline

@@ -57,6 +57,12 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
                     method, count = plan.run.method, len(plan.selection.questions)
                     told = size_sentence(count, plan.run.request.samples, method.generation.get("max_tokens"))
                     print(f"{folder}: {told}.", file=sys.stderr)
+                generation, count = plan.run.method.generation, plan.run.request.samples
+                if count > 1 and generation["temperature"] and plan.config.samples:
+                    print(
+                        f"--samples {count}: answers are drawn at temperature {generation['temperature']}.",
+                        file=sys.stderr,
+                    )
                 instances = shard.instances(plan.selection.questions, plan.instances)[:first]
                 answered_now = ask(plan, journal, instances, tracker.answered)
             if answered_now:

@@ -14,16 +14,13 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result, read_result
-from eval_harness.runs.planning.config import EvalConfig, checked_options, config_of
+from eval_harness.runs.planning.config import EvalConfig, checked_options, config_of, deciding_model_args
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
 SET_BY_THE_SWEEP = ("out",)
 NOT_IN_ANSWERS = (
-    "attention",
     "batch_size",
     "cache",
-    "device_map",
-    "engine",
     "in_flight",
     "name",
     "price",
@@ -64,6 +61,8 @@ class Task:
     def folder(self) -> Path:
         """The run folder. Its name has a digest of every option that decides an answer."""
         deciding = {name: value for name, value in self.options.items() if name not in NOT_IN_ANSWERS}
+        if "model_args" in deciding:
+            deciding["model_args"] = deciding_model_args(str(deciding["model_args"]))
         digest = hashlib.sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:8]
         return self.out / "-".join([self.benchmark, model_slug(self.label), self.method, digest])
 

@@ -33,32 +33,20 @@ def sweep(
     ] = None,
     workers: Annotated[int, typer.Option(help="with --ray: number of worker processes, each with one model")] = 2,
     gpus_per_worker: Annotated[float, typer.Option(help="with --ray: GPUs per worker")] = 0,
-    hub: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ORG/BUCKET", help="print `hf jobs run` commands that keep their run folders in this bucket"
-        ),
-    ] = None,
-    flavor: Annotated[str, typer.Option(help="hardware for Hugging Face Jobs")] = "a10g-large",
-    image: Annotated[str, typer.Option(help="container image for Hugging Face Jobs")] = "python:3.12",
-    install: Annotated[str, typer.Option(help="what pip installs in Hugging Face Jobs")] = "medprobe[eval]",
-    timeout: Annotated[str, typer.Option(help="time limit of each job on Hugging Face Jobs")] = "12h",
 ) -> None:
     """Run every model on every benchmark with every method. Questions that already have an answer are not asked again."""
     from dataset_builders.errors import BadInput
     from eval_harness.runs.shards import Shard
-    from eval_harness.sweep.elsewhere import HubJobs, hub_commands, slurm_script
     from eval_harness.sweep.forecast import before, forecast
     from eval_harness.sweep.local import run_in_this_process, run_locally
     from eval_harness.sweep.report import report, write_table
+    from eval_harness.sweep.slurm import slurm_script
     from eval_harness.sweep.tasks import read_sweep, task_named
 
-    if sum([slurm, hub is not None, task is not None, ray is not None]) > 1:
-        raise BadInput("--slurm, --hub, --task, --ray: give one of them.")
+    if sum([slurm, task is not None, ray is not None]) > 1:
+        raise BadInput("--slurm, --task, --ray: give one of them.")
     if first is not None and first < 1:
         raise BadInput(f"--first {first}: must be at least 1.")
-    if first is not None and hub is not None:
-        raise BadInput("--first: the Hub's jobs ask all questions. Leave it out, or set `limit` in the sweep file.")
     if task is None and Shard.of_this_process().world > 1:
         raise BadInput(
             "sweep: torchrun shares out one run. Give it `medprobe eval`, or this sweep's --task; or take --ray."
@@ -77,18 +65,14 @@ def sweep(
             return
     expected = forecast(tasks)
     waiting = [each.task for each in expected if not each.is_done and not each.problem]
-    if slurm or hub is not None:
+    if slurm:
         for each in expected:
             if each.problem:
                 typer.echo(f"task {each.task.number} is left out: {each.problem}", err=True)
         if not waiting:
             raise BadInput(f"{file}: there is no task to run: each one is done or cannot be run.")
-        if hub is not None:
-            for command in hub_commands(waiting, HubJobs(hub, flavor, image, install, timeout)):
-                typer.echo(command)
-        else:
-            out.mkdir(parents=True, exist_ok=True)  # sbatch does not make the folder of its logs
-            typer.echo(slurm_script(waiting, file, out, first))
+        out.mkdir(parents=True, exist_ok=True)  # sbatch does not make the folder of its logs
+        typer.echo(slurm_script(waiting, file, out, first))
         return
     typer.echo(before(expected))
     errors = {each.task.number: each.problem for each in expected if each.problem}

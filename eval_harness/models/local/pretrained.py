@@ -29,14 +29,14 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = getattr(torch, settings.dtype or ("bfloat16" if device == "cuda" else "float32"), None)
     if not isinstance(dtype, torch.dtype):
-        raise BadInput(f"--dtype {settings.dtype}: not a torch dtype. Give float32, bfloat16 or float16.")
+        raise BadInput(f"--model-args dtype {settings.dtype}: not a torch dtype. Give float32, bfloat16 or float16.")
     if settings.adapter:
         require("peft")
         check_adapter(settings.adapter)
     trust = settings.trust_remote_code
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust}
-    if settings.attention:
-        options["attn_implementation"] = settings.attention
+    if settings.attn_implementation:
+        options["attn_implementation"] = settings.attn_implementation
     try:
         processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=trust)
         if getattr(processor, "image_processor", None) is None:
@@ -136,11 +136,13 @@ def set_pixels(processor: Any, settings: Settings) -> None:
     images = processor.image_processor
     known = getattr(getattr(type(images), "valid_kwargs", None), "__annotations__", {})
     if "max_pixels" not in known:
-        raise BadInput(f"--min-pixels, --max-pixels: {type(images).__name__} has no such bounds. Use --max-image-side.")
+        raise BadInput(
+            f"--model-args min_pixels, max_pixels: {type(images).__name__} has no such bounds. Use --max-image-side."
+        )
     size = {**dict(images.size), **given}
     if size["shortest_edge"] > size["longest_edge"]:
         raise BadInput(
-            f"--min-pixels: at least {size['shortest_edge']} pixels and at most {size['longest_edge']} cannot both be. Give other bounds."
+            f"--model-args: min_pixels {size['shortest_edge']} is more than max_pixels {size['longest_edge']}. Give other bounds."
         )
     images.size = {name: size[name] for name in ("shortest_edge", "longest_edge")}
 
@@ -149,9 +151,11 @@ def _quantization(model_id: str, name: str, dtype: Any, quantized: bool) -> Any:
     from transformers import BitsAndBytesConfig
 
     if name not in QUANTIZATIONS:
-        raise BadInput(f"--quantization {name}: not known. Available: {', '.join(QUANTIZATIONS)}.")
+        raise BadInput(f"--model-args quantization {name}: not known. Available: {', '.join(QUANTIZATIONS)}.")
     if quantized:
-        raise BadInput(f"--quantization {name}: {model_id} is quantized already and is loaded as it is. Leave it out.")
+        raise BadInput(
+            f"--model-args quantization {name}: {model_id} is quantized already and is loaded as it is. Leave it out."
+        )
     require("bitsandbytes")
     if name == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
@@ -161,7 +165,7 @@ def _quantization(model_id: str, name: str, dtype: Any, quantized: bool) -> Any:
 def check_adapter(adapter: str) -> None:
     """Raise BadInput for a folder that holds no peft adapter; any other name may be one of the Hub."""
     if Path(adapter).is_dir() and not (Path(adapter) / "adapter_config.json").exists():
-        raise BadInput(f"--adapter {adapter}: holds no adapter_config.json, so it is not a peft adapter.")
+        raise BadInput(f"--model-args adapter {adapter}: holds no adapter_config.json, so it is not a peft adapter.")
 
 
 def _with_adapter(model: Any, adapter: str) -> Any:
@@ -176,12 +180,14 @@ def _with_adapter(model: Any, adapter: str) -> Any:
         try:
             adapted: Any = PeftModel.from_pretrained(model, adapter)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-            raise BadInput(f"--adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
+            raise BadInput(f"--model-args adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
     if any("missing adapter keys" in str(each.message) for each in said):
-        raise BadInput(f"--adapter {adapter}: its weights do not fit this model: some of its layers found none.")
+        raise BadInput(
+            f"--model-args adapter {adapter}: its weights do not fit this model: some of its layers found none."
+        )
     if adapted.active_peft_config.is_prompt_learning:
         raise BadInput(
-            f"--adapter {adapter}: works by added prompt tokens, which questions on images are not put after."
+            f"--model-args adapter {adapter}: works by added prompt tokens, which questions on images are not put after."
         )
     return adapted.base_model.model if getattr(model, "is_quantized", False) else adapted.merge_and_unload()
 

@@ -57,7 +57,7 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
             network.plain_generate = True  # what the class adds to `generate` of transformers it does not need for text
             reference = written()
         if reference.isnan().any():
-            raise ValueError("its logits are not numbers; another --dtype, such as float32, may help")
+            raise ValueError("its logits are not numbers; another dtype (--model-args), such as float32, may help")
         if with_images:
             other = replace(requests[0], image=requests[2].image)
             found.sees_images = not torch.equal(

@@ -158,7 +158,7 @@ class TransformersVLM(Backend):
             return self_test(self.network, self._inputs, self.needs_images)
         except torch.OutOfMemoryError:
             raise BadInput(
-                f"--model {self.model_id}: one small question does not fit into memory. Use a smaller model, --quantization, or a "
+                f"--model {self.model_id}: one small question does not fit into memory. Use a smaller or quantized model, or a "
                 "larger device."
             ) from None
         except Exception as error:  # whatever a model's own code raises

@@ -26,17 +26,15 @@ GENERATION = {
 
 OWN_OPTIONS = {
     "model": "--model",
-    "dtype": "--dtype",
-    "quantization": "--quantization",
     "trust_remote_code": "--trust-remote-code",
-    "enable_lora": "--adapter",
-    "mm_processor_kwargs": "--min-pixels, --max-pixels",
+    "enable_lora": "adapter",
+    "mm_processor_kwargs": "min_pixels, max_pixels",
     "chat_template": "--chat-template",
     "seed": "--generation",
     "logprobs_mode": "no option",
     "tokenizer": "no option",
 }
-"""Arguments of the engine that `--engine` may not set -> what sets them: they decide answers."""
+"""Arguments of the engine that `--model-args` may not set -> what sets them: they decide answers."""
 
 
 def check_settings(settings: Settings) -> None:
@@ -47,14 +45,12 @@ def check_settings(settings: Settings) -> None:
         raise BadInput(
             f"--thinking {settings.thinking}: with --model vllm: it is on or off. Bound answers with --max-tokens."
         )
-    for name in ("attention", "device_map"):
+    for name in ("attn_implementation", "device_map"):
         if getattr(settings, name) is not None:
-            raise BadInput(
-                f"--{name.replace('_', '-')}: is for transformers. vLLM takes its own arguments with --engine."
-            )
+            raise BadInput(f"--model-args {name}: is for transformers. Leave it out, or give vLLM's own argument.")
     for name, option in OWN_OPTIONS.items():
         if name in settings.engine:
-            raise BadInput(f"--engine: {name} cannot be set there: it decides answers ({option} sets it).")
+            raise BadInput(f"--model-args {name}: cannot be set there: it decides answers ({option} sets it).")
 
 
 def read_model(model_id: str, settings: Settings) -> tuple[Any, Any, int | None]:
@@ -92,7 +88,7 @@ def load_adapter(adapter: str | None) -> Any:
         try:
             adapter = snapshot_download(adapter)
         except (OSError, ValueError) as error:
-            raise BadInput(f"--adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
+            raise BadInput(f"--model-args adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
     check_adapter(adapter)
     return LoRARequest("adapter", 1, str(adapter))
 

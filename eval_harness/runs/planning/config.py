@@ -11,10 +11,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, create_model
 
 from dataset_builders.errors import BadInput, first_misfit
-from eval_harness.models.interface import Settings, read_price, read_thinking
+from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Settings, read_price, read_thinking
 from eval_harness.records.conversation import form_named
 from eval_harness.records.run_checks import METHODS
 
@@ -108,10 +108,10 @@ class EvalConfig:
 def option_types() -> dict[str, Any]:
     """The options of `medprobe eval` that make a configuration, by name, with the type of what is given there."""
     types = get_type_hints(EvalConfig) | get_type_hints(Settings)
-    for name in ("settings", "argv", "resume", "branches", "facets", "fixed_limit", "extra"):
+    for name in ("settings", "argv", "resume", "branches", "facets", "fixed_limit", "extra", "engine", *MODEL_ARGS):
         del types[name]
     types |= dict.fromkeys(READ_FROM_TEXT, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
-    return types | {"batch_size": str, "chat_template": Path | None}
+    return types | {"batch_size": str, "chat_template": Path | None, "model_args": str | None}
 
 
 @lru_cache
@@ -164,12 +164,41 @@ def config_of(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
         "facets": tuple(options.get("facet") or ()),
         "resume": not options.get("no_resume"),
         "argv": argv,
+        **model_args(options.get("model_args")),
     }
 
     def given(kind: type) -> dict[str, Any]:
         return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
     return EvalConfig(**given(EvalConfig), settings=Settings(**given(Settings)))
+
+
+class ModelArgs(BaseModel):
+    """The library's own arguments that are known by name (`interface.MODEL_ARGS`); any other is for vLLM's engine."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+    dtype: str | None = None
+    attn_implementation: str | None = None
+    device_map: str | dict[str, Any] | None = None
+    quantization: str | None = None
+    adapter: str | None = None
+    min_pixels: PositiveInt | None = None
+    max_pixels: PositiveInt | None = None
+
+
+def model_args(text: str | None) -> dict[str, Any]:
+    """The settings that `--model-args` makes. Raises BadInput where it is no JSON object, or a value is of another type."""
+    try:
+        given = ModelArgs(**_json_object("--model-args", text))
+    except ValidationError as error:
+        raise BadInput(f"--model-args: {first_misfit(error)}.") from None
+    return {**{name: getattr(given, name) for name in MODEL_ARGS}, "engine": given.model_extra or {}}
+
+
+def deciding_model_args(text: str) -> dict[str, Any]:
+    """Those of `--model-args` that change answers; the others say how a model is run."""
+    return {name: value for name, value in model_args(text).items() if name == "dtype" or name in OPTIONS}
 
 
 def _batch_size(text: str) -> int | None:
@@ -202,7 +231,6 @@ READ_FROM_TEXT: dict[str, Callable[[Any], Any]] = {
     "price": read_price,
     "thinking": read_thinking,
     "generation": partial(_json_object, "--generation"),
-    "engine": partial(_json_object, "--engine"),
     "chat_template": _chat_template,
     "chat_template_kwargs": partial(_json_object, "--chat-template-kwargs"),
 }

@@ -80,7 +80,7 @@ def test_an_adapter_changes_the_answers_as_peft_itself_does(folder, tmp_path):
 
 
 def test_an_adapter_that_does_not_fit_is_refused(folder, tmp_path):
-    with pytest.raises(BadInput, match="--adapter"):
+    with pytest.raises(BadInput, match="--model-args adapter"):
         texts(folder, adapter=str(tmp_path))
     adapter(folder, tmp_path / "lora")
     file = tmp_path / "lora" / "adapter_config.json"
@@ -132,7 +132,7 @@ def test_a_quantized_checkpoint_is_loaded_as_it_is(even, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"quantization": "2bit"}, "--quantization 2bit: not known"),
+        ({"quantization": "2bit"}, "--model-args quantization 2bit: not known"),
         ({"dtype": "float99"}, "not a torch dtype"),
         ({"min_pixels": 9999999}, "cannot both be"),
     ],

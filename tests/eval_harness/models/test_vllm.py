@@ -192,10 +192,14 @@ def test_a_prompt_that_does_not_fit_fails_alone(workdir):
 def test_a_missing_vllm_and_arguments_that_decide_answers_are_one_line(workdir):
     for python, arguments, words in (
         (sys.executable, ["--model", "vllm:tiny"], "pip install 'medprobe[vllm]'"),
-        (PYTHON, ["--model", "vllm:tiny", "--engine", '{"dtype": "float16"}'], "--engine: dtype cannot be set there"),
+        (PYTHON, ["--model", "vllm:tiny", "--model-args", '{"seed": 3}'], "--model-args seed: cannot be set there"),
         (PYTHON, ["--model", "vllm:tiny", "--thinking", "100"], "--thinking 100"),
         (PYTHON, ["--model", "vllm:nowhere"], "cannot be loaded"),
-        (PYTHON, ["--model", "vllm:tiny", "--quantization", "int3"], "Unknown quantization method: int3"),
+        (
+            PYTHON,
+            ["--model", "vllm:tiny", "--model-args", '{"quantization": "int3"}'],
+            "Unknown quantization method: int3",
+        ),
     ):
         done = subprocess.run(
             [python, "-m", "medprobe", "eval", "mediconfusion", *arguments],

@@ -83,7 +83,7 @@ def config(phantoms, tmp_path):
 
 @pytest.fixture
 def names(config):
-    from eval_harness.runs.planning.selection import select_questions
+    from eval_harness.records.selection import select_questions
 
     return list(select_questions("mediconfusion", config.data, None).questions["question_id"])
 

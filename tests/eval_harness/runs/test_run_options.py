@@ -216,8 +216,8 @@ def test_compare_tells_two_forms_apart(data, tmp_path):
         ({"form": "sideways"}, "--form sideways"),
         ({"max_tokens": 0}, "--max-tokens 0"),
         ({"form": "authors", "model": "baseline:chance"}, "is sent no conversation"),
-        ({"settings": Settings(adapter="x"), "model": "baseline:chance"}, "--adapter"),
-        ({"settings": Settings(min_pixels=3), "model": "openai:m"}, "--min-pixels"),
+        ({"settings": Settings(adapter="x"), "model": "baseline:chance"}, "--model-args adapter"),
+        ({"settings": Settings(min_pixels=3), "model": "openai:m"}, "--model-args min_pixels"),
         ({"settings": Settings(generation={"max_tokens": 3})}, "--generation: max_tokens"),
     ],
 )

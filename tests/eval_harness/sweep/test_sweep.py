@@ -2,12 +2,8 @@
 
 import inspect
 import json
-import os
-import shlex
 import subprocess
-import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -24,8 +20,8 @@ from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.planning.config import config_of, option_types
 from eval_harness.runs.shards import lock_is_free
 from eval_harness.sweep import local
-from eval_harness.sweep.elsewhere import HubJobs, _ranges, hub_commands
 from eval_harness.sweep.forecast import before, forecast, hours
+from eval_harness.sweep.slurm import _ranges
 from eval_harness.sweep.tasks import read_sweep, task_named
 from medprobe.commands.evaluate import run_model
 from tests.chaos import warm
@@ -229,6 +225,7 @@ BAD = {
     "--method cot": "models: [a]\nbenchmarks: [probmed]\nmethods: [cot]",
     "--batch-size 0": "models: [{model: a, batch_size: 0}]\nbenchmarks: [probmed]",
     "--generation": "models: [{model: a, generation: {n: 2}}]\nbenchmarks: [probmed]",
+    "--model-args: max_pixels": "models: [{model: a, model_args: {max_pixels: many}}]\nbenchmarks: [probmed]",
     "the same run": "models: [a, {model: a, batch_size: 4}]\nbenchmarks: [probmed]",
 }
 
@@ -258,7 +255,7 @@ def test_options_are_those_of_eval_and_the_nearest_entry_wins(tmp_path):
         models=[{"model": "a", "thinking": False, "generation": {"top_k": 4}, "batch-size": 8}, "b"],
         benchmarks=[{"benchmark": "probmed", "limit": 5, "facet": ["modality=CT", "modality=MRI"]}],
         methods=[{"method": "mc", "permute": True}],
-        options={"limit": 7, "dtype": "float32"},
+        options={"limit": 7, "model_args": {"dtype": "float32"}},
     )
     first, second = (task.config for task in read_sweep(tmp_path / "models.yaml", tmp_path / "out"))
     assert (first.limit, first.permute, first.facets) == (5, True, ("modality=CT", "modality=MRI"))
@@ -268,7 +265,12 @@ def test_options_are_those_of_eval_and_the_nearest_entry_wins(tmp_path):
 
 def test_what_decides_no_answer_moves_no_folder(tmp_path):
     folders = set()
-    for extra in ({}, {"batch_size": 3}, {"in_flight": 2, "price": "1,2", "timeout": 3}):
+    args = {"model_args": {"device_map": "auto", "tensor_parallel_size": 2}}
+    for extra in (
+        {"model_args": {}},
+        {"batch_size": 3, **args},
+        {"in_flight": 2, "price": "1,2", "timeout": 3, **args},
+    ):
         write(tmp_path, models=[{"model": "openai:a", **extra}], benchmarks=["probmed"])
         folders |= {task.folder for task in read_sweep(tmp_path / "models.yaml", tmp_path)}
     assert len(folders) == 1
@@ -281,7 +283,7 @@ def test_ranges_of_a_slurm_array_are_its_tasks(numbers):
     assert listed == sorted(numbers)
 
 
-def test_slurm_and_hub_commands_run_the_tasks(workdir):
+def test_a_slurm_array_runs_the_tasks(workdir):
     file = write(workdir, models=["own.py:Model", "baseline:always-B"], benchmarks=["mediconfusion"])
     script = medprobe("sweep", file, "--out", "cluster", "--slurm", cwd=workdir).stdout
     assert "#SBATCH --array=1-2\n" in script
@@ -296,26 +298,6 @@ def test_slurm_and_hub_commands_run_the_tasks(workdir):
     assert {number: task_named(changed, name, file).folder for number, name in named.items()} == before_change
     with pytest.raises(BadInput, match=r"--task 4: .* 1 to 3\. The file may have changed"):
         task_named(changed, "4", file)
-    write(workdir, models=["own.py:Model", "baseline:always-B"], benchmarks=["mediconfusion"])
-    wanted = "task 1: own.py:Model is on this machine only"
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(BadInput, match=wanted):
-        patched.chdir(workdir)
-        hub_commands(
-            [replace(task, options={**task.options, "data": "org/data"}) for task in read_sweep(Path(file), Path("x"))],
-            HubJobs("org/bucket"),
-        )
-    file = write(workdir, models=["baseline:always-B"], benchmarks=[{"benchmark": "mediconfusion", "data": "org/data"}])
-    [task] = read_sweep(workdir / file, Path("x"))
-    words = shlex.split(hub_commands([task], HubJobs("org/bucket"))[0])
-    assert words[:4] == ["hf", "jobs", "run", "--detach"]
-    assert "hf://buckets/org/bucket:/sweep" in words
-    hf = [str(Path(sys.executable).with_name("hf")), *words[1:3], "--dry-run", *words[3:]]
-    kept = {"HF_TOKEN": "hf_x", "HF_ENDPOINT": "http://127.0.0.1:9", "PATH": os.environ["PATH"], "HOME": str(workdir)}
-    done = subprocess.run(hf, capture_output=True, text=True, env=kept, timeout=60, check=False)
-    assert "(dry run) Job not submitted." in done.stdout + done.stderr
-    assert subprocess.run(["bash", "-nc", words[-1]], check=False).returncode == 0
-    typed = next(part for part in words[-1].split("; ") if part.startswith("medprobe eval"))
-    assert shlex.split(typed)[1:] == task.arguments(Path("runs") / task.folder.name)
 
 
 def test_a_model_stays_loaded_for_its_next_task_and_forgets_what_the_last_one_found():

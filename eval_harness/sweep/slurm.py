@@ -1,0 +1,43 @@
+"""The script that runs a sweep's tasks as a Slurm array. It is printed; nothing is started."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from eval_harness.sweep.tasks import Task
+
+
+def slurm_script(tasks: Sequence[Task], sweep_file: Path, out: Path, first: int | None = None) -> str:
+    """A batch script for `sbatch`: an array with one element per task. The folders must be shared by the nodes.
+
+    It names each task by its run folder, since its number is another one when the sweep file has changed meanwhile.
+    """
+    limit = ["--first", str(first)] if first else []
+    command = shlex.join(["medprobe", "sweep", str(sweep_file), "--out", str(out), *limit])
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            f"#SBATCH --job-name={shlex.quote(f'medprobe-{sweep_file.stem}')}",
+            f"#SBATCH --array={_ranges([task.number for task in tasks])}",
+            f"#SBATCH --output={shlex.quote(f'{out}/slurm-%A_%a.log')}",
+            "#SBATCH --requeue",
+            "# Add what a model needs: --gres=gpu:1, --mem, --time, --partition.",
+            f"cd {shlex.quote(str(Path.cwd()))}",
+            "TASKS=(",
+            *(f"    [{task.number}]={shlex.quote(task.folder.name)}" for task in tasks),
+            ")",
+            f'srun {command} --task "${{TASKS[$SLURM_ARRAY_TASK_ID]}}"',
+        ]
+    )
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1,2,3,7 as Slurm writes it: 1-3,7."""
+    parts = []
+    for _, group in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+    return ",".join(parts)
