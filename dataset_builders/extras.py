@@ -16,7 +16,6 @@ EXTRAS = {
     "transformers": "eval",
     "bitsandbytes": "bitsandbytes",
     "inspect_ai": "inspect",
-    "lighteval": "lighteval",
     "num2words": "num2words",
     "matplotlib": "plot",
     "peft": "peft",

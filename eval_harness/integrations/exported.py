@@ -1,6 +1,4 @@
-"""What an exported task is of: a dataset's repository and split, and the task's name in other harnesses; and the task module for lighteval,
-which calls `lighteval_tasks.py`. Needs no other harness.
-"""
+"""The dataset, split and name of a task that is exported to another harness. Needs no other harness."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.selection import Selection, select_questions
 
@@ -40,22 +37,3 @@ def to_export(data: str, split: str | None) -> Exported:
     if not repository.has_images:
         raise BadInput(f"{data}: holds no images (a text-only build). Build it again without --text-only.")
     return Exported(repository, chosen)
-
-
-def export(data: str, split: str | None, out: Path) -> Path:
-    """Write the module of a dataset's task into the folder `out`; returns it. It is the task and the model at once: lighteval takes both
-    from files. Raises BadInput as `medprobe eval` does."""
-    found = to_export(data, split)
-    repository = found.repository
-    arguments = (found.task, repository.family, found.path, repository.revision, found.chosen.split)
-    lines = [
-        f'"""Written by `medprobe export-lighteval`: the task {found.task}, and the model that lighteval asks."""',
-        "",
-        "from eval_harness.integrations.lighteval_tasks import MedprobeModel, table  # noqa: F401",
-        "",
-        f"TASKS_TABLE = table{arguments!r}",
-    ]
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{found.task}.py"
-    replace_file(path, ("\n".join(lines) + "\n").encode())
-    return path

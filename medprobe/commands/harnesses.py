@@ -1,4 +1,4 @@
-"""publish-score, export-tsv, export-lmms-eval, export-lighteval: what leaves for the Hub's own leaderboards and for other harnesses."""
+"""publish-score, export-tsv, export-lmms-eval: what leaves for the Hub's own leaderboards and for other harnesses."""
 
 from __future__ import annotations
 
@@ -57,19 +57,3 @@ def export_lmms_eval(
 
     task = export(data, split, out)
     typer.echo(f"wrote {out / task}: python -m lmms_eval --include_path {out} --tasks {task} --log_samples ...")
-
-
-@app.command("export-lighteval", short_help="Write a dataset's task for lighteval.")
-def export_lighteval(
-    data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
-    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
-    out: Annotated[Path, typer.Option(help="folder for the task's module")] = Path("lighteval_tasks"),
-) -> None:
-    """Write a task module with our prompts, reader and metrics, and our models; `medprobe submit` reads the details."""
-    from eval_harness.integrations.exported import export
-
-    path = export(data, split, out)
-    typer.echo(
-        f"wrote {path}: python -m eval_harness.integrations.lighteval_tasks custom openai:NAME {path} {path.stem} "
-        f"--custom-tasks {path} --save-details --output-dir out"
-    )

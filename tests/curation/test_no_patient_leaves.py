@@ -230,7 +230,7 @@ def build_and_publish(ward):
     ward.run("diff data/probe-set after/probe-set")
     ward.run(f"curate withdraw gmai-set --group {withdrawn}")
     ward.run(f"curate gmai given/sources.yaml --out gmai-set --blind-model stand-in --base-url {ward.address}")
-    for command in ("export-tsv", "export-lmms-eval", "export-lighteval"):
+    for command in ("export-tsv", "export-lmms-eval"):
         ward.run(f"{command} data/probe-set --out {command}")
 
 

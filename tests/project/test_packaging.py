@@ -33,7 +33,7 @@ def packaged() -> list[Path]:
     return [path.relative_to(ROOT) for path in found if "__pycache__" not in path.parts]
 
 
-APART = {"inspect": "inspect_ai", "lighteval": "lighteval", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
+APART = {"inspect": "inspect_ai", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
 """Extra that is not in the development set -> the library that it brings."""
 TOOLS = {"docs"}
 """Extras of programs that are run and imported by nobody."""

@@ -16,10 +16,10 @@ import pandas as pd
 from dataset_builders.sources.problems import clip
 from eval_harness.integrations import vlmevalkit
 from eval_harness.integrations.described import Described, letters_of
-from eval_harness.integrations.reading import inspect_log, lighteval_details, lmms_samples, paper_outputs
+from eval_harness.integrations.reading import inspect_log, lmms_samples, paper_outputs
 from eval_harness.store.untrusted import ProblemList
 
-READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, lighteval_details, vlmevalkit, paper_outputs)
+READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, vlmevalkit, paper_outputs)
 
 
 def reader_for(path: Path) -> ModuleType | None:

@@ -1,4 +1,4 @@
-"""What inspect-ai, lmms-eval, lighteval and VLMEvalKit write goes to `submit` as it comes: the same answers, the same numbers.
+"""What inspect-ai, lmms-eval and VLMEvalKit write goes to `submit` as it comes: the same answers, the same numbers.
 
 The files are written here as those harnesses write them; the real ones run in tests/eval_harness/integrations/.
 """
@@ -10,8 +10,6 @@ import random
 import zipfile
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
@@ -119,19 +117,6 @@ def lmms(path, answers):
     return write_lines(path / "samples.jsonl", [line(n, q, said) for n, (q, said) in enumerate(answers)])
 
 
-def lighteval(path, answers):
-    rows = [
-        {
-            "doc": {"query": "?", "specific": {"question_id": q.question_id}},
-            "model_response": {"text": None if said is None else [said]},
-        }
-        for q, said in answers
-    ]
-    file = path / "details.parquet"
-    pq.write_table(pa.Table.from_pylist(rows), file)
-    return file
-
-
 def vlmevalkit_table(data, path, answers):
     """The exported TSV, read as VLMEvalKit reads it, less the image, with the predictions."""
     exported, _ = export_tsv(str(data), None, path)
@@ -189,7 +174,6 @@ def test_the_same_answers_are_the_same_numbers(data, seed, tmp_path):
         inspect_json(tmp_path, answers),
         inspect_eval(tmp_path, answers),
         lmms(tmp_path, answers),
-        lighteval(tmp_path, answers),
     ]
     files += [vlmevalkit(tmp_path, answers, data), vlmevalkit_xlsx(tmp_path, answers, data)]
     for file in files:
@@ -276,7 +260,7 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
     for name, answers in (("other", of_other), ("version", renamed), ("nobody", of_nobody)):
         workdir = tmp_path / name
         workdir.mkdir()
-        files = [make(workdir, answers) for make in (inspect_json, inspect_eval, lmms, lighteval)]
+        files = [make(workdir, answers) for make in (inspect_json, inspect_eval, lmms)]
         if name == "other":
             files.append(vlmevalkit(workdir, answers, other))
         for file in files:
@@ -298,7 +282,7 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize("export", ["export-tsv", "export-lmms-eval", "export-lighteval"])
+@pytest.mark.parametrize("export", ["export-tsv", "export-lmms-eval"])
 def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(mediconfusion, tmp_path, export):
     build("mediconfusion", out=tmp_path / "text", text_only=True)
     (tmp_path / "empty").mkdir()
