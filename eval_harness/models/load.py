@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
+from dataset_builders.extras import require
 from dataset_builders.hub.client import connect, status_of
 from eval_harness.models.interface import MODEL_ARGS, Backend, Settings, check_options
 
@@ -62,7 +63,8 @@ def _no_such_kind(model: str, kind: str) -> str:
 
 
 def check_name(model: str, name: str) -> None:
-    """Raise BadInput where a model's `name` is neither a folder nor an id that this machine or the Hub knows. The Hub is asked once."""
+    """Raise BadInput where a model's `name` is neither a folder nor an id that this machine or the Hub knows, or the engine is not
+    installed. The Hub is asked once."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
@@ -71,6 +73,7 @@ def check_name(model: str, name: str) -> None:
         return
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise BadInput(f"--model {model}: there is no folder {name}.")
+    require("vllm" if model.startswith("vllm:") else "torch", "transformers")
     try:
         validate_repo_id(name)
         if not isinstance(try_to_load_from_cache(name, "config.json"), str):
