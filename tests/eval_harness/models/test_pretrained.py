@@ -134,7 +134,7 @@ def test_a_quantized_checkpoint_is_loaded_as_it_is(even, tmp_path):
     [
         ({"quantization": "2bit"}, "--model-args quantization 2bit: not known"),
         ({"dtype": "float99"}, "not a torch dtype"),
-        ({"min_pixels": 9999999}, "cannot both be"),
+        ({"min_pixels": 9999999}, "is more than max_pixels"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(folder, settings, words):

@@ -176,7 +176,7 @@ def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
     real = bounded.network.generate
     bounded.network.generate = lambda *a, **k: tokens.setdefault("rows", real(*a, **k))
     found = list(bounded.generate(asked(max_tokens=12)))
-    assert [row.index(end) for row in tokens["rows"].tolist()] == [5] * 4, "ended after five tokens"
+    assert [row.index(end) for row in tokens["rows"][0].tolist()] == [5] * 4, "ended after five tokens"
     assert all(response.reasoning for response in found)
     assert any(response.text for response in found)
 

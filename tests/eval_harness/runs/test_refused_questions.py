@@ -13,7 +13,8 @@ from PIL import Image
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.load import load_backend, load_plug_in
+from eval_harness.models.load import load_backend
+from eval_harness.models.plug_in import load_plug_in
 from eval_harness.records.request import Request, Response
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.refusals import IN_A_ROW
@@ -25,10 +26,10 @@ from tests.eval_harness.models.tiny_families import make
 from tests.helpers import refused
 
 QUESTIONS = 28  # of the drawn MediConfusion
-FAULTS = ("raises", "raises once", "string", "silent", "malformed", "bad image")
+FAULTS = ("raises", "raises once", "number", "silent", "malformed", "bad image")
 WHY = {
     "raises": "RuntimeError: refused",
-    "string": "TypeError: it gave a str instead of a Response",
+    "number": "TypeError: it gave 7 instead of a Response",
     "silent": "ValueError: it gave no response",
     "malformed": "the model answered with a text of type int",
     "bad image": "OSError: cannot decode",
@@ -61,8 +62,8 @@ class Faulty:
                     raise OSError("cannot decode")
             for each in self.chance.sample(batch, len(batch)):
                 fault = self.faults.get(each.question_id)
-                if fault == "string":
-                    yield "A"
+                if fault == "number":
+                    yield 7
                 elif fault == "malformed":
                     yield Response(each.question_id, each.sample, 7)
                 elif fault != "silent":
