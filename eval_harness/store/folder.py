@@ -95,11 +95,8 @@ NEAR = 10.0
 
 def _near(one: Result, other: Result) -> bool:
     """Whether two results may have nearly the same answers: their score over the most questions lies near, or cannot be compared."""
-    if (one.benchmark.fingerprint, one.method.extraction, one.method.samples) != (
-        other.benchmark.fingerprint,
-        other.method.extraction,
-        other.method.samples,
-    ):
+    asked = [(each.benchmark.fingerprint, each.method.extraction, each.method.samples) for each in (one, other)]
+    if asked[0] != asked[1] or one.method.samples != 1:  # one sample of many may be a copy, whatever the others score
         return True
     both = [name for name in one.scores if name in other.scores]
     name = max(both, key=lambda name: one.scores[name].n, default=None)

@@ -29,10 +29,6 @@ COMMIT_TRIES = 12
 """Others commit to the same branch: a commit to main is tried again on top of theirs."""
 
 
-class Conflict(BadInput):
-    """A store holds something else in the place of what is to be added."""
-
-
 def propose(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
     """Open a pull request that adds the files of a submission; returns its address, and whether it is new. `token`: None is this machine's.
 
@@ -65,15 +61,8 @@ def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, 
     if head and is_there(api, repo_id, head, files):
         return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"
     for pull in open_pulls(api, repo_id, who):
-        revision = f"refs/pr/{pull.num}"
-        if pull.title != title_of(folder) or not (there := files_at(api, repo_id, revision, sorted(files))):
-            continue
-        for path, content in files.items():
-            if not path.endswith(f"/{RUN}") and not holds_content(api, repo_id, revision, there.get(path), content):
-                raise Conflict(
-                    f"your pull request {pull.url}: holds something else in the place of {path}. Close it first."
-                )
-        return pull.url
+        if pull.title == title_of(folder) and is_there(api, repo_id, f"refs/pr/{pull.num}", files):
+            return pull.url
     return None
 
 
@@ -169,20 +158,6 @@ def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[
 
     found = api.get_paths_info(repo_id, paths, revision=revision, repo_type="dataset")
     return {entry.path: entry for entry in found if isinstance(entry, RepoFile)}
-
-
-def holds_content(api: HfApi, repo_id: str, revision: str, entry: RepoFile | None, content: bytes) -> bool:
-    """Whether a file of a revision (None: there is none) has exactly this content.
-
-    The Hub's digest spares the download where it agrees; where it does not, which may be for another way of taking it, the bytes decide.
-    """
-    if entry is None or entry.size != len(content):
-        return False
-    if entry.lfs is not None:
-        agrees = entry.lfs.sha256 == hashlib.sha256(content).hexdigest()
-    else:
-        agrees = entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-    return bool(agrees) or fetched(api, repo_id, revision, entry.path) == content
 
 
 def fetched(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "dataset") -> bytes:

@@ -45,8 +45,6 @@ ADDED = re.compile(
 )
 MOST_ADDED = 1_000
 """Files that a pull request may add before they are not even listed."""
-MOST_AT_ONCE = 2 << 20
-"""Bytes of a pull request that is examined in the order they came; with --all larger ones come after all the others."""
 MOST_OLDER = 30
 """Older open pull requests about the same benchmark that one is compared with."""
 CLOSED = ("closed", "merged")
@@ -99,8 +97,8 @@ class PullRequests:
     published: Published | None = None
     _seen: dict[tuple[int, str], Digests | None] = field(default_factory=dict)
 
-    def pull(self, number: int, most: int | None = None, accept_flagged: bool = False) -> VerifyResult | None:
-        """Examine one pull request and do what follows; None where its files have over `most` bytes, to be looked at later.
+    def pull(self, number: int, accept_flagged: bool = False) -> VerifyResult:
+        """Examine one pull request and do what follows.
 
         `accept_flagged`: a person has looked at its flags. Raises BadInput when the Hub does not let us.
         """
@@ -112,8 +110,6 @@ class PullRequests:
             head = str(self._head(f"refs/pr/{number}"))
             try:
                 added = with_retries(lambda: self._added(head))
-                if most is not None and sum(entry.size for entry in added.entries.values()) > most:
-                    return None
                 if added.note:
                     return self._note(what, details, added)
                 return self._result(what, details, added, accept_flagged)

@@ -160,7 +160,7 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored]
     """The same for a store on the Hub: a copy is derived again, and what changed is one commit on top of exactly what was read."""
     from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, with_retries
     from dataset_builders.hub.commits import commit_files
-    from eval_harness.store.hub import files_at, holds_content
+    from eval_harness.store.hub import fetched, files_at
 
     check_repo_id(repo_id)
     api = connect_with_token()
@@ -189,7 +189,9 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored]
                     if head == revision:
                         return None
                     there = files_at(api, repo_id, head, list(files))
-                    if all(holds_content(api, repo_id, head, there.get(p), (root / p).read_bytes()) for p in files):
+                    if len(there) == len(files) and all(
+                        fetched(api, repo_id, head, p) == (root / p).read_bytes() for p in files
+                    ):
                         return True
                     raise BadInput(f"{repo_id}: it was changed meanwhile. Run this again.")
 

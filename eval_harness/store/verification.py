@@ -5,32 +5,26 @@ See also: what is examined (`examine.py`), what becomes of a pull request (`pull
 
 from __future__ import annotations
 
-import hashlib
 import re
-import sys
-import tempfile
 import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.hub.client import check_repo_id, endpoint, hub_errors, sign_in, with_retries
+from dataset_builders.hub.client import check_repo_id, hub_errors, sign_in, with_retries
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.files import RESULT, RUN, Sent
 from eval_harness.records.result import Result, read_result
-from eval_harness.store.acceptance import local_account, read_acceptance
+from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.examine import examined
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import open_pulls
 from eval_harness.store.names import Published
-from eval_harness.store.pull_requests import MOST_AT_ONCE, PullRequests, VerifyResult, Word
+from eval_harness.store.pull_requests import PullRequests, VerifyResult, Word
 from eval_harness.store.rescoring import questions_of
 from eval_harness.store.submission import REPRODUCED, Submission
 
@@ -60,13 +54,11 @@ def verify(
     if (number is not None) == everything:
         raise BadInput(f"{store}: name one pull request ({name}@3), or give --all for all open ones.")
     check = _pull_requests(name, data, with_questions, published)
-    with _one_at_a_time(name):
-        if number is not None:
-            result = check.pull(number)
-            assert result is not None
-            tell(result)
-            return [result]
+    if number is None:
         return _all(check, tell)
+    result = check.pull(number)
+    tell(result)
+    return [result]
 
 
 def accept(
@@ -76,11 +68,7 @@ def accept(
     name, number = store_and_number(pull)
     if number is None:
         raise BadInput(f"{pull}: name the pull request, e.g. {name}@3.")
-    check = _pull_requests(name, data, with_questions, published)
-    with _one_at_a_time(name):
-        result = check.pull(number, accept_flagged=True)
-    assert result is not None
-    return result
+    return _pull_requests(name, data, with_questions, published).pull(number, accept_flagged=True)
 
 
 def refuse(pull: str, reason: str) -> VerifyResult:
@@ -90,9 +78,7 @@ def refuse(pull: str, reason: str) -> VerifyResult:
         raise BadInput(f"{pull}: name the pull request, e.g. {name}@3.")
     if not reason.strip():
         raise BadInput("--reason: say why, in plain text; it is shown on the pull request.")
-    check = _pull_requests(name, (), False, None)
-    with _one_at_a_time(name):
-        return check.refuse(number, " ".join(reason.split()))
+    return _pull_requests(name, (), False, None).refuse(number, " ".join(reason.split()))
 
 
 def _pull_requests(name: str, data: Sequence[str], with_questions: bool, published: Published | None) -> PullRequests:
@@ -123,62 +109,34 @@ def in_rounds(pulls: Iterable[Discussion]) -> list[Discussion]:
 
 
 def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
-    """Verify all open pull requests, in rounds over the accounts, large ones last."""
+    """Verify all open pull requests, in rounds over the accounts."""
     name, owner = check.repo, check.repo.split("/")[0]
     with hub_errors(name, "list its pull requests", check.who):
         listed = with_retries(lambda: list(open_pulls(check.api, name)))
     results = []
-    waiting: list[tuple[Discussion, int | None]]
-    waiting = [(each, MOST_AT_ONCE) for each in in_rounds(listed) if each.status != "draft"]
     spent: defaultdict[str, float] = defaultdict(float)
-    while waiting:
-        pull, most = waiting.pop(0)
+    for pull in in_rounds(each for each in listed if each.status != "draft"):
         begun, what = time.monotonic(), f"{name}@{pull.num}"
-        result: VerifyResult | None
         if spent[pull.author] > ACCOUNT_SECONDS and pull.author not in (owner, check.who):
-            result = VerifyResult(
-                what, "next run", (f"the others of {pull.author} took {ACCOUNT_SECONDS:.0f} s of this one",)
-            )
+            told = f"the others of {pull.author} took {ACCOUNT_SECONDS:.0f} s of this one"
+            result = VerifyResult(what, "next run", (told,))
         else:
-            result = _answered(check, pull.num, most)
+            result = _answered(check, pull.num)
         spent[pull.author] += time.monotonic() - begun
-        if result is None:  # a large one waits until the others are done
-            waiting.append((pull, None))
-            continue
         tell(result)
         results.append(result)
     return results
 
 
-def _answered(check: PullRequests, number: int, most: int | None) -> VerifyResult | None:
+def _answered(check: PullRequests, number: int) -> VerifyResult:
     """`PullRequests.pull`; whatever one pull request does, the others get their turn."""
     try:
-        return check.pull(number, most)
+        return check.pull(number)
     except Exception as error:
         if not isinstance(error, BadInput):
             traceback.print_exc()
         told = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
         return VerifyResult(f"{check.repo}@{number}", "later" if isinstance(error, Unavailable) else "failed", (told,))
-
-
-@contextmanager
-def _one_at_a_time(store: str) -> Iterator[None]:
-    """Of this machine's verifiers of a store one works at a time: a scheduled job that takes longer than its period is waited for."""
-    name = hashlib.sha256(f"{endpoint()}/{store}".encode()).hexdigest()[:16]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"medprobe-verify-{local_account()}-{name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        print(
-            f"{store}: another `medprobe verify` is working on it; waiting for it to finish.",
-            file=sys.stderr,
-            flush=True,
-        )
-        lock.acquire(poll_interval=0.5)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _number(pull: str) -> int:

@@ -1,8 +1,5 @@
 """Verifiers at work: many pull requests, several verifiers, faults on the way, whose turn it is."""
 
-import subprocess
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -15,7 +12,7 @@ from eval_harness.store.pull_requests import VerifyResult
 from eval_harness.store.submit import submit
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import responses
-from tests.eval_harness.store.verifying import REPO, STORE, comments, files_of, main_files, status
+from tests.eval_harness.store.verifying import REPO, STORE, comments, main_files, status
 from tests.helpers import write_lines
 from tests.localhub.faults import RESET
 from tests.sampling import few
@@ -111,22 +108,6 @@ def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, t
     assert [outcome.word for outcome in verify(STORE, everything=True, data=["medlab/phantoms"])] == ["added"]
 
 
-def test_a_large_pull_request_holds_up_nobody(owner, run, data, as_owner, tmp_path, monkeypatch):
-    submit(run, STORE)
-    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
-    as_owner()
-    large = sum(len(content) for content in files_of(run).values())
-    monkeypatch.setattr(verification, "MOST_AT_ONCE", large - 1)
-    pull = pull_requests.PullRequests.pull
-
-    def no_room_for_the_first(check, number, most=None, accept_flagged=False):
-        return pull(check, number, most if number == 1 or most is None else 1 << 30)
-
-    monkeypatch.setattr(pull_requests.PullRequests, "pull", no_room_for_the_first)
-    outcomes = verify(STORE, everything=True, data=[str(data)])
-    assert [(outcome.what, outcome.word) for outcome in outcomes] == [(f"{STORE}@2", "added"), (f"{STORE}@1", "added")]
-
-
 def test_pull_requests_take_turns_by_account_and_nobody_takes_the_whole_run(monkeypatch):
     """However many one account opened, the first of another comes after one of them; what takes too long is left for the next run."""
     opened = [SimpleNamespace(num=n, author="eve", status="open") for n in range(1, 31)]
@@ -143,57 +124,15 @@ def test_pull_requests_take_turns_by_account_and_nobody_takes_the_whole_run(monk
     class Check:
         api, repo, who = None, STORE, "curator"
 
-        def pull(self, number, most=None):
+        def pull(self, number):
             asked.append(number)
             now[0] += 100
-            return None if number == 31 and most else VerifyResult(f"{STORE}@{number}", "refused")
+            return VerifyResult(f"{STORE}@{number}", "refused")
 
     monkeypatch.setattr(verification.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(verification, "open_pulls", lambda api, name: iter(opened))
     outcomes = verification._all(Check(), lambda outcome: None)
-    assert asked == [1, 31, 32, 2, 34, 3, 4, 31]
+    assert asked == [1, 31, 32, 2, 34, 3, 4]
     words = {int(outcome.what.rpartition("@")[2]): outcome.word for outcome in outcomes}
     assert [number for number, word in words.items() if word == "next run"] == list(range(5, 31))
     assert len(words) == 33
-
-
-def test_two_verifiers_of_a_store_take_turns_and_those_of_others_do_not(monkeypatch, tmp_path, capsys):
-    """The lock is held by one thread of this machine at a time; the second says that it waits, and goes on when the first has ended."""
-    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
-    begun, end, order = threading.Event(), threading.Event(), []
-
-    def first():
-        with verification._one_at_a_time("ORG/results"):
-            begun.set()
-            end.wait(20)
-            order.append("first")
-
-    def second():
-        with verification._one_at_a_time("ORG/results"):
-            order.append("second")
-
-    threads = [threading.Thread(target=first), threading.Thread(target=second)]
-    threads[0].start()
-    assert begun.wait(20)
-    threads[1].start()
-    with verification._one_at_a_time("ORG/other"):
-        order.append("another store")
-    threads[1].join(0.2)
-    assert threads[1].is_alive() and order == ["another store"]
-    end.set()
-    for thread in threads:
-        thread.join(20)
-    assert order == ["another store", "first", "second"]
-    assert "waiting for it to finish" in capsys.readouterr().err
-
-
-def test_the_lock_of_a_verifier_that_was_killed_is_free(monkeypatch, tmp_path):
-    program = (
-        "import os, sys, tempfile; tempfile.gettempdir = lambda: sys.argv[1]\n"
-        "from eval_harness.store import verification\n"
-        "with verification._one_at_a_time('ORG/results'): os._exit(9)"
-    )
-    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 9
-    monkeypatch.setattr(verification.tempfile, "gettempdir", lambda: str(tmp_path))
-    with verification._one_at_a_time("ORG/results"):
-        pass
