@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
+import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable
@@ -32,6 +33,7 @@ from eval_harness.store.datasets import Dataset, Find
 from eval_harness.store.examine import examine, first_look, parsed_run
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import (
+    COLUMNS,
     Placed,
     ProblemList,
     check_file,
@@ -91,11 +93,14 @@ def folder_limits(folder: Path, find: Find) -> Limits:
 
 
 def file_limits(path: Path, dataset: Dataset) -> Limits:
-    """What reading a file of answers may take: its samples are not known, and each of its answers has some bytes."""
-    check_file(path)
+    """What reading a file of answers may take: by the rows that a Parquet file's footer tells of, which is refused where a store takes
+    fewer, or by the bytes that an answer has at least in any other file."""
     asked = max(1, len(dataset.questions))
-    samples = path.stat().st_size // LEAST_ROW // asked + 1
-    return limits_for(asked, max(1, min(samples, MOST_SAMPLES, MOST_ANSWERS // asked)))
+    rows = path.stat().st_size // LEAST_ROW
+    if check_file(path).startswith(b"PAR1"):
+        next(parquet_rows(path, COLUMNS, most_rows=min(asked * MOST_SAMPLES, MOST_ANSWERS)), None)
+        rows = pq.read_metadata(path).num_rows
+    return limits_for(asked, max(1, min(-(-rows // asked), MOST_SAMPLES, MOST_ANSWERS // asked)))
 
 
 def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:

@@ -71,6 +71,11 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "parquet: million rows": lambda: _parquet(
         question_id=pa.array(["a"] * 1_000_000), response=pa.array(["A"] * 1_000_000)
     ),
+    "parquet: more samples than a store takes": lambda: _parquet(
+        question_id=pa.array([f"9000{n % 14 // 2 + 1}-{n % 2 + 1}" for n in range(890_400)]).dictionary_encode(),
+        response=pa.array(["A"] * 890_400).dictionary_encode(),
+        sample=[n // 14 % 9_999 for n in range(890_400)],
+    ),
     "parquet: thousands of columns": lambda: _parquet(**{f"c{n}": [1] for n in range(5_000)}),
     "parquet: nested": lambda: _nested(60),
     "parquet: bytes": lambda: _parquet(question_id=["90001-1"], response=[b"\xff\xfe"]),
