@@ -125,9 +125,7 @@ def _write(
     write_json(work / "manifest.json", manifest)
     if (log.folder / LOG).is_file():
         changes = [
-            entry | {"pair_id": ids[entry["pair_id"]]}
-            for entry in read_journal(log.folder / LOG)
-            if entry["pair_id"] in ids
+            entry | {"item": ids[entry["item"]]} for entry in read_journal(log.folder / LOG) if entry["item"] in ids
         ]
         text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in changes)
         (work / LOG).write_text(text, encoding="utf-8")

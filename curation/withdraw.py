@@ -69,7 +69,7 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
             raise BadInput(f"{folder}: no question would be left. Delete the folder and {key_file(folder)}.")
         if (fresh / LOG).is_file():
             lines = (fresh / LOG).read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if json.loads(line).get("pair_id") not in pairs]
+            kept = [line for line in lines if json.loads(line).get("item") not in pairs]
             (fresh / LOG).write_text("".join(line + "\n" for line in kept), encoding="utf-8")
             taken["review entries"] = len(lines) - len(kept)
         write_json(fresh / "image_dict.json", {name: about for name, about in images.items() if name not in gone})

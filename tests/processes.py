@@ -21,6 +21,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = (
-    *("torch", "medprobe.command_line", "leaderboard_space.app", "curation.review.review_app"),
+    *("torch", "medprobe.command_line", "leaderboard_space.app", "curation.review.review"),
     *("eval_harness.runs.runner", "eval_harness.store.packaging"),
     *("eval_harness.models.local.transformers_vlm", "pyarrow.dataset", "scipy.optimize"),
     *("transformers.models.llava.modeling_llava", "transformers.models.llava.processing_llava"),
@@ -139,6 +141,24 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    """The address of an application that a thread serves."""
+    import uvicorn
+
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        server.should_exit = True
+        thread.join(20)
 
 
 def shared_folder() -> Path:

@@ -87,7 +87,7 @@ def gmai_tag(
     from curation.review.serving import serve_page
 
     names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
-    serve_page(lambda: build_tagging(out, names), out / PRIVATE, "tag", f"tagging {out}", port)
+    serve_page(lambda _: build_tagging(out, names), out / PRIVATE, "tag", f"tagging {out}", port)
 
 
 def gmai_validate(
@@ -99,4 +99,4 @@ def gmai_validate(
     from curation.gmai.pipeline import PRIVATE
     from curation.review.serving import serve_page
 
-    serve_page(lambda: build_validation(out), out / PRIVATE, "validate", f"validating {out}", port)
+    serve_page(lambda _: build_validation(out), out / PRIVATE, "validate", f"validating {out}", port)

@@ -201,6 +201,19 @@ def review(
     key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's private key")] = None,
 ) -> None:
     """Serve a page on which radiologists score and correct the questions; every change is saved immediately."""
-    from curation.review.review_app import serve
+    from curation.review.review import build_review
+    from curation.review.serving import serve_page
 
-    serve(questions, images, port, host, reviewers.split(",") if reviewers else (), certificate, key)
+    names = reviewers.split(",") if reviewers else ()
+    doing = f"reviewing {questions}"
+    serve_page(
+        lambda access: build_review(questions, images, access),
+        questions,
+        "review",
+        doing,
+        port,
+        host,
+        names,
+        certificate,
+        key,
+    )

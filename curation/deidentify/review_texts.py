@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import pandas as pd
 from fastapi import FastAPI
@@ -24,17 +22,20 @@ from curation.gmai import burned_in
 from curation.gmai.burned_in import DECISIONS
 from curation.gmai.items import PICTURES
 from curation.images.burned_in_text import mask
-from curation.review.form_page import Decisions, form_app
+from curation.review.page import Field, Shown, Task, build_page, record, recorded
 from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.images.lookup import as_png
-from dataset_builders.journal import Journal
 
-Decision = Literal["mask", "keep", "drop"]
-BUTTONS = """<p><button name="decision" value="mask" accesskey="m">black out the marked regions (m)</button></p>
-<p><button name="decision" value="keep" accesskey="k">keep: it names nobody (k)</button></p>
-<p><button name="decision" value="drop" accesskey="d">leave the image out (d)</button></p>"""
+DECISION = Field(
+    "decision",
+    "",
+    "choice",
+    [("mask", "black out the marked regions"), ("keep", "keep: it names nobody"), ("drop", "leave the image out")],
+    "mkd",
+    advances=True,
+)
 
 
 def is_gmai(out: Path) -> bool:
@@ -49,26 +50,23 @@ def pending_images(out: Path) -> list[str]:
     return sorted(path.name for path in (out / PENDING).iterdir()) if (out / PENDING).is_dir() else []
 
 
-def decide(out: Path, image: str, decision: Decision, reviewer: str) -> None:
-    """Record a decision and carry it out. Raises BadInput for an image that does not wait for one, and without a name."""
-    if not reviewer.strip():
-        raise BadInput("Give your name first: every decision is recorded with who made it.")
+def decide(out: Path, image: str, decision: str, reviewer: str) -> None:
+    """Record a decision and carry it out. Raises BadInput for an image that does not wait for one, and another decision."""
+    if decision not in dict(DECISION.choices):
+        raise BadInput(f"{decision!r} is none of mask, keep and drop.")
     if image not in pending_images(out):
         raise BadInput(f"{image} waits for no decision in {out}.")
-    with Journal((out / "private" if is_gmai(out) else out) / DECISIONS) as journal:
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        journal.append({"when": when, "reviewer": reviewer.strip(), "image": image, "decision": decision})
-        journal.sync()
-        entries = [*journal.entries, {"decision": decision}]
+    journal = (out / "private" if is_gmai(out) else out) / DECISIONS
+    record(journal, reviewer, image, DECISION.name, decision)
     if not is_gmai(out):
         _carry_out(out, image, decision)
         report = json.loads((out / REPORT).read_text(encoding="utf-8"))
-        decisions = dict(Counter(entry["decision"] for entry in entries))
+        decisions = dict(Counter(recorded(journal).values()))
         report["text"] |= {"undecided": len(pending_images(out)), "decisions": decisions}
         write_json(out / REPORT, report)
 
 
-def _carry_out(out: Path, image: str, decision: Decision) -> None:
+def _carry_out(out: Path, image: str, decision: str) -> None:
     waiting = out / PENDING / image
     if decision == "mask":
         with Image.open(waiting) as opened:
@@ -95,34 +93,41 @@ def build_app(out: Path) -> FastAPI:
         )
     boxes = burned_in.read_boxes(out / "private") if is_gmai(out) else read_boxes(out)
 
-    def picture(image: str, number: int) -> bytes:
+    def show(_: str, image: str) -> Shown:
+        marked = len(boxes.get(image, []))
+        return Shown(
+            "Does the marked text name anyone?", {}, f"{image}; regions marked in red: {marked}", pictures=[""]
+        )
+
+    def save(reviewer: str, image: str, field: str, value: Any, seen: Any) -> str:
+        decide(out, image, value, reviewer)
+        return f"{image}: {value}"
+
+    def picture(image: str, number: int) -> tuple[str, bytes]:
         if image not in pending_images(out):
             raise KeyError(image)
-        path = out / "private" / PICTURES / f"{image}.png" if is_gmai(out) else out / PENDING / image
-        with Image.open(path) as opened:
+        file = out / "private" / PICTURES / f"{image}.png" if is_gmai(out) else out / PENDING / image
+        with Image.open(file) as opened:
             shown = ImageOps.exif_transpose(opened).convert("RGB")
         draw = ImageDraw.Draw(shown)
         for left, top, right, bottom in boxes.get(image, []):
             draw.rectangle((left, top, right - 1, bottom - 1), outline=(255, 40, 40), width=2)
-        return as_png(shown)
+        return "image/png", as_png(shown)
 
-    def question(reviewer: str, image: str) -> str:
-        return f"<p>{escape(image)}: {len(boxes.get(image, []))} regions are marked in red.</p>"
-
-    def save(reviewer: str, image: str, fields: dict[str, list[str]]) -> None:
-        decision = fields.get("decision", [""])[0]
-        if decision not in ("mask", "keep", "drop"):
-            raise BadInput("choose one of the three.")
-        decide(out, image, decision, reviewer)  # type: ignore[arg-type]
-
-    return form_app(
-        Decisions(
-            "Does the marked text name anyone?", lambda reviewer: pending_images(out), lambda reviewer, image: False,
-            question, lambda image: 1, picture, save, BUTTONS,
+    return build_page(
+        Task(
+            title="Burned-in text",
+            fields=[DECISION],
+            items=lambda _: pending_images(out),
+            show=show,
+            save=save,
+            is_done=lambda _, image: False,
+            picture=picture,
+            finished="No image waits for a decision.",
         )
-    )  # fmt: skip
+    )
 
 
 def serve(out: Path, port: int) -> None:
     """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a port in use, and a folder that another server has."""
-    serve_page(lambda: build_app(out), out, "texts", f"deciding about {len(pending_images(out))} images", port)
+    serve_page(lambda _: build_app(out), out, "texts", f"deciding about {len(pending_images(out))} images", port)

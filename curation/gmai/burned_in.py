@@ -34,7 +34,7 @@ def read_boxes(private: Path) -> dict[str, list[Box]]:
 
 def read_decisions(private: Path) -> dict[str, str]:
     """Picture -> mask, keep or drop; the last decision holds."""
-    return {entry["image"]: entry["decision"] for entry in read_journal(private / DECISIONS)}
+    return {entry["item"]: entry["value"] for entry in read_journal(private / DECISIONS)}
 
 
 def undecided(private: Path) -> list[str]:

@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,14 @@ from curation.gmai import FORMAT
 from curation.gmai.cases import Cell
 from curation.gmai.selecting import Written
 from curation.report.blind_baseline import replies_without_images
+from curation.review import page
 from curation.review.agreement import gwet_ac1
 from curation.writing.asking import Asking, Writer
 from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
-from dataset_builders.journal import Journal, read_journal
 from eval_harness.derive.answers import read_answers
-from eval_harness.records.names import storable
 
-LOG = "validation.jsonl"
+LOG, FIELD = "validation.jsonl", "faults"
 FAULTS = {
     "wrong": "the marked answer is wrong",
     "unclear": "the target is unclear",
@@ -37,26 +35,17 @@ FAULTS = {
 def read_faults(private: Path) -> dict[str, dict[str, tuple[str, ...]]]:
     """Case -> reviewer -> faults found (none: the reviewer finds it fine). A reviewer's last word holds."""
     said: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
-    for entry in read_journal(private / LOG):
-        said[entry["case"]][entry["reviewer"]] = tuple(entry["faults"])
+    for (case, _, reviewer), faults in page.recorded(private / LOG).items():
+        said[case][reviewer] = tuple(faults)
     return said
 
 
 def record(private: Path, reviewer: str, case: str, faults: list[str]) -> None:
-    """Add one verdict; on the disk when this returns. Raises BadInput without a name, and for faults that there are not."""
-    if not reviewer.strip():
-        raise BadInput("Give your name first: every verdict is recorded with who gave it.")
+    """Add one verdict; on the disk when this returns. Raises BadInput for faults that there are not."""
     unknown = [fault for fault in faults if fault not in FAULTS]
     if unknown:
         raise BadInput(f"{unknown[0]!r} is not a known fault; choose from {', '.join(FAULTS)}.")
-    entry = {
-        "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "reviewer": storable(reviewer).strip(),
-        "case": case,
-        "faults": [fault for fault in FAULTS if fault in faults],
-    }
-    with Journal(private / LOG) as journal:
-        journal.append(entry)
+    page.record(private / LOG, reviewer, case, FIELD, [fault for fault in FAULTS if fault in faults])
 
 
 def dropped(said: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, str]:

@@ -1,12 +1,11 @@
 """The pages of a work folder: reviewers say what is wrong with each question, taggers give each label its task and department.
 
-See also: what follows from it (`checks.py`, `tags.py`), the page itself (`review/form_page.py`).
+See also: the page (`review/page.py`), what follows from what is said (`checks.py`, `tags.py`).
 """
 
 from __future__ import annotations
 
 import json
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from curation.gmai.overlay import shown_png
 from curation.gmai.selecting import CASES
 from curation.gmai.sources import Overlay
 from curation.images.image_table import read_any
-from curation.review.form_page import Decisions, choice, form_app
+from curation.review.page import Field, Shown, Task, build_page, record
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import LETTERS
 
 
 def read_page_data(private: Path) -> dict[str, Any]:
@@ -36,43 +34,49 @@ def read_page_data(private: Path) -> dict[str, Any]:
 
 
 def build_validation(out: Path) -> FastAPI:
-    """The page on which reviewers go through the questions of a run."""
+    """The page on which reviewers go through the questions of a run, as one application."""
     private = out / "private"
     document = read_page_data(private)
     cases = {entry["case"]: entry for entry in document["cases"]}
     overlay, black = Overlay(**document["overlay"]), blackened(private)
-    ids, faults = list(cases), list(checks.FAULTS.items())
+    said = checks.read_faults(private)
 
-    def picture(case: str, number: int) -> bytes:
-        own = cases[case]
-        shown, mask = own["pictures"][number]
-        place = (private / PICTURES, own["granularity"], own["box"], overlay)
-        return shown_png(shown, mask, *place, black.get(shown, ()))
-
-    def question(reviewer: str, case: str) -> str:
-        said = checks.read_faults(private).get(case, {}).get(reviewer, ())
-        return _question(cases[case]) + choice("checkbox", "fault", faults, said, "What is wrong? Nothing ticked: fine")
-
-    def save(reviewer: str, case: str, fields: dict[str, list[str]]) -> None:
-        if case not in cases:
-            raise BadInput(f"there is no question {case!r}.")
-        checks.record(private, reviewer, case, fields.get("fault", []))
-
-    return form_app(
-        Decisions(
-            "Validation", lambda reviewer: ids, lambda reviewer, case: reviewer in checks.read_faults(private).get(case, {}),
-            question, lambda case: len(cases[case]["pictures"]), picture, save,
+    def show(reviewer: str, case: str) -> Shown:
+        entry = cases[case]
+        return Shown(
+            question=entry["question"],
+            values={checks.FIELD: list(said.get(case, {}).get(reviewer, ()))},
+            heading=" › ".join(entry[name] for name in ("department", "modality", "task", "granularity")),
+            options=[(text, at in entry["right"]) for at, text in enumerate(entry["options"])],
+            pictures=[""] * len(entry["pictures"]),
         )
+
+    def save(reviewer: str, case: str, field: str, value: Any, seen: Any) -> str:
+        checks.record(private, reviewer, case, value)
+        said.setdefault(case, {})[reviewer] = tuple(value)
+        return "saved"
+
+    def picture(case: str, number: int) -> tuple[str, bytes]:
+        entry = cases[case]
+        shown, mask = entry["pictures"][number]
+        place = (private / PICTURES, entry["granularity"], entry["box"], overlay)
+        return "image/png", shown_png(shown, mask, *place, black.get(shown, ()))
+
+    faults = Field(
+        checks.FIELD, "What is wrong?", "checks", [(name, text) for name, text in checks.FAULTS.items()], "1234",
+        commit="save and go on (nothing ticked: fine)",
     )  # fmt: skip
-
-
-def _question(entry: dict[str, Any]) -> str:
-    options = ""
-    for at, text in enumerate(entry["options"]):
-        kind, mark = ("right", " (right)") if at in entry["right"] else ("", "")
-        options += f'<li class="{kind}">{LETTERS[at]}. {escape(text)}{mark}</li>'
-    branch = " &rsaquo; ".join(escape(entry[name]) for name in ("department", "modality", "task", "granularity"))
-    return f"<p>{branch}</p><p><b>{escape(entry['question'])}</b></p><ul>{options}</ul>"
+    return build_page(
+        Task(
+            title="Validation",
+            fields=[faults],
+            items=lambda _: list(cases),
+            show=show,
+            save=save,
+            is_done=lambda reviewer, case: reviewer in said.get(case, {}),
+            picture=picture,
+        )
+    )
 
 
 def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
@@ -84,30 +88,27 @@ def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
             f"--taggers: {len(taggers)} names; each label is tagged by three people. Give at least three names."
         )
     raw = {str(row["name"]): str(row["raw"]) for row in read_any(private / "labels.csv").to_dict("records")}
-    shares = tags.assigned(raw, taggers, document["seed"])
-    subjects = {"task": document["tasks"], "department": document["departments"]}
+    shares = tags.assigned(list(raw), taggers, document["seed"])
+    values = {subject: document[f"{subject}s"] for subject in tags.SUBJECTS}
 
-    def said(tagger: str, label: str) -> dict[str, str]:
-        votes = {(v["label"], v["tagger"]): v for v in tags.read_votes(None, private / tags.LOG)}
-        return votes.get((label, tagger), {})
+    def own(tagger: str, label: str) -> dict[str, str]:
+        votes = {(vote["label"], vote["tagger"]): vote for vote in tags.read_votes(None, private / tags.LOG)}
+        return {subject: votes.get((label, tagger), {}).get(subject, "") for subject in tags.SUBJECTS}
 
-    def question(tagger: str, label: str) -> str:
-        chosen = said(tagger, label)
-        return f"<p><b>{escape(label)}</b> (in the sets: {escape(raw[label])})</p>" + "".join(
-            choice("radio", name, [(value, value) for value in values], [chosen.get(name, "")], name.capitalize())
-            for name, values in subjects.items()
+    def save(tagger: str, label: str, subject: str, value: Any, seen: Any) -> str:
+        if value not in values[subject]:
+            raise BadInput(f"{value!r} is no {subject}.")
+        record(private / tags.LOG, tagger, label, subject, value)
+        return f"saved {subject}: {value}"
+
+    return build_page(
+        Task(
+            title="Tags",
+            fields=[Field(name, name.title(), "choice", [(each, each) for each in values[name]]) for name in values],
+            items=lambda tagger: shares.get(tagger, []),
+            show=lambda tagger, label: Shown(label, own(tagger, label), heading=f"in the sets: {raw[label]}"),
+            save=save,
+            is_done=lambda tagger, label: all(own(tagger, label).values()),
+            names=taggers,
         )
-
-    def save(tagger: str, label: str, fields: dict[str, list[str]]) -> None:
-        given = {name: value[0] for name, value in fields.items() if name in subjects and value[0] in subjects[name]}
-        if label not in shares.get(tagger, ()) or not given:
-            raise BadInput("choose a task or a department.")
-        for subject, value in given.items():
-            tags.vote(private, tagger, label, subject, value)
-
-    return form_app(
-        Decisions(
-            "Tags", lambda tagger: shares.get(tagger, []), lambda tagger, label: all(map(said(tagger, label).get, subjects)),
-            question, lambda label: 0, lambda label, number: b"", save, reviewers=tuple(taggers),
-        )
-    )  # fmt: skip
+    )

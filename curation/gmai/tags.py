@@ -16,8 +16,7 @@ import numpy as np
 
 from curation.gmai.labels import LabelTable
 from curation.images.image_table import need_columns, read_any
-from dataset_builders.errors import BadInput
-from dataset_builders.journal import Journal, read_journal
+from curation.review.page import recorded
 from dataset_builders.sources.problems import Problems
 
 SUBJECTS = ("task", "department")
@@ -46,23 +45,10 @@ def read_votes(table: Path | None, log: Path) -> list[dict[str, str]]:
         for row in given.to_dict("records"):
             texts = {name: str(row[name] or "").strip() for name in ("label", "tagger", *SUBJECTS)}
             votes[texts["label"], texts["tagger"]] = texts
-    for entry in read_journal(log):
-        vote = votes.setdefault(
-            (entry["label"], entry["tagger"]),
-            {"label": entry["label"], "tagger": entry["tagger"], "task": "", "department": ""},
-        )
-        vote[entry["subject"]] = entry["value"]
+    for (label, subject, tagger), value in recorded(log).items():
+        known = {"label": label, "tagger": tagger, "task": "", "department": ""}
+        votes.setdefault((label, tagger), known)[subject] = value
     return [vote for vote in votes.values() if vote["label"] and vote["tagger"]]
-
-
-def vote(private: Path, tagger: str, label: str, subject: str, value: str) -> None:
-    """Add one tag; on the disk when this returns. Raises BadInput where something is missing."""
-    if not tagger or not label or not value:
-        raise BadInput("Choose your name and a label first: every tag is recorded with who gave it.")
-    if subject not in SUBJECTS:
-        raise BadInput(f"{subject!r} is neither task nor department.")
-    with Journal(private / LOG) as journal:
-        journal.append({"label": label, "tagger": tagger, "subject": subject, "value": value})
 
 
 def merge(votes: Iterable[dict[str, str]], table: LabelTable, tasks: Iterable[str], departments: Iterable[str]) -> Tags:

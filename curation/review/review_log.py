@@ -5,24 +5,24 @@ every reviewer who scored it gave both of its problems 5 or more (MediConfusion,
 out) and ticked correctness, relevance and language; without the ticks it is not reviewed. A score of 1 says that a problem
 is wrong or irrelevant (section 2.3): the pair is left out, and it does not go with both ticks; 2 to 4 need both.
 
-See also: the page (`review_app.py`), agreement between reviewers (`agreement.py`).
+See also: the page (`review.py`), agreement between reviewers (`agreement.py`).
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from curation.images.file_names import file_names
+from curation.review.page import record
 from curation.writing.categories import read_given
 from curation.writing.question_writing import REVIEWS, read_drafts, records
 from dataset_builders.errors import BadInput
-from dataset_builders.journal import Journal, read_journal
+from dataset_builders.journal import read_journal
 from eval_harness.records.names import storable
 
 LOG = REVIEWS
@@ -119,8 +119,8 @@ class ReviewLog:
         self._lock = threading.Lock()
         self._last: dict[tuple[str, str], str] = {}
         for entry in read_journal(folder / LOG):
-            if entry["pair_id"] in self.pairs:
-                self._apply(entry)
+            if entry["item"] in self.pairs:
+                self._apply(entry["reviewer"], entry["item"], entry["field"], entry["value"])
 
     def change(self, reviewer: str, pair_id: str, name: str, value: Any, seen: Any = UNSEEN) -> str | None:
         """Record one change; returns its time (UTC, ISO 8601) once it is on the disk, or None where nothing changed.
@@ -129,8 +129,6 @@ class ReviewLog:
         somebody else changed a shared field since it was seen: nobody's words are overwritten unread. Nothing is recorded
         then.
         """
-        if not reviewer.strip():
-            raise BadInput("Give your name first: every change is recorded with who made it.")
         if pair_id not in self.pairs:
             raise BadInput(f"there is no pair {pair_id} in {self.folder}.")
         with self._lock:
@@ -150,46 +148,26 @@ class ReviewLog:
                         f"a score of {WRONG} says that a problem is wrong or irrelevant, and both its correctness and its relevance are "
                         "ticked. Untick one of them, or give 2 or more."
                     )
-            entry = {
-                "when": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "reviewer": storable(reviewer).strip(),
-                "pair_id": pair_id,
-                "field": name,
-                "before": before,
-                "value": value,
-            }
-            with Journal(self.folder / LOG) as log:
-                log.append(entry)
-            self._apply(entry)
-        return str(entry["when"])
+            when = record(self.folder / LOG, storable(reviewer).strip(), pair_id, name, value)
+            self._apply(storable(reviewer).strip(), pair_id, name, value)
+        return when
 
     def value(self, reviewer: str, pair_id: str, name: str) -> Any:
         """What a field holds now, for this reviewer."""
         pair = self.pairs[pair_id]
         return getattr(pair.reviews.get(reviewer.strip(), Review()) if name in OWN else pair, name)
 
-    def _apply(self, entry: dict[str, Any]) -> None:
-        pair = self.pairs[entry["pair_id"]]
-        if entry["field"] in OWN:
-            setattr(pair.reviews.setdefault(entry["reviewer"], Review()), entry["field"], entry["value"])
+    def _apply(self, reviewer: str, pair_id: str, name: str, value: Any) -> None:
+        pair = self.pairs[pair_id]
+        if name in OWN:
+            setattr(pair.reviews.setdefault(reviewer, Review()), name, value)
         else:
-            setattr(pair, entry["field"], entry["value"])
-            self._last[entry["pair_id"], entry["field"]] = entry["reviewer"]
+            setattr(pair, name, value)
+            self._last[pair_id, name] = reviewer
 
-    def progress(self, reviewer: str) -> tuple[int, int]:
-        """(pairs this reviewer has reviewed: scored and checked, all pairs)"""
-        done = sum(pair.reviews.get(reviewer.strip(), Review()).complete for pair in self.pairs.values())
-        return done, len(self.pairs)
-
-    def next_open(self, reviewer: str, after: int = -1) -> int:
-        """Index of the next pair that this reviewer has not reviewed, from `after` on and around; 0 where all are
-        done."""
-        pairs = list(self.pairs.values())
-        for step in range(1, len(pairs) + 1):
-            index = (after + step) % len(pairs)
-            if not pairs[index].reviews.get(reviewer.strip(), Review()).complete:
-                return index
-        return 0
+    def is_done(self, reviewer: str, pair_id: str) -> bool:
+        """Whether this reviewer has scored and checked a pair."""
+        return self.pairs[pair_id].reviews.get(reviewer.strip(), Review()).complete
 
     def scores(self) -> pd.DataFrame:
         """One row per reviewer and problem that has a score: reviewer, problem (`<pair>-1`, `<pair>-2`), pair_id,

@@ -1,34 +1,120 @@
-"""Serves a page that writes into a folder: one server to a folder, on this machine unless told otherwise. See also: who may open it
-elsewhere (`access.py`)."""
+"""Serve a page that writes into a folder: one server to a folder, on this machine unless told otherwise. A page that other machines reach
+needs a link with a secret for each reviewer, which also says who they are.
+"""
 
 from __future__ import annotations
 
+import hmac
+import json
+import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
 
-from starlette.types import ASGIApp
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock
+from dataset_builders.files import lock, replace_file
 
 HERE = "127.0.0.1"
+FILE = "reviewers.json"
+PARAMETER = "key"
+COOKIE = "medprobe_reviewer"
+
+
+class Access:
+    """The reviewers of a folder and their secrets, which stay the same from one start to the next (`reviewers.json`, readable by its
+    owner alone)."""
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        """Raises BadInput where no name is left of `names`."""
+        wanted = list(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
+        if not wanted:
+            raise BadInput(
+                "--reviewers: names nobody. Give the reviewers' names, separated by commas: each gets a personal link."
+            )
+        path = folder / FILE
+        kept: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        self._names = {kept.get(name) or secrets.token_urlsafe(24): name for name in wanted}
+        every = dict(kept) | {name: key for key, name in self._names.items()}
+
+        def write(file: Path) -> None:
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(every, indent=1), "utf-8")
+
+        replace_file(path, write)
+
+    def links(self, address: str) -> dict[str, str]:
+        """Name -> the link that opens the page at `address` for this reviewer."""
+        return {name: f"{address}/?{urlencode({PARAMETER: key})}" for key, name in self._names.items()}
+
+    def name(self, cookies: Mapping[str, str]) -> str | None:
+        """The reviewer that a request's cookies belong to."""
+        return self._of(cookies.get(COOKIE, ""))
+
+    def _of(self, given: str) -> str | None:
+        found = [name for key, name in self._names.items() if hmac.compare_digest(key.encode(), given.encode())]
+        return found[0] if found else None
+
+    def guard(self, app: ASGIApp, encrypted: bool) -> ASGIApp:
+        """`app` for reviewers only: a link with a secret sets the cookie that every other request needs; all else is 401."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] not in ("http", "websocket"):
+                return await app(scope, receive, send)
+            connection = HTTPConnection(scope)
+            query: Sequence[tuple[str, str]] = parse_qsl(connection.url.query)
+            key = dict(query).get(PARAMETER, "")
+            if self._of(key):
+                answer = RedirectResponse(connection.url.path, 303)
+                answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=encrypted)
+                return await answer(scope, receive, send)
+            if self.name(connection.cookies) is None:
+                refused = PlainTextResponse("This page needs the link that you were given.\n", 401)
+                return await refused(scope, receive, send)
+            return await app(scope, receive, send)
+
+        return guarded
 
 
 def serve_page(
-    build: Callable[[], ASGIApp],
+    build: Callable[[Access | None], ASGIApp],
     folder: Path,
     task: str,
     doing: str,
     port: int,
     host: str = HERE,
+    reviewers: Sequence[str] = (),
     certificate: Path | None = None,
     key: Path | None = None,
 ) -> None:
-    """Serve a page that writes into `folder`, whose lock `task` it holds; `certificate`, `key`: PEM files for HTTPS. Raises BadInput for
-    a port in use, an address that is not this machine's, and a folder that another server has."""
+    """Serve a page that writes into `folder`, whose lock `task` it holds, until it is stopped. With `reviewers` each gets a link with a
+    secret, and no one else gets in; any other `host` than this machine needs them. `certificate`, `key`: PEM files for HTTPS.
+
+    Raises BadInput for a port in use, an address that is not this machine's, and a folder that another server has.
+    """
     import uvicorn
 
+    if host != HERE and not reviewers:
+        raise BadInput(
+            f'--host {host}: opens the page to other machines. Say who may review with --reviewers "Ada Byron,Bo Li".'
+        )
+    if (certificate is None) != (key is None):
+        raise BadInput("--certificate, --key: go together, both PEM files.")
+    for option, file in (("--certificate", certificate), ("--key", key)):
+        if file is not None and not file.is_file():
+            raise BadInput(f"{option} {file}: there is no such file.")
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: there is no such folder.")
+    access = Access(folder, reviewers) if reviewers else None
+    address = f"{'https' if certificate else 'http'}://{host}:{port}"
+    for name, link in access.links(address).items() if access else ():
+        print(f"{name}: {link}", flush=True)
+    if access and not certificate and host != HERE:
+        print("traffic is not encrypted: give --certificate and --key, or use a network you trust", flush=True)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -36,7 +122,7 @@ def serve_page(
         except (OSError, OverflowError) as error:
             raise BadInput(f"--host {host} --port {port}: cannot be used ({error}). Give others.") from None
     with lock(folder, task):
-        app = build()
-        address = f"{'https' if certificate else 'http'}://{host}:{port}"
+        app = build(access)
         print(f"{doing} on {address} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
+        app = access.guard(app, certificate is not None) if access else app
         uvicorn.run(app, host=host, port=port, log_level="warning", ssl_certfile=certificate, ssl_keyfile=key)

@@ -156,19 +156,20 @@ def deidentify(ward, served):
 
     def decide(client):
         for decision in ("mask", "keep", "drop"):
-            page = client.get("/")
-            image = re.search(r"/picture/(\S+?)'", page.text)[1]
-            unsigned = client.post("/decide", data={"image": image, "decision": decision, "reviewer": " "})
-            assert unsigned.status_code in (409, 422) and (clean / "pending" / image).is_file()
-            yield from (page.content, client.get(f"/picture/{image}").content)
-            yield client.post("/decide", data={"image": image, "decision": decision, "reviewer": "Ada"}).content
+            page = client.get("/item")
+            image = page.json()["item"]
+            given = {"item": image, "field": "decision", "value": decision}
+            unsigned = client.post("/save", json=given | {"reviewer": " "})
+            assert "error" in unsigned.json() and (clean / "pending" / image).is_file()
+            yield from (page.content, client.get(f"/picture/0?item={image}").content)
+            yield client.post("/save", json=given | {"reviewer": "Ada"}).content
             assert (clean / "images" / image).is_file() == (decision != "drop")
             assert not (clean / "pending" / image).exists()
             if decision == "mask":
                 shown = np.asarray(Image.open(clean / "images" / image).convert("L"))
                 assert all((shown[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes[image])
-        again = client.post("/decide", data={"image": image, "decision": "keep", "reviewer": "Ada"})
-        assert again.status_code == 409 and "waits for no decision" in again.text
+        again = client.post("/save", json=given | {"reviewer": "Ada"})
+        assert "not to be decided about" in again.json()["error"]
 
     served(decide)
     ward.run("curate texts clean")
@@ -190,8 +191,8 @@ def mine(ward, served, models):
     ward.ask("curate categorize questions")
     ward.ask("curate patterns questions")
     log = ReviewLog(ward.folder / "questions")
-    pictures = [f"/picture/{pair}/{side}" for pair in log.pairs for side in (1, 2)]
-    served(lambda client: [client.get(path).content for path in ("/", "/config", *pictures)])
+    pictures = [f"/picture/{side}?item={pair}" for pair in log.pairs for side in (0, 1)]
+    served(lambda client: [client.get(path).content for path in ("/", "/item", *pictures)])
     ward.run("curate review questions --images raw")
     for at, pair in enumerate(log.pairs):
         for name, value in ((SCORES[0], 9), (SCORES[1], 9 if at else 4), *((check, True) for check in CHECKS)):
@@ -209,7 +210,7 @@ def make_sets(ward, served):
     assert " x is no complete NIfTI" in ward.run(
         "curate gmai given/sources.yaml --out gmai-set"
     )  # what is skipped is counted
-    served(lambda client: [client.get(path).content for path in ("/", "/config")])
+    served(lambda client: [client.get(path).content for path in ("/", "/item")])
     ward.run("curate gmai-tag gmai-set --taggers Ada,Bo,Cy")
     ward.run("curate gmai-validate gmai-set")
     for name in FORMATS:

@@ -1,13 +1,12 @@
 """The pages of taggers and reviewers: what is chosen there is in the journals, and the next run uses it."""
 
-import re
-
 import pytest
 from fastapi.testclient import TestClient
 
 from curation.gmai import checks, pipeline, tags
 from curation.gmai.pages import build_tagging, build_validation
 from curation.gmai.questions import CANDIDATES
+from curation.review.page import record
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from tests.curation.gmai.phantoms import write_all
@@ -25,29 +24,31 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path):
     log, votes = out / "private" / checks.LOG, out / "private" / tags.LOG
     one, two = (each.case.case for each in first.written[:2])
     page = TestClient(build_validation(out))
-    assert page.get(re.search(r'src="(picture/[^"]+)"', page.get("/?reviewer=Ada").text)[1]).content.startswith(
-        b"\x89PNG"
-    )
-    refused = page.post("/save", data={"item": one, "fault": "unclear"})
-    assert refused.status_code == 409 and "NOT saved" in refused.text and not read_journal(log)
-    shown = page.post("/save", data={"reviewer": "Ada", "item": one, "fault": "unclear"}).text
-    assert f"1 of {len(first.written)} done" in shown and f'value="{two}"' in shown
-    page.post("/save", data={"reviewer": "Ada", "item": two})
-    assert page.post("/save", data={"reviewer": "Ada", "item": "none"}).status_code == 409
-    verdicts = [(entry["reviewer"], entry["case"], entry["faults"]) for entry in read_journal(log)]
+    assert page.get("/picture/0", params={"item": one}).content.startswith(b"\x89PNG")
+    assert page.get("/picture/9", params={"item": one}).status_code == 404
+
+    def give(item, field, value, **by):
+        return page.post("/save", json={"item": item, "field": field, "value": value} | by).json()
+
+    assert "error" in give(one, "faults", ["unclear"]) and not log.is_file()
+    shown = give(one, "faults", ["unclear"], reviewer="Ada")
+    assert (shown["done"], shown["items"]) == (1, len(first.written))
+    give(two, "faults", [], reviewer="Ada")
+    assert "error" in give("none", "faults", [], reviewer="Ada")
+    verdicts = [(entry["reviewer"], entry["item"], entry["value"]) for entry in read_journal(log)]
     assert verdicts == [("Ada", one, ["unclear"]), ("Ada", two, [])]
-    assert "checked" in page.get(f"/?reviewer=Ada&item={one}").text
+    assert page.get("/item", params={"reviewer": "Ada", "item": one}).json()["values"] == {"faults": ["unclear"]}
     page = TestClient(build_tagging(out, ["Ada", "Bo", "Cy"]))
-    shown = page.get("/?reviewer=Bo").text
-    assert "0 of 4 done" in shown
-    label = re.search(r'name="item" value="([^"]+)"', shown)[1]
-    for wrong in ({"reviewer": "Eve", "task": "Muscle"}, {"reviewer": "Bo", "task": "Cooking"}, {"task": "Muscle"}):
-        assert page.post("/save", data=wrong | {"item": label}).status_code == 409
-    shown = page.post("/save", data={"reviewer": "Bo", "item": label, "task": "Muscle", "department": "Urology"}).text
-    assert "1 of 4 done" in shown and [vote["tagger"] for vote in read_journal(votes)] == ["Bo", "Bo"]
+    shown = page.get("/item", params={"reviewer": "Bo"}).json()
+    label = shown["item"]
+    assert (shown["done"], shown["items"]) == (0, 4)
+    for wrong in ({"reviewer": "Eve"}, {"reviewer": "Bo", "value": "Cooking"}, {}):
+        assert "error" in give(**({"item": label, "field": "task", "value": "Muscle"} | wrong))
+    give(label, "task", "Muscle", reviewer="Bo")
+    assert give(label, "department", "Urology", reviewer="Bo")["done"] == 1
     for tagger in ("Ada", "Cy"):
-        tags.vote(out / "private", tagger, label, "task", "Muscle")
-        tags.vote(out / "private", tagger, label, "department", "Urology")
+        record(votes, tagger, label, "task", "Muscle")
+        record(votes, tagger, label, "department", "Urology")
     second = pipeline.run(path, out)
     assert first.written[0].case.case not in {w.case.case for w in second.written}
     assert all(w.case.task != "Muscle" or w.case.answers == (label,) for w in second.written)

@@ -431,7 +431,7 @@ def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
         "searched": 8, "with_text": 6, "undecided": 6, "decisions": {}, "searched_by_deidentify": [],
     }  # fmt: skip
     assert f"medprobe curate texts {out}" in "".join(made.notes)
-    assert waiting[0] in TestClient(build_app(out)).get("/?reviewer=Ada").text
+    assert waiting[0] in TestClient(build_app(out)).get("/item").text
     for picture, decision in zip(waiting, ["mask", "keep", "drop"], strict=False):
         decide(out, picture, decision, "Ada")
     again = pipeline.run(tmp_path / "s.yaml", out)

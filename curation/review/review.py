@@ -1,0 +1,106 @@
+"""The page for pairs: two scores, three checks, the texts, categories and a note; what is kept follows from them (`review_log.py`).
+
+On this machine reviewers type their names; elsewhere each has a link of their own (`serving.py`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+
+from curation.review.agreement import agreement
+from curation.review.page import Field, Shown, Task, build_page, for_browser
+from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, SCORES, TEXTS, WRONG, ReviewLog
+from curation.review.serving import Access
+from curation.writing.prompts import PAPER_CATEGORIES
+from dataset_builders.errors import BadInput
+
+SCORING = f"{WRONG}: wrong or irrelevant; {KEEP_FROM} and more: good enough to keep"
+SIDES = ("left", "right")
+
+
+def build_review(questions: Path, images: Path, access: Access | None = None) -> FastAPI:
+    """The page and its pictures as one application; with `access` the name is that of the reviewer's link. Raises BadInput for folders that
+    are no questions or hold none of the images."""
+    log = ReviewLog(questions)
+    if not log.pairs:
+        raise BadInput(f"{questions}: holds no drafts to review. Have some written with `medprobe curate write`.")
+    shown = [pair.draft[side] for pair in log.pairs.values() for side in ("image_1", "image_2")]
+    missing = [image for image in shown if not (images / image).is_file()]
+    if missing:
+        raise BadInput(
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more images do not exist. Give the folder that was embedded."
+        )
+    fields = _fields(log)
+
+    def show(reviewer: str, pair_id: str) -> Shown:
+        pair = log.pairs[pair_id]
+        right = [pair.draft[f"correct_{number}"] for number in (1, 2)]
+        return Shown(
+            question=pair.question,
+            values={each.name: log.value(reviewer, pair_id, each.name) for each in fields},
+            heading=f"pair {pair_id}",
+            options=[(pair.option_A, False), (pair.option_B, False)],
+            pictures=[f"Right here: {letter}: {getattr(pair, f'option_{letter}')}" for letter in right],
+            details=f"Left: {pair.draft['caption_1']}\nRight: {pair.draft['caption_2']}",
+        )
+
+    def save(reviewer: str, pair_id: str, name: str, value: Any, seen: Any) -> str:
+        given = int(value) if name in SCORES and value is not None else value
+        when = log.change(reviewer, pair_id, name, given, seen)
+        what = f"{pair_id} {name.replace('_', ' ')}"
+        return f"saved {what} at {when[11:19]} UTC" if when else f"nothing changed in {what}"
+
+    def picture(pair_id: str, number: int) -> tuple[str, bytes]:
+        return for_browser((images / log.pairs[pair_id].draft[f"image_{number + 1}"]).read_bytes())
+
+    task = Task(
+        title="Review",
+        fields=fields,
+        items=lambda _: list(log.pairs),
+        show=show,
+        save=save,
+        is_done=log.is_done,
+        picture=picture,
+        summary=lambda: agreement_text(log),
+        summary_label="agreement between reviewers",
+    )
+    return build_page(task, access.name if access else None)
+
+
+def _fields(log: ReviewLog) -> list[Field]:
+    digits = [str((at + 1) % 10) for at in range(10)]
+    scale = [(str(at), str(at)) for at in range(1, 11)]
+    given = {name for pair in log.pairs.values() for name in (*pair.categories_1, *pair.categories_2)}
+    known = [(name, name) for name in sorted({*PAPER_CATEGORIES, *given})]
+    return [
+        Field(SCORES[0], "Score of the left problem", "choice", scale, digits, f"{SCORING}. Keys: 1 to 9, 0"),
+        Field(
+            SCORES[1],
+            "Score of the right problem",
+            "choice",
+            scale,
+            [f"Shift+{digit}" for digit in digits],
+            "Keys: with Shift",
+        ),
+        *(Field(name, f"{name} is fine", "check", keys=key) for name, key in zip(CHECKS, "xvl", strict=True)),
+        *(Field(name, name.replace("_", " "), "text", keys=key) for name, key in zip(TEXTS, "eab", strict=True)),
+        *(Field(name, f"categories, {side}", "list", known) for name, side in zip(LISTS, SIDES, strict=True)),
+        Field("note", "note", "text"),
+    ]
+
+
+def agreement_text(log: ReviewLog) -> str:
+    """How far the reviewers agree, in words."""
+    found = agreement(log.scores())
+    if found.problems_shared == 0:
+        return "No problem has scores of two reviewers yet."
+    lines = [f"{found.reviewers} reviewers, {found.problems_shared} problems scored by more than one."]
+    if found.alpha is not None:
+        lines.append(f"Krippendorff's alpha (ordinal): {found.alpha:.3f}")
+    if found.ac1 is not None:
+        lines.append(f"Gwet's AC1, keep or reject: {found.ac1:.3f}")
+    lines += [f"Weighted kappa (quadratic), {who}: {kappa:.3f}" for who, kappa in found.kappas.items()]
+    return "\n".join(lines)

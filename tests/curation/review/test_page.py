@@ -1,0 +1,315 @@
+"""The page of decisions: what it calls saved is in the journal, its question is in view, and a link lets in whom it was made for."""
+
+import io
+import json
+import random
+import socket
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+from playwright.sync_api import expect
+
+from curation.review.page import Field, Shown, Task, build_page, for_browser, record, recorded
+from curation.review.review import build_review
+from curation.review.review_log import CHECKS, LISTS, LOG, SCORES, TEXTS, ReviewLog
+from curation.review.serving import FILE, serve_page
+from curation.writing.question_writing import DRAFTS
+from dataset_builders.errors import BadInput
+from dataset_builders.files import lock
+from tests import processes
+from tests.browser import eventually, fits
+
+SERVE = (
+    "import sys; from pathlib import Path; from curation.review.review import build_review; "
+    "from curation.review.serving import serve_page; q, i = map(Path, sys.argv[1:3]); "
+    "serve_page(lambda access: build_review(q, i, access), q, 'review', 'reviewing', int(sys.argv[3]), reviewers=sys.argv[4:])"
+)
+HOSTILE = '</script><img src=x onerror="window.hacked=1">${window.hacked=1}'
+
+
+@pytest.fixture
+def folders(tmp_path):
+    questions, images = tmp_path / "questions", tmp_path / "images"
+    questions.mkdir()
+    images.mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("a.png", "b.png", "c.png"):
+        Image.fromarray(rng.integers(0, 256, (300, 500), dtype=np.uint8)).save(images / name)
+    Image.fromarray(rng.integers(0, 60000, (90, 70), dtype=np.uint16)).save(images / "d.tif")
+    rows = [
+        {
+            "pair_id": f"{k}-{k + 1}", "i": k, "j": k + 1, "sim_med": 0.95, "sim_gen": 0.4, "image_1": first, "image_2": second,
+            "caption_1": f"caption one of {k} {HOSTILE}", "caption_2": f"caption two of {k}", "question": f"Which side, {k}?",
+            "option_A": "left", "option_B": "right", "correct_1": "A", "correct_2": "B",
+        }
+        for k, (first, second) in enumerate([("a.png", "b.png"), ("b.png", "c.png"), ("c.png", "d.tif")])
+    ]  # fmt: skip
+    pd.DataFrame(rows).to_parquet(questions / DRAFTS)
+    return questions, images
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_said_to_be_saved_is_in_the_journal_and_nobody_is_overwritten_unread(seed, folders):
+    questions, images = folders
+    rng = random.Random(seed)
+    client = TestClient(build_review(questions, images))
+    shown, saved, refused = {}, {}, 0
+
+    def drawn(field):
+        if field in SCORES:
+            return rng.choice(["1", "4", "5", "10", "11", "0"])
+        if field in CHECKS:
+            return rng.choice([True, False])
+        return (
+            rng.choice(["left", "right", "", "Liver \ud83d", "a\u2028b"])
+            if field not in LISTS
+            else ["Pulmonary", "own"]
+        )
+
+    for _ in range(300):
+        who, item, field = (
+            rng.choice(["Ada", "Bo", " "]),
+            rng.choice(["0-1", "1-2"]),
+            rng.choice([*SCORES, *CHECKS, *TEXTS, *LISTS]),
+        )
+        page = (who, item)
+        if page not in shown or rng.random() < 0.3:  # else the page is as old as it is
+            shown[page] = client.get("/item", params={"reviewer": who, "item": item}).json()["values"]
+        given = {"reviewer": who, "item": item, "field": field, "value": drawn(field), "seen": shown[page][field]}
+        before = saved.get((item, field), shown[page][field])
+        said = client.post("/save", content=json.dumps(given), headers={"content-type": "application/json"}).json()
+        if "error" in said:
+            refused += 1
+            continue
+        assert who != " " or said["said"].startswith("nothing changed")
+        if said["said"].startswith("saved"):
+            if field in (*TEXTS, *LISTS):
+                assert shown[page][field] == before, "a text that changed meanwhile was set back unread"
+                saved[item, field] = said["values"][field]
+            shown[page][field] = said["values"][field]
+    assert refused
+    log = ReviewLog(questions)  # as a restarted server reads it
+    for who in ("Ada", "Bo"):
+        for item in ("0-1", "1-2"):
+            now = client.get("/item", params={"reviewer": who, "item": item}).json()["values"]
+            assert now == {field: log.value(who, item, field) for field in now}
+            assert len({now["option_A"].casefold(), now["option_B"].casefold(), ""}) == 3
+
+
+FIELDS = [
+    Field("pick", "Pick one", "choice", [(str(k), f"a rather long choice number {k}") for k in range(12)], "1234"),
+    Field("faults", "What is wrong?", "checks", [("x", "wrong"), ("y", "poor")], "xy", commit="save and go on"),
+    Field("fine", "fine", "check", keys="f"),
+    Field("words", "words", "text", keys="e"),
+    Field("tags", "tags", "list", [("Lung", "Lung")]),
+]
+
+
+def some_task(log, pictures, names=()):
+    said = recorded(log) if log.is_file() else {}
+
+    def save(reviewer, item, field, value, seen):
+        record(log, reviewer, item, field, value)
+        said[item, field, reviewer] = value
+        return "saved"
+
+    def picture(item, number):
+        buffer = io.BytesIO()
+        Image.new("L", (800, 600), 90).save(buffer, "PNG")
+        return for_browser(buffer.getvalue())
+
+    def show(reviewer, item):
+        values = {each.name: said.get((item, each.name, reviewer)) for each in FIELDS}
+        question = f"What does {item} show, where the lung's upper lobe and its fissure are marked? {HOSTILE}"
+        return Shown(question, values, "chest › CT", [("a nodule", True), ("a mass", False)], [""] * pictures, "more")
+
+    return Task(
+        "Some task", FIELDS, lambda _: ["one", "two"], show, save, lambda who, item: (item, "faults", who) in said, picture, names
+    )  # fmt: skip
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("pictures", [0, 1, 2])
+def test_the_question_is_in_view_on_every_screen_and_each_key_decides(pictures, tmp_path, chromium):
+    log = tmp_path / "log.jsonl"
+    with processes.served(build_page(some_task(log, pictures, ("Ada", "Bo") if pictures else ()))) as address:
+        for width, height, scheme in ((1400, 1000, "light"), (1440, 900, "dark"), (390, 844, "light")):
+            page = chromium.new_page(width, height, scheme)
+            page.goto(address)
+            page.wait_for_selector("#question:not(:empty)")
+            box = page.locator("#question").bounding_box()
+            assert box["y"] >= 0 and box["y"] + box["height"] < height / 2
+            fits(page, width)
+        if pictures:
+            page.select_option("#reviewer", "Ada")
+        else:
+            page.fill("#reviewer", "Ada")
+            page.locator("#reviewer").blur()
+        for key in ("3", "f", "x", "y", "x", "Enter"):
+            page.keyboard.press(key)
+        expect(page.locator("#question")).to_contain_text("two")
+        page.keyboard.press("p")
+        expect(page.locator("#field-faults [aria-pressed=true]")).to_have_text("poor y")
+        page.keyboard.press("e")
+        page.keyboard.type("ftxp")
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Lung").click()
+        eventually(lambda: len(recorded(log)), 5)
+        assert page.evaluate("window.hacked") is None and not chromium.script_errors
+    assert recorded(log) == {
+        ("one", "pick", "Ada"): "2", ("one", "fine", "Ada"): True, ("one", "faults", "Ada"): ["y"], ("one", "words", "Ada"): "ftxp",
+        ("one", "tags", "Ada"): ["Lung"],
+    }  # fmt: skip
+
+
+def start(folders, *reviewers):
+    port = processes.free_port()
+    process = processes.start(SERVE, *folders, port, *reviewers, cwd=folders[0].parent)
+    for _ in range(1500):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return process, f"http://127.0.0.1:{port}/"
+        except OSError:
+            assert process.poll() is None, process.said.read_text()
+            time.sleep(0.05)
+    raise AssertionError("the server did not start")
+
+
+def kill(process):
+    process.kill()
+    process.wait(30)
+
+
+def open_page(chromium, address, name):
+    page = chromium.new_page()
+    page.goto(address)
+    page.fill("#reviewer", name)
+    page.locator("#reviewer").blur()
+    page.wait_for_selector(f"#progress:has-text('{name} decided')")
+    return page
+
+
+@pytest.mark.browser
+def test_a_review_survives_a_killed_server_and_what_no_server_took_does_not_look_saved(chromium, folders):
+    questions, _ = folders
+    process, address = start(folders)
+    try:
+        page = open_page(chromium, address, "Ada")
+        widths = "[...document.querySelectorAll('.picture img')].map((i) => i.naturalWidth).join()"
+        page.wait_for_function(f"{widths} === '500,500'")
+        assert "caption one" not in page.locator("main").inner_text()
+        for key in ("8", "Shift+Digit0", "x", "l", "v", "d"):
+            page.keyboard.press(key)
+        page.wait_for_selector("#progress:has-text('Ada decided 1 of 3')")
+        assert HOSTILE in page.locator("#told").inner_text()
+        page.keyboard.press("a")
+        page.keyboard.type("upwards")
+        page.keyboard.press("Escape")
+        expect(page.locator(".side .note").first).to_have_text("Right here: A: upwards")
+        image = page.locator(".picture img").first
+        before = image.bounding_box()["width"]
+        page.locator(".picture").first.hover()
+        page.mouse.wheel(0, -400)
+        page.wait_for_function(f"document.querySelector('.picture img').getBoundingClientRect().width > 2 * {before}")
+        page.keyboard.press("]")
+        assert "contrast(110%)" in image.evaluate("(node) => node.style.filter")
+        page.keyboard.press("r")
+        assert image.bounding_box()["width"] == pytest.approx(before, rel=0.01)
+        page.keyboard.press("e")
+        page.keyboard.type("typed over what Bo changes meanwhile")
+        given = {"reviewer": "Bo", "item": "0-1", "field": "question", "value": "Which lung?", "seen": "Which side, 0?"}
+        assert "saved" in httpx.post(address + "save", json=given).json()["said"]
+        page.click("#field-categories_1 button >> nth=0")
+        page.wait_for_selector("#said:has-text('saved 0-1 categories')")
+        expect(page.locator("#field-question .bad")).to_contain_text("NOT saved: Bo changed question")
+        expect(page.locator("#field-question textarea")).to_have_value("typed over what Bo changes meanwhile")
+        assert ReviewLog(questions).pairs["0-1"].question == "Which lung?"
+        page.keyboard.press("o")
+        expect(page.locator("#question")).to_have_text("Which side, 1?")
+        page.keyboard.press("9")
+        page.keyboard.press("3")  # at once: the second of two quick scores counts
+        page.keyboard.press("n")  # its second image is a 16-bit TIFF
+        page.wait_for_function(f"{widths} === '500,70'")
+        assert ReviewLog(questions).pairs["1-2"].reviews["Ada"].score_1 == 3
+        assert not page.locator("#lost").count()
+    finally:
+        kill(process)
+    page.keyboard.press("8")
+    page.wait_for_selector("#lost:has-text('NOT saved')")
+    assert ReviewLog(questions).pairs["2-3"].reviews == {}
+    process, address = start(folders)
+    try:
+        page = open_page(chromium, address, "Ada")
+        page.wait_for_selector("#progress:has-text('Ada decided 1 of 3')")
+        page.keyboard.press("p")
+        expect(page.locator("#field-option_A textarea")).to_have_value("upwards")
+        expect(page.locator("#field-score_2 [aria-pressed=true]")).to_have_text("10 ")
+        record(questions / LOG, "Bo", "0-1", "score_1", 5)
+        assert "No problem" in httpx.get(address + "summary").json()["text"]  # the server's own log has one reviewer
+    finally:
+        kill(process)
+
+
+@pytest.mark.browser
+def test_each_reviewer_has_a_link_and_nobody_else_gets_in(chromium, folders):
+    """The name is the link's: what is typed, sent or guessed changes nothing."""
+    questions, _ = folders
+    process, address = start(folders, "Dr Ada", "Bo")
+    keys = json.loads((questions / FILE).read_text())
+    assert keys.keys() == {"Dr Ada", "Bo"} and (questions / FILE).stat().st_mode & 0o077 == 0
+    try:
+        for path in ("", "picture/0?item=0-1", "item", f"?key={keys['Bo'][:-1]}", "summary"):
+            assert httpx.get(address + path).status_code == 401
+        page = chromium.new_page()
+        page.goto(f"{address}?key={keys['Bo']}")
+        page.wait_for_selector("#progress:has-text('Bo decided 0 of 3')")
+        expect(page).to_have_url(address)
+        expect(page.locator("#reviewer")).to_be_disabled()
+        page.keyboard.press("1")
+        page.wait_for_selector("#said:has-text('saved 0-1 score 1')")
+        with httpx.Client(follow_redirects=True) as client:
+            client.get(f"{address}?key={keys['Bo']}")
+            given = {"reviewer": "Dr Ada", "item": "0-1", "field": "score_2", "value": 4}
+            assert "saved" in client.post(address + "save", json=given).json()["said"]
+    finally:
+        kill(process)
+    assert {json.loads(line)["reviewer"] for line in (questions / LOG).read_text().splitlines()} == {"Bo"}
+    kill(start(folders, "Dr Ada")[0])
+    assert json.loads((questions / FILE).read_text()) == keys  # links stay good, also of those who are away today
+
+
+def test_other_machines_need_reviewers_and_a_server_its_own_folder_and_port(folders):
+    questions, images = folders
+
+    def serve(port=0, **given):
+        serve_page(
+            lambda access: build_review(questions, images, access), questions, "review", "reviewing", port, **given
+        )
+
+    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names nobody"),
+                        ({"reviewers": ["A"], "certificate": Path("x")}, "go together"),
+                        ({"reviewers": ["A"], "certificate": Path("x"), "key": Path("y")}, "no such file")):  # fmt: skip
+        with pytest.raises(BadInput, match=what):
+            serve(**given)
+    with lock(questions, "review"), pytest.raises(BadInput, match="another process"):
+        serve()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(BadInput, match="--port"):
+            serve(taken.getsockname()[1])
+
+
+def test_a_film_is_shown_as_the_picture_that_models_see():
+    frames = [Image.new("L", (8, 8), 10 * k) for k in range(3)]
+    for kind in ("GIF", "WEBP", "PNG"):
+        buffer = io.BytesIO()
+        frames[0].save(buffer, kind, save_all=True, append_images=frames[1:])
+        mime, shown = for_browser(buffer.getvalue())
+        assert mime == "image/png" and not getattr(Image.open(io.BytesIO(shown)), "is_animated", False)
