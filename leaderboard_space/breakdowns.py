@@ -5,13 +5,16 @@ See also: the tables (`views/tables/`), the plots (`views/charts/`), who asks (`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.standings import Row, shown_method
 from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import branch_name
@@ -36,8 +39,10 @@ def view(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> str:
         found, family = memory.known_standings(query), query.section.family
         about = plot_note(query.section, found, query.branches)
         rows = [row for row in found.standing if row.entry.key in keys]
-        drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, family, about)
-        drawn += plots.by_cost(rows, tokens_of([row.entry for row in rows]), query.metric, family, about)
+        stated = _stated(query, rows)
+        drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, family, stated, about)
+        drawn += plots.by_date(rows, query.metric, family, stated, about)
+        drawn += plots.by_cost(rows, tokens_of([row.entry for row in rows]), query.metric, family, stated, about)
         if spec(query.section.family).by_image_type:
             entries = memory.entries(query)
             named = (one, transfer.OF_THE_PAPER)
@@ -72,41 +77,54 @@ def _drawn(memory: Memory, query: BoardQuery, facet: str, window: Window) -> tup
 
 
 def _plot(memory: Memory, query: BoardQuery, keys: frozenset[str], about: str) -> str:
-    """The benchmark's plot of the results `keys`; where a selection as a whole has none, that of the largest image type in it
-    (papers print by these)."""
+    """The benchmark's plot of the results `keys`, of the table's own rows; where a selection as a whole has none, that of the largest image
+    type in it (papers print by these)."""
     drawn = _plot_of(memory, query, keys, "", about)
     if drawn or not spec(query.section.family).by_image_type:
         return drawn
     for branch in plots.image_types(query.tree, query.branches):
         name = branch_name(branch)
-        drawn = _plot_of(
-            memory,
-            replace(query, branches=(branch,)),
-            keys,
-            f"Available by image type only: this is {name}, the largest; select another to see it.",
-            about,
-        )
+        part = memory.fitting(replace(query, branches=(branch,)))
+        drawn = _plot_of(memory, part, keys, f"Known by image type only: {name}, the largest.", about)
         if drawn:
             return drawn
     return ""
 
 
 def _plot_of(memory: Memory, query: BoardQuery, keys: frozenset[str], where: str, about: str) -> str:
-    family = query.section.family
-    rows = memory.known_standings(replace(query, metric=spec(family).plot_metric or query.metric)).standing
-    # By model: papers print the plot's score of another of its results than the one that stands for it.
-    models = {entry.result.model.name for entry in query.section.entries if entry.key in keys}
-    rows = [row for row in rows if row.entry.result.model.name in models]
-    plotted = frozenset(row.entry.key for row in rows)
-    return plots.plot(
-        family,
-        rows,
-        lambda name: breakdown.scores_by_entry(
-            query.section, query.outcomes, query.tree, name, query.branches, plotted
-        ),
-        where,
-        about,
+    rows = [row for row in memory.known_standings(query).standing if row.entry.key in keys]
+
+    def known(metric: str) -> dict[str, Score]:
+        """A score of every row: the table's where it is the table's score, else that of the same result or of the same model's result
+        with the same score, since a paper prints the best over methods without its other scores."""
+        if metric == query.metric:
+            return {row.entry.key: row.score for row in rows}
+        every = breakdown.scores_by_entry(query.section, query.outcomes, query.tree, metric, query.branches)
+        found = {}
+        for row in rows:
+            same = [row.entry, *(entry for entry in query.section.entries if _is_same(entry, row, query.metric))]
+            score = next((every[entry.key] for entry in same if entry.key in every), None)
+            if score is not None:
+                found[row.entry.key] = score
+        return found
+
+    return plots.plot(query.section.family, rows, known, f"{where} {_stated(query, rows)}".strip(), about)
+
+
+def _is_same(entry: Entry, row: Row, metric: str) -> bool:
+    score = entry.result.scores.get(metric)
+    return (
+        entry.result.model.name == row.entry.result.model.name
+        and score is not None
+        and score.value is not None
+        and abs(score.value - (row.score.value or math.inf)) < 0.005
     )
+
+
+def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
+    """What a chart is of: the set of questions and the method."""
+    methods = {shown_method(row.entry.result.method.name) for row in rows if not row.is_baseline}
+    return f"{query.section.title()}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
 
 def _one(memory: Memory, query: BoardQuery, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,9 +32,6 @@ from leaderboard_space.data.store.sections import Entry, Section
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """The keys of an address that name the results to compare."""
 LEVEL = 0.05
-Default = Literal["", "by answers", "by number", "equal answers", "equal numbers", "another"]
-"""How two results were chosen that nobody named: the best, and the next best of another model that scored otherwise, on some question or as
-a number (or that all score alike); or what else there was."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,8 @@ class Difference:
 class Comparison:
     """Results on the same questions, as a request chooses them. `named`: a name for every result of the section, none twice.
 
-    `unknown`: what the request names and is not there; `default`: how the two were chosen where it names none;
-    `fields`: what stands in the fields, each name where it was typed."""
+    `unknown`: what the request names and is not there; `is_example`: whether it names none;
+    `fields`: what stands in the fields, each name where it was typed; `chosen_set`: whether the request names the set of questions."""
 
     section: Section
     outcomes: Outcomes | None
@@ -78,8 +75,9 @@ class Comparison:
     metrics: list[str]
     metric: str
     unknown: tuple[str, ...] = ()
-    default: Default = ""
+    is_example: bool = False
     fields: tuple[str, ...] = ()
+    chosen_set: bool = False
 
     def has_answers(self, entry: Entry) -> bool:
         """Whether the result can be compared question by question."""
@@ -165,12 +163,13 @@ def _corrected(pairs: list[Difference]) -> list[Difference]:
 
 
 def comparable_sections(board: Board) -> list[Section]:
-    """Sets of questions with at least two results, those with answers of most results first among the complete ones."""
+    """Sets of questions with at least two results: complete official ones first, drawn images last, then by how many have
+    answers."""
     found = [section for held in board.snapshot.sections.values() for section in held if len(section.entries) > 1]
 
-    def order(section: Section) -> tuple[bool, int]:
+    def order(section: Section) -> tuple[bool, bool, bool, int]:
         answered = sum(entry.result.kind == "measured" and entry.answers is not None for entry in section.entries)
-        return answered < 2, -answered
+        return section.kind == "phantom", section.kind != "complete", answered < 2, -answered
 
     return sorted(found, key=order)
 
@@ -181,13 +180,17 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     sections = comparable_sections(board)
     if not sections:
         return None
-    wanted = str(request.get("set") or "")
-    section = next((one for one in sections if f"{one.family}/{one.key}" == wanted), sections[0])
+    wanted, said = (
+        str(request.get("set") or ""),
+        [name for slot in SLOTS if (name := str(request.get(slot) or "").strip())],
+    )
+    # Without a set, the first that has a result of every name.
+    has_all = (one for one in sections if all(find_result(one.entries, name) for name in said))
+    section = next((one for one in sections if f"{one.family}/{one.key}" == wanted), next(has_all, sections[0]))
     loaded = board.outcomes(section)
     outcomes = loaded[0] if loaded else None
     named = labels(section.entries)
     taken = [slot for slot in SLOTS if str(request.get(slot) or "").strip()]
-    said = [str(request[slot]).strip() for slot in taken]
     found = [(name, find_result(section.entries, name)) for name in said]
     chosen = list({entry.key: entry for _, entry in found if entry is not None}.values())
     unknown = tuple(name for name, entry in found if entry is None)
@@ -195,29 +198,25 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     draft = Comparison(section, outcomes, chosen, named, metrics, "", unknown)
     asked = str(request.get("metric"))
     chosen_by = asked if asked in metrics else next(iter(metrics), "")
-    kinds: list[Default] = []
+    is_example = not said
     while max(len(chosen), len(said)) < 2 and not unknown:
-        entry, kind = _next_by_default(draft, chosen_by, chosen)
+        entry = _next_by_default(draft, chosen_by, chosen)
         if entry is None:
             break
         chosen.insert(0 if said and "first" not in taken else len(chosen), entry)
-        kinds.append(kind)
     known = [name for name in metrics if len(draft.scores(name)) >= min(2, len(chosen))]
     # Of a run without a score the page says why, by the score that was asked for.
     without = [name for name in metrics if name not in known and any(draft.no_score(entry, name) for entry in chosen)]
     known = [name for name in metrics if name in known or name in without]
     metric = asked if asked in known else next(iter(known), "")
-    default: Default = "" if len(kinds) < 2 else kinds[1]
-    if default and ("another" in kinds or metric != chosen_by):
-        default = "another"
     fields = tuple(named[entry.key] if entry is not None else name for name, entry in found)
-    if kinds:
+    if len(chosen) > len(found):
         fields = tuple(named[entry.key] for entry in chosen)
-    return Comparison(section, outcomes, chosen, named, known, metric, unknown, default, fields)
+    return Comparison(section, outcomes, chosen, named, known, metric, unknown, is_example, fields, bool(wanted))
 
 
-def _next_by_default(draft: Comparison, metric: str, chosen: Sequence[Entry]) -> tuple[Entry | None, Default]:
-    """The result to compare with those `chosen` where none is named, and what it is.
+def _next_by_default(draft: Comparison, metric: str, chosen: Sequence[Entry]) -> Entry | None:
+    """The result to compare with those `chosen` where none is named.
 
     As on the leaderboard, the best of the results that stand for their models; not another one of a model that is chosen, and of the others
     the best that scored otherwise than the last one chosen: equal answers show nothing. Answers come before numbers alone, models before
@@ -243,16 +242,10 @@ def _next_by_default(draft: Comparison, metric: str, chosen: Sequence[Entry]) ->
 
     others = sorted((entry for entry in draft.section.entries if entry not in chosen), key=order)
     if not others:
-        return None, ""
+        return None
     best = kind(others[0])
     alike = [entry for entry in others if kind(entry) == best]
-    found = next((entry for entry in alike if chosen and _differ(draft, metric, chosen[-1], entry, values)), others[0])
-    if any(best):
-        return found, "another"
-    differs = bool(chosen) and _differ(draft, metric, chosen[-1], found, values)
-    if differs or not chosen:
-        return found, "by answers" if answered else "by number"
-    return found, "equal answers" if answered else "equal numbers"
+    return next((entry for entry in alike if chosen and _differ(draft, metric, chosen[-1], entry, values)), others[0])
 
 
 def _values(draft: Comparison, metric: str) -> dict[str, float]:

@@ -24,6 +24,7 @@ function frame(facet) {  // all of a facet but its labels, of which there may be
   list.setAttribute("role", "group");
   list.setAttribute("aria-label", facet.label);
   box.append(title);
+  if (!facet.values.length) box.append(makeNode("p", "fine", "The paper prints no scores by " + name + "; measured results will have them."));
   if (facet.values.length > LONG) {
     const search = makeNode("input", "of-facet");
     search.type = "search";

@@ -74,6 +74,28 @@ def table_of(result: Result, metric: str, facet: str = "", value: str = "") -> s
     return _tables_of_numbers().get(_merged_as(result), {}).get((facet, value, metric))
 
 
+def misprint(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
+    """What is known to be wrong with a printed number, where a note is of that very cell (or of its column)."""
+    return _misprints().get((*_merged_as(result), facet, value, metric))
+
+
+@cache
+def _misprints() -> dict[tuple[str, ...], str]:
+    found: dict[tuple[str, ...], str] = {}
+    papers = {row["paper"]: row for row in read_table("papers")}
+    noted = [row for row in read_table("notes") if row["column"] and "/" in row["column"] + row["row"]]
+    for table in read_table("tables"):
+        rows = [row for row in noted if row["table"] == table["table"] and not row["column"].startswith("*")]
+        for group in _groups(table, papers[table["paper"]]).values() if rows else ():
+            result = _result(group, [])
+            for cell in group.cells:
+                where = (cell.about.get("facet", ""), cell.about.get("facet_value", ""), cell.about["metric"])
+                said = " ".join(row["note"] for row in rows if selects(row, cell.row, cell.column))
+                if said:
+                    found[(*_merged_as(result), *where)] = said
+    return found
+
+
 def _scenarios(result: Result) -> Breakdown:
     """HALT's scenarios, which its paper prints as columns beside their average, as cells: so they can be ticked and broken down by.
 

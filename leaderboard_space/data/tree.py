@@ -203,6 +203,8 @@ def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
         if sizes := _printed_sizes(facet, breakdowns) or _halves(facet, _printed_sizes("image_type", breakdowns)):
             rows |= {choice(facet, label): np.zeros(0, np.int64) for label in sizes}
             facets.append((facet, [Node(label, facet, n) for label, n in _sorted(sizes)]))
+        elif facet == "modality":  # readers look for it: the page says that no paper prints it
+            facets.append((facet, []))
     return Tree(groups, rows, 0, facets)
 
 

@@ -11,24 +11,25 @@ from leaderboard_space.sentences.rows import corrected_for
 def compared(first: str, second: str, label: str, higher_is_better: bool | None, difference: float, p: float) -> str:
     """The finding of a paired test: `difference` = first - second in points, `p` two-sided."""
     if p >= 0.05 or abs(difference) <= SAME:
-        return f"{first} and {second} do not differ significantly in {label.lower()}."
+        return f"{first} and {second} do not differ significantly in {in_running_text(label)}."
     word = {True: "significantly better than", False: "significantly worse than", None: "significantly above"}[
         higher_is_better
     ]
     upper, lower = (first, second) if difference > 0 else (second, first)
-    return f"{upper} is {word} {lower} by {number(abs(difference))} points of {label.lower()}."
+    return f"{upper} is {word} {lower} by {number(abs(difference))} points of {in_running_text(label)}."
 
 
-def chosen_by_default(label: str, how: str) -> str:
-    """How two results were chosen that nobody named (`comparing.Default`)."""
-    if how == "another":
-        return "No result is named: these two were taken. Name others above."
-    where = "whose answers are known here" if "answers" in how else "on these questions"
-    otherwise = {"by answers": " that scored otherwise on some question", "by number": " that has another score"}.get(
-        how, ""
-    )
-    best = f"the best by {label.lower()} of the ranked models {where}"
-    return f"No result is named: {best}, and the next best model{otherwise}."
+def in_running_text(label: str) -> str:
+    """A score's name within a sentence.
+
+    >>> in_running_text("Wrong image: picks “I do not know”")
+    'wrong image: picks “I do not know”'
+    """
+    return label[:1].lower() + label[1:]
+
+
+EXAMPLE = "Example pair. Choose your own above."
+"""What is said of two results that the reader did not name."""
 
 
 def difference_interval(low: float, high: float) -> str:
@@ -41,38 +42,46 @@ def difference_interval(low: float, high: float) -> str:
     return f"{number(low, digits)} to {number(high, digits)}"
 
 
+ALONE = "Not corrected for other comparisons that you may have looked at."
+
+
 def compared_in_full(
-    difference: float, low: float, high: float, p: float, method: str, n: int, only_a: int, only_b: int
+    upper: str,
+    lower: str,
+    difference: float,
+    low: float,
+    high: float,
+    p: float,
+    method: str,
+    alone: tuple[int, int, int],
+    case: str,
 ) -> str:
-    """What stands under the finding of a paired test."""
-    alike = n - only_a - only_b
+    """What stands under the finding of a paired test. `upper` is `difference` points above `lower`; `alone`: on how many units the one
+    scored more, the other did, and both did alike."""
+    one, other, alike = alone
     return (
-        f"Difference {number(difference)} points, 95% interval {difference_interval(low, high)}, {p_value(p)} ({method}). "
-        f"Of {plural(n, 'scored unit')}, the first scored more on {count(only_a)} and the second on {count(only_b)}; "
-        f"{count(alike)} had the same outcome. Interval and p-value are for this comparison alone, not corrected for others "
-        "you may have looked at."
+        f"Difference {number(difference)} points (95% interval {difference_interval(low, high)}; {p_value(p)}, {method}). "
+        f"{upper} scored more on {plural(one, case)}, {lower} on {count(other)}; {count(alike)} were alike. {ALONE}"
     )
 
 
 def compared_unpaired(difference: float, low: float, high: float, p: float) -> str:
     """What stands under the finding of a test of two printed numbers."""
     return (
-        f"Difference {number(difference)} points, 95% interval {difference_interval(low, high)}, {p_value(p)} (unpaired: only the numbers "
-        "are known; they are assumed independent, with one right and one wrong case added to each). A paired test on answers "
-        "to the same questions would be more powerful. Interval and p-value are for this comparison alone, not corrected for "
-        "others you may have looked at."
+        f"Difference {number(difference)} points (95% interval {difference_interval(low, high)}; {p_value(p)}, unpaired: only the printed "
+        f"scores are known, not the answers). {ALONE}"
     )
 
 
 def pairs_apart(sure: int, pairs: int, label: str) -> str:
     """The finding of a comparison of more than two results."""
     if not sure:
-        return f"None of {plural(pairs, 'pair')} differs significantly in {label.lower()}."
+        return f"None of {plural(pairs, 'pair')} differs significantly in {in_running_text(label)}."
     if sure == pairs:
         every = "The one pair differs" if pairs == 1 else f"All {in_words(pairs)} pairs differ"
-        return f"{every} significantly in {label.lower()}."
+        return f"{every} significantly in {in_running_text(label)}."
     verb = "differs" if sure == 1 else "differ"
-    return f"{in_words(sure).capitalize()} of {plural(pairs, 'pair')} {verb} significantly in {label.lower()}."
+    return f"{in_words(sure).capitalize()} of {plural(pairs, 'pair')} {verb} significantly in {in_running_text(label)}."
 
 
 def pairs_tested(paired: int, unpaired: int) -> str:

@@ -158,6 +158,22 @@ def _against_chance(found: Finding) -> str:
     return f"{lead}; {worse_said} worse." if worse else f"{lead}."
 
 
+def nothing_together(names: Sequence[str], labelled: bool) -> str:
+    """Why a selection of several facets has no result. `labelled`: the questions are known, and none has all of the labels.
+
+    >>> nothing_together(["Ophthalmology", "Microscopy"], True)
+    'No question is labelled both Ophthalmology and Microscopy.'
+    >>> nothing_together(["Ophthalmology", "Disease Diagnosis"], False)
+    'The paper reports Ophthalmology and Disease Diagnosis separately.'
+    """
+    both = "both " if len(names) == 2 else ""
+    return (
+        f"No question is labelled {both}{_listed(names)}."
+        if labelled
+        else f"The paper reports {_listed(names)} separately."
+    )
+
+
 def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> str:
     """The headline of a label that is scored in several aspects. `aspects`: what a model does to earn the score ("says where"), and the
     ranked models of it, best first.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leaderboard_space import sentences
+from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.published_cells import Printed
 from leaderboard_space.data.ranks.standings import Standings
 from leaderboard_space.data.tree import Path
@@ -56,6 +57,8 @@ def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
 
 def _unranked(found: Standings, branches: Sequence[Path], printed: Printed) -> list[str]:
     """What a selection leaves out, and what it takes from elsewhere than answers."""
+    if len(groups_of(branches)) > 1 and not found.rows and not printed[0]:
+        return []  # the headline says it
     if not branches:
         told = ["The breakdown below shows what is known about its parts."]
         return told if found.parts_known and not found.rows else []

@@ -15,7 +15,7 @@ def _halt() -> dict[str, MetricInfo]:
         "swap": ("Wrong image", "picks “I do not know”"),
     }
     metrics = {
-        name: MetricInfo(f"{asked[name][0]}: {asked[name][1]}", f"How often the model {asked[name][1]}.")
+        name: MetricInfo(f"{asked[name][0]}: {asked[name][1]}", "Right answers, in questions of this kind.")
         for name in SCENARIOS
     }
     metrics["average"] = MetricInfo(

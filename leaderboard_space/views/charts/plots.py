@@ -1,5 +1,5 @@
 """Plots for looking rather than reading: ProbMed's fall when adversarial questions join, MediConfusion's accuracy against confusion, and
-of every benchmark the score by the models' size and by the tokens that they take.
+of every benchmark the score by the models' size, release and tokens.
 
 Inline SVG; every mark says its numbers in its title, and the same numbers stand in the tables. Each is saved as SVG or PNG with its
 citation in it (`assets/plots.js`).
@@ -7,15 +7,18 @@ citation in it (`assets/plots.js`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
+from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import Path, cells_in
+from leaderboard_space.data.models.identity import identity
 from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.standings import Row, info_of, with_interval
 from leaderboard_space.data.tree import UNLABELLED, Tree
-from leaderboard_space.html import count, number, plural, prose, text
-from leaderboard_space.views.charts.scatter import Point, log_scale, percent_scale, svg
+from leaderboard_space.html import count, percent, plural, prose, score_text, text
+from leaderboard_space.views.charts.scatter import Point, date_scale, log_scale, percent_scale, svg
 from leaderboard_space.views.charts.slopes import Known, level_of, slopes
 from leaderboard_space.views.parts import look
 
@@ -30,27 +33,35 @@ def plot(family: str, rows: Sequence[Row], known: Known, where: str = "", about:
     if kind == "slopes":
         return _slopes(rows, known, where, about)
     if kind == "scatter":
-        return _confusion(rows, known, about)
+        return _confusion(rows, known, where, about)
     return ""
 
 
-def by_size(rows: Sequence[Row], metric: str, family: str, about: str = "") -> str:
-    """Scores by the number of parameters, where it is stated."""
+def by_size(rows: Sequence[Row], metric: str, family: str, stated: str, about: str = "") -> str:
+    """Scores by the number of parameters, where it is stated. `stated`: what the chart is of."""
     sized = {row.entry.key: row.entry.result.model.parameters for row in rows}
-    known = {key: float(size) for key, size in sized.items() if size}
+    known = {key: size / 1e9 for key, size in sized.items() if size}
     missing = len({row.entry.result.model.name for row in rows if not sized[row.entry.key] and not row.is_baseline})
     left = f" {plural(missing, 'model')} {'states' if missing == 1 else 'state'} no size." if missing else ""
-    said = f"x axis: parameters in billions (logarithmic).{left}"
-    return _against(rows, known, metric, family, "size", "by size", "Parameters (billions)", said, about, 1e9)
+    return _against(rows, known, metric, family, ("size", "by size", "Parameters (billions)"), f"{stated}{left}", about)
 
 
-def by_cost(rows: Sequence[Row], tokens: Mapping[str, float], metric: str, family: str, about: str = "") -> str:
+def by_date(rows: Sequence[Row], metric: str, family: str, stated: str, about: str = "") -> str:
+    """Scores by the month in which the model was released, where it is known: are newer models better?"""
+    known = {}
+    for row in rows:
+        said = identity(row.entry.result.model.name).released or ""
+        if re.fullmatch(r"\d{4}-\d\d.*", said):
+            known[row.entry.key] = int(said[:4]) + (int(said[5:7]) - 1) / 12
+    return _against(rows, known, metric, family, ("date", "by release date", "First released"), stated, about)
+
+
+def by_cost(
+    rows: Sequence[Row], tokens: Mapping[str, float], metric: str, family: str, stated: str, about: str = ""
+) -> str:
     """Scores by what answering cost: tokens per question, of the runs that recorded them. `tokens`: by entry key."""
-    said = (
-        "x axis: input and output tokens per question, as recorded by the runs (logarithmic). "
-        "Papers do not print what their answers cost."
-    )
-    return _against(rows, tokens, metric, family, "cost", "by cost", "Tokens per question", said, about)
+    axis = ("cost", "by cost", "Input and output tokens per question")
+    return _against(rows, tokens, metric, family, axis, stated, about)
 
 
 def image_types(tree: Tree, branches: Sequence[Path]) -> list[Path]:
@@ -89,7 +100,7 @@ def _slopes(rows: Sequence[Row], known: Known, where: str, about: str) -> str:
     )
 
 
-def _confusion(rows: Sequence[Row], known: Known, about: str) -> str:
+def _confusion(rows: Sequence[Row], known: Known, where: str, about: str) -> str:
     accuracy, confusion = known("set_accuracy"), known("confusion")
     points, names = [], called([row.entry for row in rows])
     for row in rows:
@@ -97,7 +108,7 @@ def _confusion(rows: Sequence[Row], known: Known, about: str) -> str:
         if a is None or c is None or a.value is None or c.value is None:
             continue
         name = names[row.entry.key]
-        said = f"{name}: set accuracy {number(a.value)}, confusion {number(c.value)}"
+        said = f"{name}: set accuracy {percent(a.value)}, confusion {percent(c.value)}"
         points.append(Point(a.value, c.value, name, said, look(row.entry.result.model.kind, a.verdict)))
     if not points:
         return ""
@@ -107,7 +118,7 @@ def _confusion(rows: Sequence[Row], known: Known, about: str) -> str:
     said = (
         "x axis: set accuracy. y axis: confusion, how often both images of a pair got the same answer. A model that distinguishes "
         "the images is at the lower right; one that does not look at them is at the upper left."
-        f"{' Dashed lines are chance.' if side is not None or level is not None else ''}"
+        f"{' Dashed lines are chance.' if side is not None or level is not None else ''} {where}"
     )
     drawn = svg(points, x, y, "Confusion against set accuracy, one point per result", (side, level))
     return frame("confusion", "Correct, or the same answer twice?", said, drawn, about)
@@ -118,23 +129,23 @@ def _against(
     known: Mapping[str, float],
     metric: str,
     family: str,
-    name: str,
-    title: str,
-    across: str,
+    axis: tuple[str, str, str],
     said: str,
     about: str,
-    unit: float = 1.0,
 ) -> str:
-    """Scores (up) against a number of each result (across, logarithmic)."""
-    info = info_of(metric, family)
+    """The table's scores (up) against a number of each result (across). `axis`: the plot's name, its title after the score's name, and what
+    stands under it."""
+    info, (name, title, across) = info_of(metric, family), axis
     points, scores, names = [], {}, called([row.entry for row in rows])
     for row in rows:
         score = with_interval(row.score, metric)
         if info.unit != "percent" or score.value is None or known.get(row.entry.key, 0) <= 0 or row.is_baseline:
             continue
         who, value = names[row.entry.key], known[row.entry.key]
-        shown = f"{value / unit:,.1f}" if unit > 1 else count(round(value))
-        tip = f"{who}: {info.label.lower()} {number(score.value)}, {shown}"
+        shown = {"size": f"{value:,.1f}", "date": f"{int(value)}-{round(12 * (value % 1)) + 1:02}"}.get(
+            name, count(round(value))
+        )
+        tip = f"{who}: {sentences.in_running_text(info.label)} {score_text(score.value, info.unit)}, {shown}"
         style = look(row.entry.result.model.kind, score.verdict)
         points.append(Point(value, score.value, who, tip, style, score.low, score.high))
         scores[row.entry.key] = score
@@ -143,10 +154,10 @@ def _against(
     level = level_of(scores)
     ends = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
     y = percent_scale(f"{info.label} (%)", [*ends, *([level] if level is not None else [])])
-    x = log_scale(across, [point.x for point in points], unit)
+    x = (date_scale if name == "date" else log_scale)(across, [point.x for point in points])
     full = f"{info.label} {title}"
     if any(point.low is not None for point in points):
         said += " Bars are 95% intervals."
     if level is not None:
-        said += " The dashed line is what guessing gets."
+        said += " Dashed: guessing."
     return frame(name, full, said, svg(points, x, y, f"{full}, one point per result", (None, level)), about)

@@ -16,7 +16,7 @@ from leaderboard_space.html import text
 
 Boxes = NDArray[np.float64]
 """Left, top, right, bottom (N, 4), in the units of the drawing."""
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 12.0, 12.0, 50.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 26.0, 12.0, 50.0
 LETTER = 6.3
 """Width of a letter of a name."""
 SPOTS = [(0, 0.0)] + [
@@ -26,8 +26,8 @@ SPOTS = [(0, 0.0)] + [
 ACROSS = np.array([(10 + radius) * math.cos(angle) for radius, angle in SPOTS])
 DOWN = np.array([(6 + radius) * math.sin(angle) for radius, angle in SPOTS])
 TO_THE_RIGHT = np.array([math.cos(angle) >= -0.01 for _, angle in SPOTS])
-MOST_NAMES = 80
-"""Points that are named; a plot of hundreds would be nothing but names."""
+MOST_NAMES = 14
+"""Points that are named, those highest up and a few of the lowest; the others say their names when pointed at."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,20 @@ def percent_scale(label: str, values: Sequence[float]) -> Scale:
     return Scale(label, start, end, ticks)
 
 
-def log_scale(label: str, values: Sequence[float], unit: float = 1.0) -> Scale:
-    """A logarithmic axis in units of `unit`, with ticks at 1, 2 and 5 times the powers of ten, and between them where these are few."""
+def log_scale(label: str, values: Sequence[float]) -> Scale:
+    """A logarithmic axis, with ticks at 1, 2 and 5 times the powers of ten, and between them where these are few."""
     low, high = min(values) / 1.25, max(values) * 1.25
     steps = [m * 10.0**e for e in range(-3, 16) for m in (1, 1.5, 2, 3, 4, 5, 7)]
-    ticks = tuple((at, f"{at / unit:,g}") for at in steps if low <= at <= high)
+    ticks = tuple((at, f"{at:,g}") for at in steps if low <= at <= high)
     if len(ticks) > 8:
         ticks = tuple((at, said) for at, said in ticks if said.replace(",", "").strip("0.") in ("1", "2", "5"))
     return Scale(label, low, high, ticks, log=True)
+
+
+def date_scale(label: str, values: Sequence[float]) -> Scale:
+    """An axis of years, with a tick at the beginning of each."""
+    low, high = math.floor(min(values)), math.ceil(max(values) + 1e-6)
+    return Scale(label, low, high, tuple((float(year), str(year)) for year in range(low, high + 1)))
 
 
 def svg(points: Sequence[Point], x: Scale, y: Scale, said: str, guess: tuple[float | None, float | None]) -> str:
@@ -111,10 +117,21 @@ def _svg(
     frame: Frame, points: Sequence[Point], x: Scale, y: Scale, said: str, guess: tuple[float | None, float | None]
 ) -> str:
     positions = [(frame.across(x, point.x), frame.up(y, point.y)) for point in points]
-    taken: Boxes = np.array([(px - 6, py - 6, px + 6, py + 6) for px, py in positions])
     marks, names = "", dict[int, str]()
+    height = sorted(range(len(points)), key=lambda at: -points[at].y)
+    named = set(height if len(height) <= MOST_NAMES else height[: MOST_NAMES - 4] + height[-4:])
     order = sorted(range(len(points)), key=lambda at: -len(points[at].name))
-    named = set(order[:MOST_NAMES]) if len(points) <= MOST_NAMES else set(range(MOST_NAMES))
+    taken: Boxes = np.array(
+        [
+            (
+                px - 6,
+                frame.up(y, p.high if p.high is not None else p.y) - 6,
+                px + 6,
+                frame.up(y, p.low if p.low is not None else p.y) + 6,
+            )
+            for p, (px, _) in zip(points, positions, strict=True)
+        ]
+    )
     for at in order:
         if at in named:
             names[at], taken = written(frame, points[at].name, *positions[at], taken)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eval_harness.records.result import Score
 from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.standings import Row, info_of
-from leaderboard_space.html import number, text
+from leaderboard_space.html import percent, text
 from leaderboard_space.views.charts.scatter import shape
 from leaderboard_space.views.parts import look
 
@@ -69,12 +69,12 @@ def _panel(layout: Layout, rows: Sequence[Row], known: Known, aspect: str) -> st
         if a is None or b is None or a.value is None or b.value is None:
             continue
         name, kind = names[row.entry.key], look(row.entry.result.model.kind, b.verdict)
-        said = f"{name}: {number(a.value)} without, {number(b.value)} with adversarial questions"
+        said = f"{name}: {percent(a.value)} without, {percent(b.value)} with adversarial questions"
         lines += (
             f'<g class="{kind}"><title>{text(said, 200)}</title><line class="slope" x1="{FROM:g}" x2="{to:g}" y1="{_y(a.value)}" '
             f'y2="{_y(b.value)}"/>{shape(kind, FROM, _y(a.value), 4)}{shape(kind, to, _y(b.value), 4)}</g>'
         )
-        ends.append((_y(b.value), name, number(b.value)))
+        ends.append((_y(b.value), name, percent(b.value)))
     if not lines:
         return ""
     grid = "".join(
@@ -108,7 +108,7 @@ def _names(layout: Layout, ends: list[tuple[float, str, str]]) -> str:
         low -= LINE
     return "".join(
         f'<line class="lead" x1="{layout.to + 6:g}" x2="{layout.to + 16:g}" y1="{y:.1f}" y2="{at:.1f}"/>'
-        f'<text class="name" x="{layout.to + 19:g}" y="{at + 4:.1f}">{value} {text(name, layout.letters)}</text>'
+        f'<text class="name" x="{layout.to + 19:g}" y="{at + 4:.1f}">{text(value)} {text(name, layout.letters)}</text>'
         for (y, name, value), at in zip(ends, heights, strict=True)
     )
 

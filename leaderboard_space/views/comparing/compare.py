@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.comparing import (
     SLOTS,
     Comparison,
@@ -22,7 +23,7 @@ from leaderboard_space.html import count, interval, number, options, prose, scor
 from leaderboard_space.views.addresses import address_of, model_address, set_name
 from leaderboard_space.views.comparing import compare_flips, compare_settings
 from leaderboard_space.views.parts import CITE_BOX, acts, dots, fitted, framed, sorted_by
-from leaderboard_space.views.tables.choices import Request, not_known, result_input, set_select
+from leaderboard_space.views.tables.choices import Request, name_input, not_known, result_input, set_select
 
 MOST_PAIRS = 28
 
@@ -42,9 +43,8 @@ def page(board: Board, request: Request) -> str:
         return form + _nothing("These results have no known score in common.")
     form += not_known("Score", request.get("metric"), found.metric, "known of these results")
     pairs = found.differences(found.metric)
-    if found.default:
-        label = info_of(found.metric, found.section.family).label
-        form += f'<p class="note">{text(sentences.chosen_by_default(label, found.default), 400)}</p>'
+    if found.is_example:
+        form += f'<p class="note">{sentences.EXAMPLE}</p>'
     parts = [form, _finding(found, pairs), _scores(found)]
     if len(found.chosen) > 2:
         parts.append(_pairs(found, pairs))
@@ -85,16 +85,18 @@ def _form(board: Board, found: Comparison) -> str:
     """The choice of questions, score and results, with one more field than there are results."""
     given = found.fields
     slots = SLOTS[: min(max(len(given) + 1, 2), len(SLOTS))]
-    fields = "".join(
-        result_input(
-            slot.capitalize() if at < 2 else f"And {slot}",
-            slot,
-            given[at] if at < len(given) else "",
-            found.section.entries,
-            "add a result" if at >= 2 else "a result",
-        )
-        for at, slot in enumerate(slots)
+    models = sorted(
+        {entry.result.model.name for one in comparable_sections(board) for entry in one.entries}, key=str.lower
     )
+
+    def field(at: int, slot: str) -> str:
+        said, now = slot.capitalize() if at < 2 else f"And {slot}", given[at] if at < len(given) else ""
+        hint = "a model" if at < 2 else "add a model"
+        if found.chosen_set:
+            return result_input(said, slot, now, found.section.entries, hint)
+        return name_input(said, slot, now, [(name, "") for name in models], hint)
+
+    fields = "".join(field(at, slot) for at, slot in enumerate(slots))
     choices = options([(name, info_of(name, found.section.family).label) for name in found.metrics], found.metric)
     return (
         f'<div class="form">{set_select(comparable_sections(board), set_name(found.section))}{fields}'
@@ -122,15 +124,16 @@ def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
             f'<p class="sub">{text(sentences.pairs_tested(paired, len(pairs) - paired), 600)}</p>{silent}'
         )
     (pair,) = pairs
-    line = sentences.compared(
-        found.name(pair.one), found.name(pair.other), info.label, info.higher_is_better, pair.value, pair.p
-    )
-    if pair.is_paired:
-        below = sentences.compared_in_full(
-            pair.value, pair.low, pair.high, pair.p, pair.method, pair.n or 0, pair.only_one or 0, pair.only_other or 0
-        )
-    else:
-        below = sentences.compared_unpaired(pair.value, pair.low, pair.high, pair.p)
+    sign = 1 if pair.value >= 0 else -1
+    upper, lower = (found.name(one) for one in (pair.one, pair.other)[::sign])
+    value, (low, high) = abs(pair.value), sorted((sign * pair.low, sign * pair.high))
+    line = sentences.compared(upper, lower, info.label, info.higher_is_better, value, pair.p)
+    below = sentences.compared_unpaired(value, low, high, pair.p)
+    if pair.n is not None:
+        won = (pair.only_one or 0, pair.only_other or 0)[::sign]
+        case = "question" if spec(found.section.family).per_image else spec(found.section.family).case
+        alone = (won[0], won[1], pair.n - sum(won))
+        below = sentences.compared_in_full(upper, lower, value, low, high, pair.p, pair.method, alone, case)
     return f'<h2 class="finding">{prose(line, 400)}</h2><p class="sub">{prose(below, 700)}</p>'
 
 
@@ -212,7 +215,7 @@ def _every_score(found: Comparison) -> str:
         rows += f'<tr><th scope="row">{text(info_of(name, found.section.family).label)}</th>{values}{more}</tr>'
     heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     if two:
-        heads += [("difference", "Difference (points)"), ("interval", "95% interval"), ("different", "Different?")]
+        heads += [("difference", "First − second"), ("interval", "95% interval"), ("different", "Different?")]
     return framed("Every score (%)", "scores", heads, rows)
 
 

@@ -55,7 +55,11 @@ def page(memory: Memory, claimed: Claims, request: Request) -> str:
     judged = [(line.questions, line.score.verdict, line.row.run is not None) for line in main]
     return "".join(
         [
-            _chooser(memory, who.name, acts(tables=False)),
+            _chooser(
+                memory,
+                who.name,
+                f'<a class="link" href="{address_of("compare", first=who.name)}">Compare</a>{acts(tables=False)}',
+            ),
             f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
             f'<h3 class="finding">{text(sentences.model_verdicts(judged), 600)}</h3>',
             _verdicts(lines, who, not_run=[family for family in BENCHMARKS if family not in _families(lines)]),

@@ -11,6 +11,7 @@ from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import cells_in
+from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
@@ -22,7 +23,7 @@ from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, sho
 from leaderboard_space.html import count, number, options, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.charts.plots import saves
-from leaderboard_space.views.parts import files, sorted_by
+from leaderboard_space.views.parts import explained, files, sorted_by
 from leaderboard_space.views.tables.provenance import tags
 
 METRICS_FACET = "metric"
@@ -295,5 +296,11 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     kind = "few" if score.n_cases < FEW else "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
     return (
         f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 400)}">'
-        f"{score_text(score.value, info.unit)}<i>{mark}</i></td>"
+        f"{score_text(score.value, info.unit)}<i>{mark}</i>{misprint_mark(entry, metric, cell)}</td>"
     )
+
+
+def misprint_mark(entry: Entry, metric: str, cell: tuple[str, str] | None) -> str:
+    """A star that says what is wrong with a printed number; nothing where nothing is known to be."""
+    said = misprint(entry.result, metric, *(cell or ("", ""))) if entry.result.kind == "published" else None
+    return explained("*", said, f"note {entry.key} {metric} {cell}", "star") if said else ""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result
 from leaderboard_space import sentences
+from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.published_cells import Printed
 from leaderboard_space.data.ranks.groups import GROUPS as APART
@@ -25,11 +26,11 @@ from leaderboard_space.data.ranks.standings import (
 )
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import Path
+from leaderboard_space.data.tree import Path, branch_name
 from leaderboard_space.html import count, interval, number, options, percent, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW, findings
-from leaderboard_space.views.addresses import model_address
+from leaderboard_space.views.addresses import benchmark_address, model_address
 from leaderboard_space.views.notes import notes
 from leaderboard_space.views.parts import (
     CITE_BOX,
@@ -43,6 +44,7 @@ from leaderboard_space.views.parts import (
     look,
     sorted_by,
 )
+from leaderboard_space.views.tables.breakdown import misprint_mark
 from leaderboard_space.views.tables.provenance import tables_title, tags
 from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
@@ -68,7 +70,9 @@ def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window)
     return "".join(
         [
             _toolbar(query.snapshot, section, found.metric, query.metrics, query.shown),
-            f'<h2 class="finding">{prose(findings.headline(section.family, found), 300)}</h2>',
+            _dead_end(query, found)
+            if len(groups_of(branches)) > 1 and not found.rows and not printed[0]
+            else f'<h2 class="finding">{prose(findings.headline(section.family, found), 300)}</h2>'
             f'<p class="sub">{prose(findings.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
             notes(query, found, printed),
             _table(section, found, axis, branches, window, tag) if found.rows else "",
@@ -76,6 +80,18 @@ def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window)
             "" if found.rows else printed_table(found, printed, section.family, window),
         ]
     )
+
+
+def _dead_end(query: BoardQuery, found: Standings) -> str:
+    """What stands where labels are chosen of which nothing is known together: why, and each of them alone."""
+    groups = groups_of(query.branches)
+    names = [" or ".join(branch_name(path) for path in group) for group in groups]
+    said = sentences.nothing_together(names, query.tree.size > 0 and not found.selected)
+    links = "".join(
+        f'<a class="choice" href="{benchmark_address(query.section, None, group[0])}">Show {text(name, 80)}</a> '
+        for group, name in zip(groups, names, strict=True)
+    )
+    return f'<h2 class="finding">{prose(said, 300)}</h2><p class="choices">{links}</p>'
 
 
 def _tags(section: Section, found: Standings) -> Mapping[str, str]:
@@ -256,6 +272,7 @@ def _row(
     beside = sentences.beside(row.abstained, row.answered_accuracy, row.ends)
     why = sentences.no_score(score, result)
     exact = "; ".join(part for part in (str(score.value) if known else "", why, beside) if part)
+    note = misprint_mark(row.entry, metric, own_cell(row.entry, branches))
     abstained = (
         f'<td class="num abst" title="{text(beside, 300)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
         if abstentions
@@ -270,7 +287,7 @@ def _row(
         f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
         f'<td class="chart">{dots(score, axis)}</td>'
         f'<td class="num val" data-ci="{ends}" title="{text(exact, 400)}"'
-        f"{sorted_by(score.value)}>{score_text(score.value, info_of(metric, family).unit)}</td>"
+        f"{sorted_by(score.value)}>{text(score_text(score.value, info_of(metric, family).unit))}{note}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{worth}{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
         f"{abstained}"

@@ -11,6 +11,7 @@ from leaderboard_space.data.ranks.groups import group_of, judge_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import count, number, plural, text
+from leaderboard_space.views.addresses import address_of, set_name
 
 
 def tags(entries: Sequence[Entry]) -> dict[str, str]:
@@ -89,7 +90,8 @@ def detail(entry: Entry, section: Section) -> str:
         for name, value in pairs
         if value not in (None, "")
     )
-    return f'<dl class="detail">{items}</dl>'
+    address = address_of("compare", set=set_name(section), first=entry.key)
+    return f'<p><a class="link" href="{address}">Compare with another result</a></p><dl class="detail">{items}</dl>'
 
 
 LONG = ("Withdrawn", "Note")

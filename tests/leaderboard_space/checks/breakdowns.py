@@ -12,6 +12,7 @@ from leaderboard_space.benchmarks import gives_away
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import shown_label
+from leaderboard_space.sentences import in_running_text
 from leaderboard_space.service import Service
 from leaderboard_space.views.charts.slopes import ASPECTS as SLOPES
 from tests.leaderboard_space.checks.claims import (
@@ -75,7 +76,7 @@ def check_plots(service: Service, family: str, section: Section, truth: dict[str
         assert rounds_to(x, held["set_accuracy"].value) and rounds_to(y, held["confusion"].value), (name, x, y)  # type: ignore[arg-type]
     for plot in re.findall(r'<section class="plot".*?</section>', page, re.DOTALL):
         dashed = any(
-            words in plot for words in ("Dashed lines are chance.", "Short dashes are chance", "The dashed line is")
+            words in plot for words in ("Dashed lines are chance.", "Short dashes are chance", "Dashed: guessing.")
         )
         assert dashed == ('class="guess"' in plot), plain(plot)[:300]
         assert ("Bars are 95% intervals." in plot) == ('class="bar"' in plot), plain(plot)[:300]
@@ -137,7 +138,8 @@ def check_size_and_cost(page: str, truth: dict[str, Raw], metric: str, family: s
         assert len(points) == len(known), (points, known)
         for key in known:
             one, at = shown[key], f"{of[key]:,.1f}" if name == "size" else f"{round(of[key]):,}"
-            words = rf"{re.escape(one.result.model.name)}(?: \(.*\))?: {re.escape(info_of(metric, family).label.lower())} (\S+), {at}"
+            label = re.escape(in_running_text(info_of(metric, family).label))
+            words = rf"{re.escape(one.result.model.name)}(?: \(.*\))?: {label} (\S+), {at}"
             said = [match[1] for point in points if (match := re.fullmatch(words, html.unescape(point)))]
             assert any(rounds_to(value, one.scores[metric].value or 0.0) for value in said), (key, words, points)
         silent = {one.result.model.name for one in shown.values() if not one.result.model.parameters}

@@ -100,7 +100,7 @@ def test_numbers_that_cannot_be_neither_lead_nor_hide(store: Path) -> None:
     change(store, "Model-1", lambda result: [result["scores"][name].update(n=-1) for name in ("average", "fake")])
     board = Board(store)
     assert measured(board) == 1
-    page = Service(board).view({"format": FORMAT})["html"]
+    page = Service(board).view({"format": FORMAT, "metric": "average"})["html"]
     assert "Model 0: average 1e+308 of n 30, an impossible value, is left out." in page
     assert "Model 1: 2 impossible values (such as " in page and ") are left out." in page
     assert "Model 0 scores" not in page and "Model 1 scores" not in page

@@ -70,7 +70,9 @@ def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     """The day of launch: two models of Table 1, and the sentence is about them."""
     page = compare.page(papers, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"})
     said = plain(page)
-    assert "do not differ significantly in set accuracy" in said and "unpaired: only the numbers are known" in said
+    assert (
+        "do not differ significantly in set accuracy" in said and "unpaired: only the printed scores are known" in said
+    )
     rows = json.loads(
         compare.file(papers, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"})[
             "text"

@@ -123,13 +123,11 @@ def test_a_comparison_claims_what_the_test_says(difference, p, up, n, won) -> No
         assert (found[1] == "A") == (difference > 0)
         assert found[2] == {True: "better than", False: "worse than", None: "above"}[up]
     n = max(n, sum(won))
-    below = sentences.compared_in_full(difference, difference - 1, difference + 1, p, "exact", n, *won)
-    found = re.search(
-        r"Of ([\d,]+) scored (units?), the first scored more on ([\d,]+) and the second on ([\d,]+); ([\d,]+) had the same",
-        below,
-    )
-    assert found and [int(found[i].replace(",", "")) for i in (1, 3, 4, 5)] == [n, *won, n - sum(won)]
-    assert (found[2] == "unit") == (n == 1)
+    alone = (*won, n - sum(won))
+    below = sentences.compared_in_full("A", "B", difference, difference - 1, difference + 1, p, "exact", alone, "pair")
+    found = re.search(r"A scored more on ([\d,]+) (pairs?), B on ([\d,]+); ([\d,]+) were alike", below)
+    assert found and [int(found[i].replace(",", "")) for i in (1, 3, 4)] == [*won, n - sum(won)]
+    assert (found[2] == "pair") == (won[0] == 1)
 
 
 @given(
@@ -267,7 +265,7 @@ def test_how_pairs_were_tested(paired, unpaired, difference, p) -> None:  # type
         assert (found is not None) == (number_of > 0)
         assert not found or (int(found[1]) == number_of and (found[2] == "pair") == (number_of == 1))
     said = sentences.compared_unpaired(difference, difference - 1, difference + 1, p)
-    found = re.match(r"Difference (\S+) points, 95% interval (\S+) to (\S+), p ([<=]) ([\d.]+)", said)
+    found = re.match(r"Difference (\S+) points \(95% interval (\S+) to (\S+); p ([<=]) ([\d.]+)", said)
     assert found and all(
         rounds_to(found[at], value) for at, value in ((1, difference), (2, difference - 1), (3, difference + 1))
     )
@@ -292,5 +290,11 @@ def test_every_sentence_has_a_test() -> None:
         if str(getattr(found, "__module__", "")).startswith(f"{sentences.__name__}.")
     ]
     functions = [name for name in own if callable(getattr(sentences, name)) and name[0].islower() and name[0] != "_"]
-    doctests = {"month", "percent_of_chance", "by_random_run", "by_aspect"}  # the examples in their docstrings
+    doctests = {
+        "month",
+        "percent_of_chance",
+        "by_random_run",
+        "by_aspect",
+        "nothing_together",
+    }  # the examples in their docstrings
     assert not [name for name in functions if name not in doctests and f"sentences.{name}(" not in tests]
