@@ -60,9 +60,11 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         check_model_verdicts(
             said,
             [
-                found.scores[metric].verdict
+                score.verdict
                 for found in rows
-                if found.result.model.name == name and metric in found.scores
+                if found.result.model.name == name
+                for key, score in found.scores.items()
+                if key == metric or metric not in found.scores
             ],
         )
 
