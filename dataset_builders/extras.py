@@ -38,6 +38,7 @@ EXTRAS = {
     "gradio": "space",
     "mcp": "space",
     "starlette": "space",
+    "threadpoolctl": "space",
     "uvicorn": "space",
 }
 """Import name -> extra in pyproject.toml. A test compares it with what the code imports and what pyproject.toml lists."""

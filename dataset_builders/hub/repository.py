@@ -1,6 +1,6 @@
 """Opens a dataset repository, a folder or one on the Hub, and reads it without loading more than is asked for.
 
-See also: writing one (`build.py`). Imports no torch and no `datasets`; the Hub client only when a Hub repository is opened.
+See also: writing one (`build.py`). Imports no torch; `datasets` and the Hub client only where they are used.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -21,6 +22,9 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.repository_layout import REMEDY, data_files, label_names, read_card, read_manifest
 from dataset_builders.schema import QUESTION_TYPES, SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,35 @@ class Repository:
         if not names:
             raise BadInput(f"{self.data}: has no files of config {config!r}, split {split!r}.")
         return names
+
+    def to_datasets(self, config: str | None = None) -> DatasetDict:
+        """A whole config as `datasets.load_dataset` reads it: split -> `datasets.Dataset`, images decoded when they are looked at.
+
+        `config`: `questions` (a row per question with its image; the default), `cases`, `questions_text` (no images; the default of a
+        text-only build), or another that the card names. Raises BadInput where it is not there, cannot be read, or a file `datasets.py`
+        of the caller's hides the library; Unavailable where the Hub cannot be asked.
+        """
+        config = config or ("questions" if "questions" in self._files else "questions_text")
+        if config not in self._files:
+            raise BadInput(f"{self.data}: has no config {config!r}. It has {', '.join(self._files)}.")
+        try:
+            from datasets import load_dataset
+            from datasets.exceptions import DatasetGenerationError
+        except ImportError as error:
+            hidden = find_spec("datasets")
+            where = hidden.origin if hidden else "nothing"
+            raise BadInput(
+                f"the library datasets cannot be imported: Python finds {where} ({error}). Rename a file of that name."
+            ) from None
+        files = {split: [str(path) for path in self._paths(config, split)] for split in self._files[config]}
+        try:
+            loaded: DatasetDict = load_dataset("parquet", data_files=files)
+        except DatasetGenerationError as error:
+            cause = str(error.__cause__ or error).splitlines()[0]
+            raise BadInput(
+                f"{self.data}: {config} cannot be read ({cause}). Build or download the dataset again."
+            ) from None
+        return loaded
 
     def _paths(self, config: str, split: str) -> list[Path]:
         names = self.file_names(config, split)
