@@ -52,7 +52,7 @@ class BuildReport:
 
 
 def build(
-    family: str,
+    benchmark: str,
     *,
     name: str | None = None,
     source: str | Path | None = None,
@@ -62,14 +62,15 @@ def build(
     text_only: bool = False,
     eval_yaml: bool = True,
 ) -> BuildReport:
-    """Build the benchmark `name` (default: the format's) into `out` (default: data/<name>); `source` None draws phantoms.
+    """Build a benchmark, or one of the user's own `name` in its format, into `out` [data/<name>]; `source` None draws phantoms.
 
     `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. `eval_yaml` False
     leaves out the Hub's tasks and the copy of the images that they need. An existing dataset in `out` is replaced once the new one is
     whole. Raises BadInput for anything the user can fix; then nothing is written.
     """
-    if family not in BENCHMARKS:
-        raise BadInput(f"build {family}: unknown format. Available: {', '.join(BENCHMARKS)}, and all.")
+    if benchmark not in BENCHMARKS:
+        raise BadInput(f"build {benchmark}: unknown benchmark. Available: {', '.join(BENCHMARKS)}, and all.")
+    family = benchmark
     name = name or family
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name) or ".." in name or name.endswith((".git", ".ipynb")):
         raise BadInput(
