@@ -42,14 +42,14 @@ lint: $(TOOLS)/.installed
 types: $(STAMP)
 	$(BIN)/mypy
 
-# The site of guides and docstrings, in site/. It reads docstrings and imports nothing, so it needs an environment of 270 MB, not of 7 GB.
+# The site of guides, in site/. It imports nothing of ours, so it needs an environment of 270 MB, not of 7 GB.
 docs: .venv-docs/.installed
 	.venv-docs/bin/mkdocs build --quiet
 
 .venv-docs/.installed: pyproject.toml constraints.txt
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt mkdocs-jupyter mkdocs-material 'mkdocstrings[python]'
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt mkdocs-jupyter mkdocs-material
 	@touch $@
 
 hooks: .venv-lint/.installed

@@ -4,21 +4,21 @@ This one looks for the brightest half of the picture. Replace the body of `look`
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 from PIL import Image, ImageStat
 
-from eval_harness.models.interface import Settings
-from eval_harness.records.request import Request, Response
+from medprobe import Request, Response
 
 
 class BrightSide:
     """Made once, with what the command line says about running models (batch size, device ...)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Any) -> None:
         self.batch_size = settings.batch_size or 8
 
-    def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
+    def generate(self, requests: list[Request]) -> Iterator[Response]:
         """One response per request, in any order, as they finish: each is on disk before the next one is computed."""
         for request in requests:
             yield Response(request.question_id, request.sample, self.look(request))

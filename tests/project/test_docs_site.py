@@ -1,4 +1,4 @@
-"""The site of guides and docstrings is built by the real tools without a warning, and the notebooks run in a real kernel."""
+"""The site of guides is built by the real tools without a warning, and the notebooks run in a real kernel."""
 
 import os
 import subprocess
@@ -26,13 +26,11 @@ def run(python, *arguments, cwd):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_site_has_every_guide_and_the_docstrings(docs_python, tmp_path):
+def test_the_site_has_every_guide(docs_python, tmp_path):
     run(docs_python, "-m", "mkdocs", "build", "--quiet", "--site-dir", tmp_path / "site", cwd=ROOT)
     for guide in (ROOT / "docs").glob("*.md"):
         page = "index.html" if guide.stem == "index" else f"{guide.stem}/index.html"
         assert (tmp_path / "site" / page).is_file(), guide
-    reference = (tmp_path / "site/reference/eval_harness/index.html").read_text()
-    assert "Run the model over the selected questions and write the run folder" in reference
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
