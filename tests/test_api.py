@@ -1,0 +1,414 @@
+"""`import medprobe`: thirteen names, whose tables say what `result.json` and the run folder say, for every benchmark and kind of run."""
+
+import ast
+import hashlib
+import inspect
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import medprobe
+from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
+from eval_harness.records.result import read_result
+from eval_harness.runs.planning.config import option_types
+from tests.commands import medprobe as command
+from tests.helpers import write_lines
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMES = "BadInput Model Request Response build compare evaluate load_results load_run open_dataset publish read_choice submit"
+SAID = ("A", "B", "The answer is C.", "yes", "No", "A and B", "B, C", "", "I cannot tell.", "42 mm", "<think>A or")
+MODEL = """
+import hashlib
+from medprobe import Response
+
+class Scripted:
+    def __init__(self, settings=None): pass
+
+    def generate(self, requests):
+        for request in requests:
+            drawn = hashlib.sha256(f"{request.question_id}/{request.sample}/SEED".encode()).digest()
+            said = request.options[drawn[1] % len(request.options)] if drawn[0] % 3 else SAID[drawn[1] % len(SAID)]
+            failed = drawn[2] % 9 == 0
+            yield Response(request.question_id, request.sample, *(("", "failed") if failed else (said,)))
+"""
+
+
+def scripted(seed):
+    names = {"SAID": SAID}
+    exec(MODEL.replace("SEED", str(seed)), names)
+    return names["Scripted"]
+
+
+def cases():
+    """Every benchmark in every kind of run that it has."""
+    for family in BENCHMARKS:
+        kinds = [{}, {"samples": 3}, {"extraction": "official"}, {"limit": 5, "samples": 2}, {"permute": True}]
+        yield from ((family, kind) for kind in kinds)
+    yield from (("gmai-mmbench", {"split": "test", **kind}) for kind in ({}, {"samples": 2}))
+
+
+@pytest.mark.parametrize(
+    ("family", "options"), cases(), ids=lambda each: each if isinstance(each, str) else "-".join(each) or "plain"
+)
+def test_a_run_says_what_its_files_say(phantoms, tmp_path, family, options):
+    if options.get("permute") and family.startswith("probmed"):
+        with pytest.raises(medprobe.BadInput, match="shows no options"):
+            medprobe.evaluate(family, scripted(1)(), data=phantoms / family, out=tmp_path / "run", **options)
+        return
+    (tmp_path / "model.py").write_text(
+        MODEL.replace("SEED", family).replace("import hashlib", f"import hashlib\nSAID = {SAID}")
+    )
+    told = [word for name, value in options.items() for word in (f"--{name}", *([] if value is True else [value]))]
+    command(
+        "eval",
+        family,
+        "--model",
+        "model.py:Scripted",
+        "--data",
+        phantoms / family,
+        "--out",
+        "typed",
+        *told,
+        cwd=tmp_path,
+    )
+    run = medprobe.evaluate(family, scripted(family)(), data=phantoms / family, out=tmp_path / "run", **options)
+    typed, again = medprobe.load_run(tmp_path / "typed"), medprobe.load_run(run)
+    document = json.loads((tmp_path / "typed" / "result.json").read_text())
+    assert run.result.model_dump()["scores"] == typed.result.model_dump()["scores"] == document["scores"]
+    for each in (run, typed, again):
+        rows = each.scores.astype(object).where(each.scores.notna(), None).set_index("metric").to_dict("index")
+        assert list(rows) == list(document["scores"])
+        assert rows == {
+            name: {column: score[column] for column in rows[name]} for name, score in document["scores"].items()
+        }
+    pd.testing.assert_frame_equal(run.answers, again.answers)
+    pd.testing.assert_frame_equal(run.answers, typed.answers)
+    questions = medprobe.open_dataset(phantoms / family).questions(options.get("split") or DEFAULT_SPLIT[family])
+    check_answers(run.answers, run, questions.set_index("question_id", drop=False))
+    assert str(run).splitlines()[0] == str(typed).splitlines()[0]
+    assert isinstance(run.plot(), Figure)
+
+
+def check_answers(answers, run, questions):
+    result = run.result
+    asked = list(dict.fromkeys(answers["question_id"]))
+    assert (
+        asked == [name for name in questions["question_id"] if name in set(asked)]
+        and len(asked) == result.benchmark.questions
+    )
+    assert list(zip(answers["question_id"], answers["sample"], strict=True)) == [
+        (name, sample) for name in asked for sample in range(result.method.samples)
+    ]
+    permuted, official = result.method.generation["permute"], result.method.extraction == "official"
+    for row in answers.to_dict("records"):
+        question = questions.loc[row["question_id"]]
+        assert row["question"] == question["question"] and list(row["options"]) == list(question["options"])
+        key = "".join("ABCDEFGH"[each] for each in sorted(question["answer"]))
+        assert key == ("" if pd.isna(row["key"]) else row["key"])
+        choice = "" if pd.isna(row["choice"]) else row["choice"]
+        assert bool(choice) == (row["status"] == "answered")
+        if row["status"] in ("failed", "missing"):
+            assert row["response"] == ""
+        elif not official:
+            k, turned = len(question["options"]), row["sample"] if permuted else 0
+            shown = [question["options"][(each + turned) % k] for each in range(k)]
+            read = medprobe.read_choice(row["response"], shown, question["question_type"])
+            assert row["status"] == read.status
+            assert choice == "".join(sorted("ABCDEFGH"[(each + turned) % k] for each in read.choice))
+        if not key:
+            assert pd.isna(row["correct"])
+        elif official and question["question_type"] == "yes_no":
+            assert row["correct"] == (set(key) <= set(choice))
+        else:
+            assert row["correct"] == (choice == key)
+    one = answers[(answers["question_type"] != "multiple") & answers["key"].notna()]
+    score = result.scores.get("answered_accuracy")
+    if score is not None and score.value is not None:
+        assert score.value == pytest.approx(100 * one["correct"].sum() / one["choice"].notna().sum())
+
+
+class Says:
+    """A model that gives back what a function makes of the requests."""
+
+    def __init__(self, replies):
+        self.generate = replies
+
+
+def texts(requests):
+    return [hashlib.sha256(request.question_id.encode()).hexdigest()[0].upper() for request in requests]
+
+
+def shuffled(requests):
+    found = [
+        medprobe.Response(request.question_id, request.sample, text)
+        for request, text in zip(requests, texts(requests), strict=True)
+    ]
+    return random.Random(1).sample(found, len(found))
+
+
+def test_texts_in_order_and_responses_in_any_order_are_the_same_run(phantoms, tmp_path):
+    forms = (texts, lambda requests: iter(texts(requests)), lambda requests: tuple(texts(requests)), shuffled)
+    runs = [
+        medprobe.evaluate("gmai-mmbench", Says(form), data=phantoms / "gmai-mmbench", out=tmp_path / str(number))
+        for number, form in enumerate(forms)
+    ]
+    for run in runs[1:]:
+        pd.testing.assert_frame_equal(run.answers, runs[0].answers)
+
+
+BAD_MODELS = {
+    "27 texts for 28 requests": Says(lambda requests: ["A"] * (len(requests) - 1)),
+    "29 texts for 28 requests": Says(lambda requests: (text for text in ["A"] * (len(requests) + 1))),
+    "1 texts for 28 requests": Says(lambda requests: (text for text in ["A"])),
+    "returned nothing": Says(lambda requests: None),
+    "returned one str": Says(lambda requests: "A"),
+    "is a class": Says,
+    "no generate": object(),
+}
+
+
+@pytest.mark.parametrize("words", BAD_MODELS)
+def test_a_model_that_answers_otherwise_is_one_line(phantoms, tmp_path, words):
+    with pytest.raises(medprobe.BadInput, match=words) as caught:
+        medprobe.evaluate("mediconfusion", BAD_MODELS[words], data=phantoms / "mediconfusion", out=tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_changed_object_is_asked_anew_and_a_named_folder_goes_on(phantoms, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = phantoms / "mediconfusion"
+    first, second = (
+        medprobe.evaluate("mediconfusion", Says(lambda _, text=text: [text] * 28), data=data) for text in "AB"
+    )
+    assert (
+        set(first.answers["choice"]) == {"A"}
+        and set(second.answers["choice"]) == {"B"}
+        and first.folder != second.folder
+    )
+    asked = []
+    counted = Says(lambda requests: asked.extend(requests) or ["A"] * len(requests))
+    for limits in ({}, {}, {"resume": False}):
+        medprobe.evaluate("mediconfusion", counted, data=data, out="mine", **limits)
+    assert len(asked) == 2 * 28
+
+
+BAD_CALLS = {
+    "Did you mean samples": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, sample=2),
+    "no_resume: not an option": lambda data: medprobe.evaluate(
+        "mediconfusion", "baseline:chance", data=data, no_resume=True
+    ),
+    "limit: .* integer": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, limit="few"),
+    "--limit 0": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, limit=0),
+    "no kind of model": lambda data: medprobe.evaluate("mediconfusion", "gpt:4", data=data),
+    "--method cot": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, method="cot"),
+    "holds the benchmark": lambda data: medprobe.evaluate("probmed", "baseline:chance", data=data),
+    "nowhere/result.json: no such result": lambda data: medprobe.load_run("nowhere"),
+    "is a file": lambda data: medprobe.load_run(data / "README.md"),
+    "nowhere: no such result": lambda data: medprobe.compare("nowhere", "nowhere"),
+    "no paper has it": lambda data: medprobe.compare("published:Nobody", "published:Nobody"),
+    "not a results store": lambda data: medprobe.load_results("nowhere"),
+    "name a store": lambda data: medprobe.load_results(),
+    "no such folder": lambda data: medprobe.open_dataset("nowhere"),
+    "no config 'none'": lambda data: medprobe.open_dataset(data).to_datasets("none"),
+    "unknown benchmark": lambda data: medprobe.build("mediconfuson"),
+    "official name": lambda data: medprobe.publish(data, "ORG/mediconfusion"),
+    "nowhere: no such file": lambda data: medprobe.submit("nowhere", "store"),
+    "question_type 'open'": lambda data: medprobe.read_choice("A", ["x", "y"], "open"),
+}
+
+
+@pytest.mark.parametrize("words", BAD_CALLS)
+def test_what_the_caller_can_fix_is_one_line(phantoms, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(medprobe.BadInput, match=words) as caught:
+        BAD_CALLS[words](phantoms / "mediconfusion")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
+    named = set(inspect.signature(medprobe.evaluate).parameters) - {"resume", "argv", "options"}
+    assert named <= set(option_types())
+    run = medprobe.evaluate(
+        "gmai-mmbench", scripted(2)(), data=phantoms / "gmai-mmbench", out=tmp_path / "run", facet="modality=X-ray", name="Mine",
+        generation={"top_p": 0.9}, price=(2.5, 10), batch_size=4, thinking=4096, argv=["eval", "x"],
+    )  # fmt: skip
+    assert set(run.answers["modality"]) == {"X-ray"} and run.result.model.name == "Mine"
+    assert (
+        run.result.method.generation["generation"] == {"top_p": 0.9}
+        and run.result.method.generation["thinking"] == 4096
+    )
+    assert run.result.environment["price_per_million_tokens"] == [2.5, 10] and run.result.command == "medprobe eval x"
+
+
+def test_a_store_gives_back_what_was_submitted(phantoms, tmp_path):
+    run = medprobe.evaluate("halt-medvqa", scripted(3)(), data=phantoms / "halt-medvqa", out=tmp_path / "run")
+    first, second = medprobe.submit(run, tmp_path / "store"), medprobe.submit(run.folder, str(tmp_path / "store"))
+    assert (first.new, second.new, first.location) == (True, False, second.location)
+    stored = medprobe.load_run(first.location)
+    pd.testing.assert_frame_equal(stored.scores, run.scores)
+    pd.testing.assert_frame_equal(stored.answers, run.answers)
+    table = medprobe.load_results(tmp_path / "store")
+    overall = table[table["facet"].isna()].set_index("metric")["value"].astype("float64")
+    pd.testing.assert_series_equal(overall, run.scores.set_index("metric")["value"])
+    papers = medprobe.load_results(published=True)
+    assert len(medprobe.load_results(tmp_path / "store", published=True)) == len(table) + len(papers)
+    Path(first.location, "result.json").write_text("{")
+    with pytest.warns(UserWarning, match="set aside"):
+        assert medprobe.load_results(tmp_path / "store").empty
+
+
+def test_compare_says_what_the_command_prints(phantoms, tmp_path):
+    data = phantoms / "probmed"
+    runs = [medprobe.evaluate("probmed", scripted(each)(), data=data, out=tmp_path / f"{each}") for each in (4, 5)]
+    table = medprobe.compare(*runs)
+    assert list(table["metric"]) == list(runs[0].scores["metric"])
+    values = runs[0].scores["value"] - runs[1].scores["value"]
+    pd.testing.assert_series_equal(table["difference"], values, check_names=False)
+    tested = table[table["p"].notna() & table["low"].notna()]
+    assert len(tested) > 3 and ((tested["p"] < 0.05) == ((tested["low"] > 0) | (tested["high"] < 0))).all()
+    printed = command("compare", runs[0].folder, runs[1].folder, cwd=tmp_path).stdout
+    for row in table.dropna(subset=["difference"]).itertuples():
+        difference = re.escape(f"{row.difference:+.2f}")
+        assert re.search(rf"(?m)^  {row.metric}\b.* {difference}\b", printed), row.metric
+    swapped = medprobe.compare(runs[1], runs[0])
+    pd.testing.assert_series_equal(swapped["difference"], -table["difference"])
+
+
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_a_config_is_what_the_library_datasets_reads(phantoms, tmp_path, family):
+    from datasets import DatasetDict, load_dataset
+
+    dataset = medprobe.open_dataset(phantoms / family)
+    for config in ("questions", "cases", "questions_text"):
+        ours, theirs = dataset.to_datasets(config), load_dataset(str(phantoms / family), config)
+        assert isinstance(ours, DatasetDict) and list(ours) == list(theirs)
+        for split in theirs:
+            assert ours[split].features == theirs[split].features
+            assert ours[split].data.table.equals(theirs[split].data.table)
+    assert dataset.to_datasets().keys() == set(dataset.splits)
+
+
+IMPORTS = """
+import json, os, sys
+before = dict(os.environ)
+import medprobe
+first = sorted(sys.modules)
+import leaderboard_space, eval_harness, dataset_builders
+same = dict(os.environ) == before
+names = {}
+exec("from medprobe import *", names)
+print(json.dumps([first, same, sorted(set(names) - {"__builtins__"}), sorted(sys.modules), medprobe.__file__, medprobe.__version__]))
+"""
+HEAVY = {"torch", "transformers", "gradio", "datasets", "openai", "matplotlib"}
+
+
+def test_the_import_works_in_any_folder_and_loads_nothing(tmp_path):
+    for name in ("curation", "eval_harness", "dataset_builders", "leaderboard_space", "datasets"):
+        (tmp_path / name).mkdir()  # a folder of data, as people have them
+        (tmp_path / name / "notes.txt").write_text("data")
+    (tmp_path / "datasets.py").write_text("raise SystemExit('imported')\n")
+    (tmp_path / "curation" / "__init__.py").write_text("raise SystemExit('imported')\n")
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    first, same, names, later, file, version = json.loads(done.stdout)
+    assert not {"pandas", "numpy", "typer", "pydantic", *HEAVY} & set(first)
+    assert same and not HEAVY & set(later)
+    assert names == sorted(medprobe.__all__) == NAMES.split()
+    assert Path(file).parent == ROOT / "medprobe" and version == medprobe.__version__
+
+
+def test_another_package_of_our_name_is_one_line_and_ends_nothing(tmp_path):
+    (tmp_path / "eval_harness").mkdir()
+    (tmp_path / "eval_harness" / "__init__.py").write_text("")
+    code = "import medprobe\ntry: medprobe.evaluate\nexcept ImportError as error: print(error)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.count("\n") == 1 and str(tmp_path / "eval_harness") in done.stdout and "Rename" in done.stdout
+
+
+def test_a_file_that_hides_the_library_datasets_is_named(phantoms, tmp_path):
+    (tmp_path / "datasets.py").write_text("mine = 1\n")
+    opened = f"medprobe.open_dataset({str(phantoms / 'probmed')!r}).to_datasets()"
+    code = f"import medprobe\ntry: {opened}\nexcept medprobe.BadInput as error: print(error)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.count("\n") == 1 and str(tmp_path / "datasets.py") in done.stdout
+
+
+def blocks(path):
+    return re.findall(r"(?s)```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("guide", ["docs/api.md", "docs/plug_in.md", "README.md"])
+def test_the_examples_run_in_an_empty_folder(guide, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for block in blocks(guide):
+        exec(compile(block, guide, "exec"), names)
+    if guide == "README.md":
+        assert len([line for line in blocks(guide)[0].splitlines() if line.strip()]) <= 10
+        assert (tmp_path / "scores.png").is_file()
+
+
+def test_guides_and_notebooks_import_nothing_deeper():
+    sources = {path: blocks(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+    sources |= {path: [path.read_text()] for path in (ROOT / "docs" / "examples").glob("*.py")}
+    for path in (ROOT / "docs" / "notebooks").glob("*.ipynb"):
+        sources[path] = [
+            "".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"
+        ]
+    ours = ("medprobe.", "eval_harness", "dataset_builders", "leaderboard_space", "curation")
+    seen = 0
+    for path, texts_of in sources.items():
+        for node in (node for text in texts_of for node in ast.walk(ast.parse(text))):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            named += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            seen += "medprobe" in named
+            assert not [name for name in named if name.startswith(ours)], path
+    assert seen > 6
+    for path in (ROOT / "docs" / "plug_in.md", ROOT / "docs" / "api.md"):
+        assert not re.search(rf"\b({'|'.join(ours[1:])})[./]", path.read_text(encoding="utf-8")), path
+
+
+def test_the_page_describes_every_name():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    headings = set(re.findall(r"`(\w+)[(`]", "\n".join(re.findall(r"(?m)^## .*", page))))
+    assert headings | {"BadInput"} == set(medprobe.__all__)
+    for name, given in re.findall(r"(?m)^## `(\w+)\((.*)\)`", page):
+        parameters = inspect.signature(getattr(medprobe, name)).parameters
+        said = [part.partition("=")[0].strip(" *") for part in re.sub(r"\(.*?\)", "", given).split(",")]
+        assert [each for each in said if each and each != "..."] == [n for n in parameters if n in said], name
+
+
+def test_a_result_without_answers_says_so(phantoms, tmp_path):
+    run = medprobe.evaluate("mediconfusion", "baseline:chance", data=phantoms / "mediconfusion", out=tmp_path / "run")
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "result.json").write_text(read_result(run.folder / "result.json").to_json())
+    alone = medprobe.load_run(tmp_path / "alone")
+    pd.testing.assert_frame_equal(alone.scores, run.scores)
+    with pytest.raises(medprobe.BadInput, match="without its answers"):
+        alone.answers  # noqa: B018
+    lines = [{"question_id": "9", "response": "A"}]
+    write_lines(tmp_path / "answers.jsonl", lines)
+    with pytest.raises(medprobe.BadInput, match="9"):
+        medprobe.evaluate(
+            "mediconfusion",
+            f"recorded:{tmp_path / 'answers.jsonl'}",
+            data=phantoms / "mediconfusion",
+            out=tmp_path / "no",
+        )
