@@ -207,6 +207,9 @@ BAD_CALLS = {
         "mediconfusion", "baseline:chance", data=data, no_resume=True
     ),
     "limit: .* integer": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, limit="few"),
+    "generation: .* JSON": lambda data: medprobe.evaluate(
+        "mediconfusion", "baseline:chance", data=data, generation={"a": Says}
+    ),
     "--limit 0": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, limit=0),
     "no kind of model": lambda data: medprobe.evaluate("mediconfusion", "gpt:4", data=data),
     "--method cot": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, method="cot"),

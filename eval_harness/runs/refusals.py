@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError, check_image
 from eval_harness.records.request import Request, Response
 
@@ -40,7 +41,7 @@ class Sender:
     def responses(self, requests: Sequence[Request]) -> Iterator[Response]:
         """One response per request, in any order.
 
-        Raises ModelFailed where the model takes nothing, and BadInput where it answers what it was not asked.
+        Raises ModelFailed where the model takes nothing, and BadInput where a back end does.
         """
         parts = [list(requests)]
         tried: set[int] = set()
@@ -55,6 +56,8 @@ class Sender:
                 except StopIteration:
                     error: Exception | None = None
                     break
+                except BadInput:  # nothing that another question would change
+                    raise
                 except Exception as raised:  # whatever a model's own code raises
                     error = raised
                     break

@@ -145,7 +145,10 @@ def _as_text(name: str, value: Any) -> Any:
     if name == "thinking" and isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, dict):
-        return json.dumps(value)
+        try:
+            return json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{name}: holds what JSON cannot ({error}).") from None
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if name == "price" and isinstance(value, list | tuple):
