@@ -6,6 +6,7 @@ error and exit code 2; anything else that escapes is a defect and shows its trac
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ def main() -> None:
     """Run the command line; see the module's first lines for exit codes."""
     if problem := hidden_package():
         _stop(problem)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Slurm and others end a job so: as Ctrl-C does
     try:
         from medprobe.command_line import app
 

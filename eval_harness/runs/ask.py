@@ -18,6 +18,7 @@ from eval_harness.records.request import Request, Response, normalized
 from eval_harness.runs.folder import AnswerJournal, Key
 from eval_harness.runs.planning.plan import Plan
 from eval_harness.runs.planning.requests import AT_ONCE, Instance
+from eval_harness.runs.progress import progress
 from eval_harness.runs.refusals import ModelFailed, Sender
 from eval_harness.runs.reply_cache import ReplyCache, Send
 
@@ -41,19 +42,16 @@ def ask(
     raised last is then in `error.txt` beside the journal.
     """
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
-    with tqdm(
-        total=len(instances),
-        initial=len(instances) - len(unanswered),
-        desc=f"{plan.run.benchmark.name}: {plan.run.model.name}",
-        unit="answer",
-        disable=None,
-        file=sys.stderr,
-    ) as bar:
+    worked = next((instance for instance in instances if journal.is_answered(plan.key(instance))), None)
+    if worked is not None and hasattr(plan.backend, "worked"):
+        plan.backend.worked = next(iter(plan.requests([worked])))[0]  # asked again before a server is given up
+    name = f"{plan.run.benchmark.name}: {plan.run.model.name}"
+    with progress(len(instances), len(instances) - len(unanswered), name) as one_more:
         characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
         for number, response in enumerate(_responses(plan, journal, unanswered), 1):
             journal.append(response)
             answered(response)
-            bar.update()
+            one_more()
             characters += len(response.text) + len(response.reasoning or "")
             if characters * len(plan.instances) > room * number and number >= ENOUGH:
                 tqdm.write(TOO_LONG.format(characters // number, room >> 20), file=sys.stderr)

@@ -131,15 +131,43 @@ class ChaosServer:
 
     def misbehave(self, handler, fault, body, question):
         match fault:
-            case "429" | "500" | "503":
+            case "429" | "500" | "503" | "401" | "404" | "429 without Retry-After":
                 data = json.dumps({"error": {"message": f"trouble {fault}; the answer is A"}}).encode()
-                handler.send_response(int(fault))
-                if fault != "500":
+                handler.send_response(int(fault[:3]))
+                if fault in ("429", "503"):
                     handler.send_header("Retry-After", self.retry_after)
                 self.send(handler, data, "application/json")
+            case "redirect":
+                handler.send_response(307)
+                handler.send_header("Location", self.url + "/elsewhere/chat/completions")
+                self.send(handler, b"", "text/plain")
             case "hang":
                 time.sleep(self.hang)
                 handler.close_connection = True
+            case "hang in the body" | "slow bytes":
+                handler.send_response(200)
+                handler.send_header("Content-Length", "100000")
+                handler.end_headers()
+                end = time.monotonic() + self.hang
+                while time.monotonic() < end:
+                    handler.wfile.write(b" " if fault == "slow bytes" else b"")
+                    handler.wfile.flush()
+                    time.sleep(0.1)
+                handler.close_connection = True
+            case "tools":
+                call = {"type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+                handler.send_response(200)
+                data = json.dumps(completion(None, "tool_calls", tool_calls=[call])).encode()
+                self.send(handler, data, "application/json")
+            case "stream":
+                handler.send_response(200)
+                data = b'data: {"choices": [{"delta": {"content": "A"}}]}\n\ndata: [DONE]\n\n'
+                self.send(handler, data, "text/event-stream")
+            case "plain text":
+                handler.send_response(200)
+                with self._lock:
+                    self.served[question] += 1
+                self.send(handler, json.dumps(completion(self.answer(body))).encode(), "text/plain")
             case "reset":
                 handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 handler.connection.close()

@@ -60,6 +60,8 @@ LINE_EVERY = 10.0
 LAST_REPLIES = 5.0
 """Seconds for which replies under way are waited for when the asking ends in an error: they are paid for."""
 
+Messages = list[dict[str, Any]]
+Taken = tuple[Request, Messages | ImageError]
 PROBE, PROBE_TOKENS = "What is 1 + 1? Answer with the number alone.", 1024
 REASONS = "the model spends its first output tokens on reasoning"
 
@@ -73,6 +75,8 @@ class OpenAIChat(Backend):
     is_api = True
     takes_stream = True
     options = ("thinking", "chat_template", "chat_template_kwargs", "generation")
+    first_wait = 1.0
+    """Seconds before the second try; doubles with each further one, up to a minute."""
 
     def __init__(self, name: str, settings: Settings, called: str | None = None) -> None:
         """`name`: as the server calls the model, or `azure:NAME` for a deployment of Azure OpenAI. `called`: what messages call it, if not
@@ -93,8 +97,6 @@ class OpenAIChat(Backend):
         self.model = Model(name=self.name)
         self.deviations: list[str] = []
         self.parameters = Parameters(self.name, self.base_url, settings, self.deviations)
-        self.first_wait = 1.0
-        """Seconds before the second try; doubles with each further one, up to a minute."""
         self.retries = 0
         self.worked: Request | None = None
         """A request that the server has answered, now or in an earlier part of the run."""
@@ -125,7 +127,7 @@ class OpenAIChat(Backend):
         self._token_scores = self._token_scores or TokenScores(self.name, self)
         return self.generate(requests)
 
-    async def chat(self, messages: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
+    async def chat(self, messages: Messages, more: dict[str, Any]) -> dict[str, Any]:
         """A chat completion for `token_scores.py`. Raises ServerFailure or Refusal."""
         document: dict[str, Any] = await self._document(messages, self.parameters.of_scoring(more))
         read_reply(document)  # raises for what is none
@@ -143,13 +145,18 @@ class OpenAIChat(Backend):
         stopping = False
         self._alone, self._failures, self._began = asyncio.Lock(), 0, time.monotonic()
 
-        async def take() -> Request | None:
+        async def take() -> Taken | None:
             async with taking:
-                return None if stopping else await asyncio.to_thread(next, waiting, None)
+                return None if stopping else await asyncio.to_thread(self._next, waiting)
 
         async def work() -> None:
-            while (request := await take()) is not None:
-                emit(await self._timed(request, flight))
+            upcoming = asyncio.create_task(take())
+            try:
+                while (taken := await upcoming) is not None:
+                    upcoming = asyncio.create_task(take())  # made ready while the reply is awaited
+                    emit(await self._timed(taken, flight))
+            finally:
+                upcoming.cancel()
 
         async with self._open() as self._client:
             if not self._settled:
@@ -166,9 +173,11 @@ class OpenAIChat(Backend):
                 await asyncio.gather(*workers, return_exceptions=True)
             for worker in done:
                 worker.result()
+            if self._failures >= STRANGER_TRIES:
+                await self._check_server(self._trouble)
 
     async def _settle(
-        self, take: Callable[[], Awaitable[Request | None]], flight: InFlight, emit: Callable[[Response], None]
+        self, take: Callable[[], Awaitable[Taken | None]], flight: InFlight, emit: Callable[[Response], None]
     ) -> None:
         """Ask the first questions one by one until one is answered; each is asked until the server takes what it is sent.
 
@@ -185,30 +194,36 @@ class OpenAIChat(Backend):
 
         reporting, number = asyncio.create_task(report()), 0
         try:
-            while (request := await take()) is not None:
+            while (taken := await take()) is not None:
                 number += 1
-                response = await self._timed(request, flight)
+                response = await self._timed(taken, flight)
                 emit(response)
                 if response.status == "answered" or (response.status == "refused" and number >= STRANGER_TRIES):
                     self._settled = True
                     break
         finally:
             reporting.cancel()
-        if self._failures >= STRANGER_TRIES and not self._any_answer:
-            await self._check_server(self._trouble)
 
-    async def _timed(self, request: Request, flight: InFlight) -> Response:
+    def _next(self, waiting: Iterator[Request]) -> Taken | None:
+        """The next request with its messages, or with why its image cannot be shown."""
+        request = next(waiting, None)
+        if request is None:
+            return None
+        try:
+            return request, messages_of(request, self.settings.max_image_side)
+        except ImageError as error:
+            return request, error
+
+    async def _timed(self, taken: Taken, flight: InFlight) -> Response:
         start = time.perf_counter()
-        response = await self._ask(request, flight)
+        response = await self._ask(*taken, flight)
         return replace(response, seconds=round(time.perf_counter() - start, 4))
 
-    async def _ask(self, request: Request, flight: InFlight) -> Response:
+    async def _ask(self, request: Request, messages: Messages | ImageError, flight: InFlight) -> Response:
         """One question, tried until it is answered, refused, or has failed too often. Raises BadInput."""
         failed = Response(request.question_id, request.sample, "", "failed")
-        try:
-            messages = await asyncio.to_thread(messages_of, request, self.settings.max_image_side)
-        except ImageError as error:
-            return replace(failed, error=f"its image cannot be shown: {error}")
+        if isinstance(messages, ImageError):
+            return replace(failed, error=f"its image cannot be shown: {messages}")
         start, until = time.monotonic(), 0.0
         tries = dict.fromkeys(("again", "busy", "late", "unreachable"), 0)
         done = 0
@@ -259,7 +274,7 @@ class OpenAIChat(Backend):
                     flight.busy()
                 until = until or (time.monotonic() if self._any_answer else self._began) + self._patience
                 left = until - time.monotonic()
-                if left < (failure.retry_after or 0.0):
+                if failure.retry_after is not None and left < failure.retry_after:
                     await self._check_server(f"{words}; it asks to wait {failure.retry_after:.0f} s")
                     return failed
                 if tries["again"] >= TRIES or tries["late"] >= LATE_TRIES or left <= 0:
@@ -273,7 +288,7 @@ class OpenAIChat(Backend):
 
     def _answered(self, request: Request | None, flight: InFlight) -> None:
         self._any_answer, self._failures, self._alive_at = True, 0, time.monotonic()
-        self.worked = request or self.worked
+        self.worked = self.worked or request
         flight.answered()
 
     @property
@@ -287,9 +302,7 @@ class OpenAIChat(Backend):
             self._last_line = now
             tqdm.write(f"{self.called}: {line}", file=sys.stderr)
 
-    async def _scored(
-        self, request: Request, messages: list[dict[str, Any]], read: dict[str, Answer]
-    ) -> Response | None:
+    async def _scored(self, request: Request, messages: Messages, read: dict[str, Answer]) -> Response | None:
         """The response to a request whose options the server scores by their tokens; None for any other request. `read`: as there.
 
         Raises BadInput where the method needs that and the server cannot do it; ServerFailure, Refusal.
@@ -365,11 +378,11 @@ class OpenAIChat(Backend):
                 break
             self._any_answer, self._failures, self._alive_at = True, 0, time.monotonic()
 
-    async def _once(self, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Reply:
+    async def _once(self, messages: Messages, sent: dict[str, Any]) -> Reply:
         """Send one question. Raises Refusal or ServerFailure."""
         return read_reply(await self._document(messages, sent), sent.get(self.parameters.limit_name))
 
-    async def _document(self, messages: list[dict[str, Any]], sent: dict[str, Any]) -> Any:
+    async def _document(self, messages: Messages, sent: dict[str, Any]) -> Any:
         """The JSON of a reply. Raises Refusal or ServerFailure."""
         body = {"model": self.name, **sent, "messages": messages}
         return await post(self._client, "/chat/completions", body, self.settings.timeout)

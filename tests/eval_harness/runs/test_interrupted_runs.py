@@ -124,22 +124,25 @@ def test_killing_while_a_server_misbehaves(workdir):
     assert set(server.faulted) == set(FAULTS)
 
 
-def test_ctrl_c_ends_in_one_line_and_the_run_goes_on(workdir):
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_end_in_one_line_and_the_run_goes_on(workdir, stop):
+    out = f"stopped-{stop.name}"
     with ChaosServer(delay=1) as server:
-        arguments = ("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--out", "stopped")
+        arguments = ("eval", "mediconfusion", "--model", "openai:m", "--base-url", server.url, "--out", out)
         process = warm.start((*arguments, "--in-flight", 2), workdir)
-        while process.poll() is None and len(answers(workdir / "stopped")) < 3:
+        while process.poll() is None and len(answers(workdir / out)) < 3:
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(stop)
         assert process.wait(60) == 130
         errors = process.said.read_text()
         assert "repeat the command to resume" in errors
         assert "Traceback" not in errors
-        kept = answers(workdir / "stopped")
+        assert not (workdir / out / "result.json").exists(), "what was never asked is not scored"
+        kept = answers(workdir / out)
         server.delay = 0
         medprobe(*arguments, cwd=workdir)
-    assert answers(workdir / "stopped")[: len(kept)] == kept
-    assert len(one_each(workdir / "stopped")) == 28
+    assert answers(workdir / out)[: len(kept)] == kept
+    assert len(one_each(workdir / out)) == 28
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_torn(workdir):
