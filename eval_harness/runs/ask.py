@@ -42,9 +42,6 @@ def ask(
     raised last is then in `error.txt` beside the journal.
     """
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
-    worked = next((instance for instance in instances if journal.is_answered(plan.key(instance))), None)
-    if worked is not None and hasattr(plan.backend, "worked"):
-        plan.backend.worked = next(iter(plan.requests([worked])))[0]  # asked again before a server is given up
     name = f"{plan.run.benchmark.name}: {plan.run.model.name}"
     with progress(len(instances), len(instances) - len(unanswered), name) as one_more:
         characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
@@ -87,6 +84,8 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance]) ->
 
     send = _send(plan)
     if plan.backend.takes_stream:
+        if hasattr(plan.backend, "worked"):
+            plan.backend.worked = answered_before()  # asked again before a server is given up
         responses = send(request for batch in noted(plan.requests(instances, at_once=1)) for request in batch)
     else:
         responses = by_batches()
