@@ -11,10 +11,9 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from dataset_builders.contents.pseudonyms import Pseudonyms, one_spelling, pseud
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.journal import Journal, line_of, read_journal
+from eval_harness.records.names import storable
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
@@ -94,16 +94,12 @@ class Item:
 
 
 class FileIds:
-    """Ids of files, collected while they are read. As a context manager it writes the list at the end, also of a run that fails.
-
-    `before` is what the list held: id -> file.
-    """
+    """The private list of which file is which id, beside the dataset's key; written at the end of a run, also of one that fails."""
 
     def __init__(self, repository: Path) -> None:
         self._pseudonyms = pseudonyms_of(repository)
         self._path = list_beside(repository)
-        self.before = file_names(repository)
-        self._listed: dict[str, str] = {}
+        self.files = file_names(repository)
 
     def of(self, dataset: str, file: str) -> str:
         """The id of a file of a dataset."""
@@ -112,30 +108,19 @@ class FileIds:
     def add(self, dataset: str, file: str) -> str:
         """The id of a file, which goes on the list."""
         made = self.of(dataset, file)
-        self._listed[made] = file
+        self.files[made] = file
         return made
 
-    def knows(self, ids: list[str]) -> bool:
-        """Whether the list says which files these are."""
-        return all(each in self.before or each in self._listed for each in ids)
-
-    def keep(self, ids: list[str]) -> None:
-        """Leave on the list what it said before of these ids."""
-        self._listed |= {each: self.before[each] for each in ids if each in self.before}
-
-    def drop(self, ids: set[str]) -> None:
-        """Take ids off the list that is on the disk."""
-        write_list(self._path, sorted((each, file) for each, file in self.before.items() if each not in ids))
+    def drop(self, ids: Iterable[str]) -> None:
+        """Take ids off the list."""
+        for each in ids:
+            self.files.pop(each, None)
 
     def __enter__(self) -> FileIds:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # A run that was stopped has not come to every file: what is known of the others stays.
-        listed = self._listed if error is None else self.before | self._listed
-        write_list(self._path, sorted(listed.items(), key=lambda each: each[1]))
+    def __exit__(self, *error: object) -> None:
+        write_list(self._path, sorted(self.files.items(), key=lambda each: each[1]))
 
 
 def units_of(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
@@ -165,17 +150,12 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
             for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=None):
                 state = _state(unit, read)
                 entry = done.get((dataset.name, files.of(dataset.name, unit.key)))
-                if (
-                    entry is None
-                    or entry["state"] != state
-                    or not _is_there(entry, private)
-                    or not files.knows(skipped_files(entry))
-                ):
+                listed = entry is not None and files.files.keys() >= set(skipped_files(entry))
+                if entry is None or not listed or entry["state"] != state or not _is_there(entry, private):
                     entry = _read(unit, dataset, sources, private, ids, gone, files) | {"state": state}
                     journal.append(entry)
                 if entry["items"] or skipped_files(entry):  # of a patient who has withdrawn nothing is listed
                     files.add(dataset.name, unit.key)
-                    files.keep(skipped_files(entry))
                 own = [_item(each) for each in entry["items"]]
                 found += together(own) if dataset.together else own
                 skips += [Skip(**each) for each in entry["skips"]]
@@ -323,8 +303,8 @@ def _store(
         "patient": patient,
         "study": study,
         "is_known_patient": bool(picture.patient),
-        "present": sorted(picture.present),
-        "unsure": sorted(picture.unsure - picture.present),
+        "present": sorted(map(storable, picture.present)),
+        "unsure": sorted(map(storable, picture.unsure - picture.present)),
         "modality": picture.modality or dataset.modality or "",
         "attributes": picture.attributes,
         "tags": picture.tags,
@@ -357,10 +337,10 @@ def _store(
 
 
 def _merged(targets: list[Target]) -> list[Target]:
-    """The targets, all masks of one label as one: a label that is drawn in several pieces is one target."""
+    """The targets, all masks of one label as one: a label that is drawn in several pieces is one target. Labels become storable text."""
     masks: dict[str, np.ndarray] = {}
     merged: list[Target] = []
-    for target in targets:
+    for target in (replace(each, label=storable(each.label)) for each in targets):
         if target.mask is None:
             merged.append(target)
         elif target.label in masks:
@@ -407,8 +387,8 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
         kept = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if not is_one]
         replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | {patient})).encode())
         replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
-        files = FileIds(private.with_name("dataset"))
-        files.drop({name for entry in theirs for name in (entry["unit"], *skipped_files(entry))})
+        with FileIds(private.with_name("dataset")) as files:
+            files.drop(name for entry in theirs for name in (entry["unit"], *skipped_files(entry)))
         used = {item["picture"] for entry in kept for item in entry["items"]}
         pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
         for picture in pictures:

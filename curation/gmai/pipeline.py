@@ -4,34 +4,26 @@ that a killed run goes on and a changed table takes effect, while questions that
 
 from __future__ import annotations
 
-import csv
 import json
+import random
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from curation.gmai import burned_in, checks, questions, tags
 from curation.gmai.cases import Case, Cell, make_cases, values_of, without_duplicates
 from curation.gmai.items import Item, read_items, read_withdrawn
-from curation.gmai.labels import LabelTable, read_labels
+from curation.gmai.labels import COLUMNS, LabelTable, read_labels
 from curation.gmai.options import Choice, Drawer, Pools
 from curation.gmai.output import write_outputs, write_report
 from curation.gmai.pictures import Skip, reasons
-from curation.gmai.selecting import (
-    CASES,
-    Appearance,
-    Numbers,
-    Written,
-    read_drawn,
-    read_numbers,
-    select,
-    split,
-    write_drawn,
-    write_numbers,
-)
+from curation.gmai.selecting import CASES, Appearance, Kept, Written, read_kept, select, split, write_kept
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside
 from curation.writing.asking import Asking, Writer
@@ -80,13 +72,16 @@ def run(
         private.chmod(0o700)  # it holds pictures that no person has looked at yet
         remove_temp_files(private)
         items, skips, read = read_items(sources, private)
-        _write_skips(private / SKIPPED, skips)
+        _table(
+            private / SKIPPED, ("dataset", "what", "reason"), [[skip.dataset, skip.what, skip.reason] for skip in skips]
+        )
         notes = _skip_notes(skips, private / SKIPPED, list_beside(out / "dataset"))
         tasks, departments = values_of(sources)
         tagged = tags.merge(tags.read_votes(sources.tags, private / tags.LOG), table, tasks, departments)
         cases, possible, left_out, unmapped = make_cases(items, sources, table, tagged)
-        _write_unmapped(private / "unmapped.csv", unmapped)
-        _write_labels(private / "labels.csv", items, sources, table, tagged)
+        to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
+        _table(private / "unmapped.csv", (*COLUMNS, "why", "count"), to_fill_in)
+        _table(private / "labels.csv", (*COLUMNS, "count"), _label_rows(items, sources, table, tagged))
         if unmapped:
             names = "; ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
@@ -115,8 +110,8 @@ def run(
         proposed = questions.propose(cells, table, model, private, asking or Asking()) if model is not None else None
         words, without = questions.templates(cells, table, sources.questions, private / questions.CANDIDATES)
         notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
-        numbers = read_numbers(private, sources)
-        written, unwritten = _write(chosen, words, sources, pools, private, numbers)
+        kept = read_kept(private, sources)
+        written, unwritten = _write(chosen, words, sources, pools, kept)
         if not written:
             raise BadInput(
                 f"no question can be made ({_counted(unwritten + limits)}). Give more labels per task, or other templates."
@@ -160,8 +155,7 @@ def run(
             out, out.name, written, private, sources, table, about, _checked(funnel, branches),
             lambda page: write_report(page, written, table, branches, by_model, funnel, tasks, departments),
         )  # fmt: skip
-        write_drawn(private, written, read_drawn(private), candidates)
-        write_numbers(private, written, numbers, sources, read_withdrawn(private))
+        write_kept(private, written, kept, sources, candidates, read_withdrawn(private))
         _write_page_data(private / CASES, written, sources)
     return Made(out, written, funnel, notes)
 
@@ -223,20 +217,17 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def _write(
-    chosen: list[Case], words: dict[Cell, list[str]], sources: Sources, pools: Pools, private: Path, numbers: Numbers
+    chosen: list[Case], words: dict[Cell, list[str]], sources: Sources, pools: Pools, kept: Kept
 ) -> tuple[list[Written], Counter[str]]:
     """The questions of the chosen cases; those of an earlier run keep their words, options, number and split."""
-    import random
-
-    splits = split(chosen, sources, numbers.splits)
+    splits = split(chosen, sources, kept.splits)
     frequency = Counter((case.cell, name) for case in chosen for name in case.answers)
     drawer = Drawer(sources, pools, frequency)
-    drawn = read_drawn(private)
     unwritten: Counter[str] = Counter()
     made: list[tuple[Case, str, Choice]] = []
     fresh: list[Case] = []
     for case in chosen:
-        before = drawn.get(case.case)
+        before = kept.drawn.get(case.case)
         if case.cell not in words:
             unwritten["every template breaks a rule"] += 1
             continue
@@ -253,13 +244,9 @@ def _write(
             continue
         template = random.Random(f"question {case.order}").choice(words[case.cell])
         made.append((case, questions.in_words(template, case), choice))
-    indices = numbers.numbered([case for case, _, _ in made], splits)
+    indices = kept.numbered([case for case, _, _ in made], splits)
     written = [Written(case, text, choice, splits[case.case], indices[case.case]) for case, text, choice in made]
     return sorted(written, key=lambda each: each.case.order), unwritten
-
-
-def _write_skips(path: Path, skips: list[Skip]) -> None:
-    _csv(path, ["dataset", "what", "reason"], [[skip.dataset, skip.what, skip.reason] for skip in skips])
 
 
 def _skip_notes(skips: list[Skip], path: Path, names: Path) -> list[str]:
@@ -268,52 +255,22 @@ def _skip_notes(skips: list[Skip], path: Path, names: Path) -> list[str]:
     return [*lines, f"which files these are: {path}, by the ids of {names}"] if lines else []
 
 
-def _write_unmapped(path: Path, unmapped: dict[tuple[str, str], int]) -> None:
-    """Raw labels without a row, in labels.csv's own columns, to be filled in."""
-    header = [
-        "raw",
-        "name",
-        "synonyms",
-        "parents",
-        "mesh",
-        "task",
-        "department",
-        "region",
-        "modalities",
-        "why",
-        "count",
-    ]
-    _csv(path, header, [[label, *[""] * 8, why, count] for (why, label), count in sorted(unmapped.items())])
+def _table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    replace_file(path, lambda partial: pd.DataFrame(list(rows), columns=list(columns)).to_csv(partial, index=False))
 
 
-def _write_labels(path: Path, items: list[Item], sources: Sources, table: LabelTable, tagged: tags.Tags) -> None:
-    """How every raw label was understood."""
-    rows = []
+def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tagged: tags.Tags) -> Iterator[list[Any]]:
+    """How every raw label was understood, in the columns of labels.csv."""
     regions = {dataset.name: dataset.region for dataset in sources.datasets}
     named = Counter(
         (item.label, table.name_of(item.label, place_of(regions[item.dataset], item.modality))) for item in items
     )
     for raw, name, count in sorted((pair[0], pair[1], count) for pair, count in named.items() if pair[1] is not None):
-        label = table.labels[name]
-        own = tagged.values.get(name, {})
-        rows.append(
-            [name, raw, *("; ".join(sorted(each)) for each in (label.synonyms, label.parents)), label.mesh,
-             own.get("task", label.task), own.get("department", label.department),
-             *("; ".join(sorted(each)) for each in (label.regions, label.modalities)), count]
-        )  # fmt: skip
-    _csv(
-        path,
-        ["name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities", "count"],
-        rows,
-    )
-
-
-def _csv(path: Path, header: list[str], rows: list[list[Any]]) -> None:
-    def write(partial: Path) -> None:
-        with partial.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([header, *rows])
-
-    replace_file(path, write)
+        label, own = table.labels[name], tagged.values.get(name, {})
+        listed = ("; ".join(sorted(each)) for each in (label.synonyms, label.parents, label.regions, label.modalities))
+        synonyms, parents, region, modalities = listed
+        task, department = own.get("task", label.task), own.get("department", label.department)
+        yield [name, raw, synonyms, parents, label.mesh, task, department, region, modalities, count]
 
 
 def _write_page_data(path: Path, written: list[Written], sources: Sources) -> None:

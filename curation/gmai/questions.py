@@ -159,11 +159,7 @@ def _reviewed(path: Path) -> dict[tuple[str, str], list[str]]:
 
 
 def propose(
-    cells: dict[Cell, list[Case]],
-    table: LabelTable,
-    model: Writer,
-    private: Path,
-    asking: Asking,
+    cells: dict[Cell, list[Case]], table: LabelTable, model: Writer, private: Path, asking: Asking
 ) -> dict[str, int]:
     """Have a model write candidates for each cell from ten sampled labels; those that keep the rules go to candidates.csv, where a person
     writes `yes` into the column keep. Replies are journalled: a second run asks only what failed. Returns counts."""

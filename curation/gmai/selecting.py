@@ -152,8 +152,7 @@ def split(cases: list[Case], sources: Sources, earlier: Mapping[str, str] | None
 
 # What stays
 
-DRAWN = "questions.json"
-NUMBERS = "numbers.json"
+KEPT = "questions.json"
 CASES = "cases.json"
 """What the pages show of the last run."""
 
@@ -175,36 +174,13 @@ class Written:
         return ",".join(LETTERS[at] for at in self.choice.right)
 
 
-def read_drawn(private: Path) -> dict[str, tuple[str, Choice]]:
-    """Case -> question and options of the last run."""
-    path = private / DRAWN
-    if not path.is_file():
-        return {}
-    return {
-        key: (entry["question"], Choice(tuple(entry["options"]), tuple(entry["right"])))
-        for key, entry in json.loads(path.read_text(encoding="utf-8")).items()
-    }
-
-
-def write_drawn(
-    private: Path, written: list[Written], before: dict[str, tuple[str, Choice]], possible: Set[str]
-) -> None:
-    """Keep the questions and options of this run, and of `possible` cases that are not in it but were."""
-    drawn = {case: draw for case, draw in before.items() if case in possible}
-    drawn |= {each.case.case: (each.question, each.choice) for each in written}
-    document = {
-        key: {"question": question, "options": list(choice.options), "right": list(choice.right)}
-        for key, (question, choice) in drawn.items()
-    }
-    replace_file(private / DRAWN, json.dumps(document, ensure_ascii=False, indent=0).encode())
-
-
 @dataclass(frozen=True)
-class Numbers:
-    """The numbers of the cases of earlier runs (case -> index) and the splits of their patients (no split where the seed or the share of
-    the validation is another one now)."""
+class Kept:
+    """What earlier runs have drawn: case -> number, case -> words and options, patient -> split (none where the seed or the share of the
+    validation is another one now)."""
 
     indices: Mapping[str, int]
+    drawn: Mapping[str, tuple[str, Choice]]
     splits: Mapping[str, str]
 
     def numbered(self, cases: Sequence[Case], splits: Mapping[str, str]) -> dict[str, int]:
@@ -215,22 +191,34 @@ class Numbers:
         return dict(self.indices) | {case.case: after + number for number, case in enumerate(fresh, 1)}
 
 
-def read_numbers(private: Path, sources: Sources) -> Numbers:
-    """The numbers and splits of earlier runs."""
-    path = private / NUMBERS
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"indices": {}}
-    return Numbers(kept["indices"], kept["splits"] if kept.get("drawn_with") == _drawn_with(sources) else {})
+def read_kept(private: Path, sources: Sources) -> Kept:
+    """What earlier runs have drawn."""
+    path = private / KEPT
+    if not path.is_file():
+        return Kept({}, {}, {})
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    drawn = {
+        case: (question, Choice(tuple(options), tuple(right)))
+        for case, (question, options, right) in kept["drawn"].items()
+    }
+    return Kept(kept["indices"], drawn, kept["splits"] if kept["drawn_with"] == _drawn_with(sources) else {})
 
 
-def write_numbers(private: Path, written: list[Written], before: Numbers, sources: Sources, gone: Set[str]) -> None:
-    """Keep the numbers and splits of this run and of earlier ones; no split of patients who are `gone`."""
+def write_kept(
+    private: Path, written: list[Written], before: Kept, sources: Sources, possible: Set[str], gone: Set[str]
+) -> None:
+    """Keep the numbers and splits of this run and of earlier ones (no split of patients who are `gone`), and the words and options of this
+    run and of `possible` cases that are not in it but were."""
     splits = dict(before.splits) | {each.case.item.patient: each.split for each in written}
+    drawn = {case: draw for case, draw in before.drawn.items() if case in possible}
+    drawn |= {each.case.case: (each.question, each.choice) for each in written}
     document = {
         "drawn_with": _drawn_with(sources),
         "splits": {patient: name for patient, name in splits.items() if patient not in gone},
         "indices": dict(before.indices) | {each.case.case: each.index for each in written},
+        "drawn": {case: (question, choice.options, choice.right) for case, (question, choice) in drawn.items()},
     }
-    replace_file(private / NUMBERS, json.dumps(document, indent=0).encode())
+    replace_file(private / KEPT, json.dumps(document, ensure_ascii=False, indent=0).encode())
 
 
 def _drawn_with(sources: Sources) -> list[float]:

@@ -81,8 +81,7 @@ def read_any(path: Path) -> pd.DataFrame:
             # A line ends at a line feed alone: captions hold other signs that Python takes for its end.
             rows = [line.split("\t", 1) for line in _text(path).split("\n") if line.strip()]
             raw = pd.DataFrame(
-                [(row[0].strip(), row[1].strip() if len(row) > 1 else "") for row in rows],
-                columns=["image", "caption"],
+                [(row[0].strip(), row[1].strip() if len(row) > 1 else "") for row in rows], columns=["image", "caption"]
             )
             licences = path.with_name("licences.txt")
             return raw.merge(_roco_licences(licences), "left", "image") if licences.is_file() else raw

@@ -16,7 +16,7 @@ from curation.gmai.options import Choice, Drawer, Pools
 from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
 from curation.gmai.read_volumes import slices_apart
-from curation.gmai.selecting import Appearance, Numbers, Written, select, split
+from curation.gmai.selecting import Appearance, Kept, Written, select, split
 from curation.gmai.sources import Overlay, Sources
 from curation.gmai.tags import assigned, merge
 from curation.gmai.tree_values import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
@@ -367,14 +367,14 @@ def test_a_patient_less_or_more_moves_nobody_to_the_other_split(seed):
     cases = cases_of(rng.randrange(4, 60), rng.randrange(2, 20))
     some = [case for case in cases if rng.random() < 0.8]
     splits = split(some, sources)
-    numbers = Numbers({}, {}).numbered(some, splits)
+    numbers = Kept({}, {}, {}).numbered(some, splits)
     known = {case.item.patient: splits[case.case] for case in some}
     gone = rng.choice(cases).item.patient
     left = [case for case in cases if case.item.patient != gone]
     again = split(left, sources, known)
     assert all(again[case.case] == known.get(case.item.patient, again[case.case]) for case in left)
     assert len({(case.item.patient, again[case.case]) for case in left}) == len({case.item.patient for case in left})
-    indices = Numbers(numbers, known).numbered(left, again)
+    indices = Kept(numbers, {}, known).numbered(left, again)
     assert numbers.items() <= indices.items() and len(set(indices.values())) == len(indices)
     ordered = sorted(some, key=lambda case: numbers[case.case])
     assert [splits[case.case] for case in ordered] == sorted(splits.values(), reverse=True)
