@@ -7,10 +7,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from curation.gmai.items import Item
-from curation.gmai.labels import LabelTable, Possible, regions_named
-from curation.gmai.sources import Dataset, Sources
+from curation.gmai.labels import LabelTable, regions_named
+from curation.gmai.sources import DEPARTMENTS, IMAGE, OF_KIND, TASKS, Dataset, Sources
 from curation.gmai.tags import Tags
-from curation.gmai.tree_values import DEPARTMENTS, IMAGE, OF_KIND, TASKS
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import Place, place_of
 
@@ -66,8 +65,8 @@ def values_of(sources: Sources) -> tuple[dict[str, str], dict[str, str]]:
 
 def make_cases(
     items: list[Item], sources: Sources, table: LabelTable, tags: Tags
-) -> tuple[list[Case], Possible, Counter[str], dict[tuple[str, str], int]]:
-    """(cases, what is possible, left out by reason, unmapped (why, raw label) -> items).
+) -> tuple[list[Case], Counter[str], dict[tuple[str, str], int]]:
+    """(cases, left out by reason, unmapped (why, raw label) -> items).
 
     Raises BadInput where no label is mapped, or a tag is none of the tree's values.
     """
@@ -88,7 +87,6 @@ def make_cases(
             f"no label is mapped: {some}, and {max(0, len(unmapped) - 5)} more. "
             "Give them a row in labels.csv (name, raw, task, department, region) and name it in sources.yaml."
         )
-    possible = Possible(table, ((item.dataset, item.modality, name) for item, name in mapped))
     left_out: Counter[str] = Counter({"label that no table maps": sum(unmapped.values())} if unmapped else {})
     cases: list[Case] = []
     wrong: set[str] = set()
@@ -113,7 +111,7 @@ def make_cases(
     several = {name for (name, _), found in whole.items() if len(found[0][0].present) > 1}
     for (name, _), found in whole.items():
         cases += _whole_image(found, datasets[name], name in several, table, sources, left_out)
-    return cases, possible, left_out, unmapped
+    return cases, left_out, unmapped
 
 
 def _tag(subject: str, item: Item, name: str, dataset: Dataset, table: LabelTable, tags: Tags) -> str:

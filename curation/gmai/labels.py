@@ -8,8 +8,7 @@ so is a label that is no plain positive finding ("Pneumonia?", "no effusion"), u
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,6 +118,15 @@ class LabelTable:
             return True
         return bool(self.words(one) & self.words(other))
 
+    def can_be_shown(self, name: str, modality: str, regions: Set[str]) -> bool:
+        """False where the table says that a label is not visible in a modality, or in none of an image's regions."""
+        label = self.labels.get(name, Label(name))
+        shown = modalities_in(modality)
+        seen = not label.modalities or any(
+            each.casefold() == modality.casefold() or modalities_in(each) & shown for each in label.modalities
+        )
+        return seen and (not label.regions or not regions or regions_meet(label.regions, regions))
+
     def words(self, name: str) -> set[str]:
         """The folded name and synonyms of a label."""
         label = self.labels.get(name)
@@ -153,13 +161,13 @@ def read_labels(path: Path | None) -> LabelTable:
         _add(row, labels, raw, written, problems, str(path))
     for term in terms("organ", "finding"):
         mine = raw.get(folded(term.concept))
-        if mine is None:
-            synonyms = {each for each in term.synonyms if folded(each) not in raw}
-            labels[term.concept] = Label(
-                term.concept, synonyms, set(term.parents), term.mesh, term.task, term.department, set(term.regions), set(term.modalities)
-            )  # fmt: skip
-        elif folded(mine) == folded(term.concept):
-            _complete(labels[mine], term)
+        if mine is not None and folded(mine) != folded(term.concept):
+            continue
+        label = labels.setdefault(mine or term.concept, Label(mine or term.concept))
+        label.synonyms |= {each for each in term.synonyms if raw.get(folded(each), label.name) == label.name}
+        label.parents, label.regions = label.parents or set(term.parents), label.regions or set(term.regions)
+        label.modalities, label.mesh = label.modalities or set(term.modalities), label.mesh or term.mesh
+        label.task, label.department = label.task or term.task, label.department or term.department
     _check(labels, problems, str(path))
     problems.check("Correct labels.csv: one meaning per raw label, one name per thing (docs/gmai_pipeline.md).")
     return LabelTable(labels, raw, written)
@@ -178,16 +186,6 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         if row["name"]:
             rows.append(row | listed)
     return rows
-
-
-def _complete(label: Label, term: Term) -> None:
-    """Fill the fields that no row of a custom table gives with the vocabulary's."""
-    label.parents = label.parents or set(term.parents)
-    label.mesh, label.task = label.mesh or term.mesh, label.task or term.task
-    label.department = label.department or term.department
-    label.regions = label.regions or set(term.regions)
-    label.modalities = label.modalities or set(term.modalities)
-    label.synonyms |= {each for each in term.synonyms if folded(each) != folded(label.name)}
 
 
 def _add(
@@ -231,36 +229,3 @@ def _check(labels: dict[str, Label], problems: Problems, file: str) -> None:
             problems.add(file, name, f"has the MeSH id of {by_mesh[label.mesh]!r}: give both the same name")
         if name in table.ancestors(name):
             problems.add(file, name, "is above itself: its parents go in a circle")
-
-
-class Possible:
-    """Which labels can be on an image, learned from the tables: where each label was seen (dataset, modality), and where the label
-    table says it can be (modalities, regions)."""
-
-    def __init__(self, table: LabelTable, seen: Iterable[tuple[str, str, str]]) -> None:
-        """seen: (dataset, modality, canonical label) of every item."""
-        self.table = table
-        self.datasets: dict[str, set[str]] = defaultdict(set)
-        self.modalities: dict[str, set[str]] = defaultdict(set)
-        for dataset, modality, name in seen:
-            self.datasets[name].add(f"{dataset}\0{modality}")
-            self.modalities[name].add(modality.casefold())
-
-    def in_modality(self, name: str, modality: str) -> bool:
-        """True where a label can be seen in this modality: as the table says, else where it was seen."""
-        label = self.table.labels.get(name)
-        if label and label.modalities:
-            shown = modalities_in(modality)
-            return any(
-                each.casefold() == modality.casefold() or modalities_in(each) & shown for each in label.modalities
-            )
-        return modality.casefold() in self.modalities[name]
-
-    def in_region(self, name: str, regions: set[str], dataset: str, modality: str) -> bool:
-        """True where a label can be in one of an image's regions. Where its region or the image's is unknown, only labels of the same
-        dataset and modality are taken to share it."""
-        label = self.table.labels.get(name)
-        own = label.regions if label else set()
-        if own and regions:
-            return regions_meet(own, regions)
-        return f"{dataset}\0{modality}" in self.datasets[name]

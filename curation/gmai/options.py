@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from curation.gmai.cases import Case, Cell
-from curation.gmai.labels import LabelTable, Possible
-from curation.gmai.sources import Sources
-from curation.gmai.tree_values import IMAGE
+from curation.gmai.labels import LabelTable
+from curation.gmai.sources import IMAGE, Sources
 from dataset_builders.terms import folded
 
 
@@ -25,8 +24,8 @@ class Choice:
 class Pools:
     """Labels that can be options: of the same dataset at image level, of the same (modality, task, granularity) at region level."""
 
-    def __init__(self, cases: Iterable[Case], table: LabelTable, possible: Possible) -> None:
-        self.table, self.possible = table, possible
+    def __init__(self, cases: Iterable[Case], table: LabelTable) -> None:
+        self.table = table
         self._of_dataset: dict[tuple[str, Cell], set[str]] = defaultdict(set)
         self._of_cell: dict[Cell, set[str]] = defaultdict(set)
         for case in cases:
@@ -58,10 +57,8 @@ class Pools:
             return "is or may be on the image"
         if any(self.table.related(name, each) for each in (*case.answers, *case.present)):
             return "is a synonym of, above or below a label of the image"
-        if not self.possible.in_modality(name, case.modality):
-            return "cannot be seen in this modality"
-        if not self.possible.in_region(name, set(case.regions), case.item.dataset, case.modality):
-            return "cannot be in this region of the body"
+        if not self.table.can_be_shown(name, case.modality, case.regions):
+            return "cannot be on this image: another modality or region of the body"
         return None
 
 

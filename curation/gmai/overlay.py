@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageColor
 
-from curation.gmai.sources import Overlay
-from curation.gmai.tree_values import BOX, CONTOUR, MASK
+from curation.gmai.sources import BOX, CONTOUR, MASK, Overlay
 from curation.images.burned_in_text import Box as Text
 from curation.images.burned_in_text import mask as blacked_out
 from dataset_builders.images.lookup import as_png

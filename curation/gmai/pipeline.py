@@ -78,7 +78,7 @@ def run(
         notes = _skip_notes(skips, private / SKIPPED, list_beside(out / "dataset"))
         tasks, departments = values_of(sources)
         tagged = tags.merge(tags.read_votes(sources.tags, private / tags.LOG), table, tasks, departments)
-        cases, possible, left_out, unmapped = make_cases(items, sources, table, tagged)
+        cases, left_out, unmapped = make_cases(items, sources, table, tagged)
         to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
         _table(private / "unmapped.csv", (*COLUMNS, "why", "count"), to_fill_in)
         _table(private / "labels.csv", (*COLUMNS, "count"), _label_rows(items, sources, table, tagged))
@@ -89,7 +89,7 @@ def run(
         said = checks.read_faults(private)
         candidates = {case.case for case in cases}
         cases = [case for case in cases if case.case not in checks.dropped(said)]
-        pools = Pools(cases, table, possible)
+        pools = Pools(cases, table)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
         _check_any(usable, cases, left_out)
         unique, duplicates = without_duplicates(usable, sources.near_duplicate)

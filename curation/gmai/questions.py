@@ -16,7 +16,7 @@ import pandas as pd
 
 from curation.gmai.cases import Case, Cell
 from curation.gmai.labels import LabelTable
-from curation.gmai.tree_values import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
+from curation.gmai.sources import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
 from curation.images.image_table import need_columns, read_any
 from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.errors import BadInput
@@ -109,7 +109,7 @@ def templates(
     break the rules.
     """
     given = _own(own) if own is not None else {}
-    for key, questions in _reviewed(candidates).items():
+    for key, questions in (_own(candidates) if candidates.is_file() else {}).items():
         given.setdefault(key, []).extend(questions)
     problems = Problems()
     found: dict[Cell, list[str]] = {}
@@ -138,23 +138,15 @@ def forbidden_in(cases: Iterable[Case], table: LabelTable) -> set[str]:
 
 
 def _own(path: Path) -> dict[tuple[str, str], list[str]]:
+    """(task, granularity) -> questions of a table; of one with a column `keep`, those that a person has marked."""
     table = read_any(path)
     need_columns(table, path, ("task", "granularity", "question"), "It needs task, granularity, question.")
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in table.to_dict("records"):
         if row["granularity"] not in GRANULARITIES:
             raise BadInput(f"{path}: granularity {row['granularity']!r} is not one of {', '.join(GRANULARITIES)}.")
-        found[str(row["task"]), str(row["granularity"])].append(" ".join(str(row["question"]).split()))
-    return found
-
-
-def _reviewed(path: Path) -> dict[tuple[str, str], list[str]]:
-    if not path.is_file():
-        return {}
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in read_any(path).to_dict("records"):
-        if str(row.get("keep", "")).strip().casefold() in ("yes", "y", "1", "true", "x"):
-            found[str(row["task"]), str(row["granularity"])].append(str(row["question"]))
+        if str(row.get("keep", "yes")).strip().casefold() in ("yes", "y", "1", "true", "x"):
+            found[str(row["task"]), str(row["granularity"])].append(" ".join(str(row["question"]).split()))
     return found
 
 
@@ -172,8 +164,10 @@ def propose(
                 each=EACH, modality=cell[0], noun=noun_of(cell[1]), task=cell[1], about=ABOUT[cell[2]], label=name
             )
     entries = ask_once(model, prompts, asking, private / REPLIES, "proposing questions", SYSTEM)
-    kept_before = _keeps(private / CANDIDATES)
-    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    file = private / CANDIDATES
+    before = read_any(file).to_dict("records") if file.is_file() else []
+    kept = {(row["task"], row["granularity"], row["question"]): str(row.get("keep", "")) for row in before}
+    rows: dict[tuple[str, str, str], str] = {}
     counts = {"asked": len(prompts), "candidates": 0, "against the rules": 0, "repeated": 0}
     for key, entry in entries.items():
         if entry["status"] == "failed":
@@ -190,21 +184,12 @@ def propose(
             elif (task, granularity, question) in rows:
                 counts["repeated"] += 1
             else:
-                keep = kept_before.get((task, granularity, question), "")
-                rows[task, granularity, question] = {
-                    "task": task, "granularity": granularity, "question": question, "keep": keep,
-                }  # fmt: skip
-    table_ = pd.DataFrame(list(rows.values()), columns=["task", "granularity", "question", "keep"])
-    replace_file(private / CANDIDATES, lambda path: table_.to_csv(path, index=False))
+                rows[task, granularity, question] = kept.get((task, granularity, question), "")
+    made = pd.DataFrame(
+        [(*key, keep) for key, keep in rows.items()], columns=["task", "granularity", "question", "keep"]
+    )
+    replace_file(file, lambda path: made.to_csv(path, index=False))
     return counts | {"to review": len(rows)}
-
-
-def _keeps(path: Path) -> dict[tuple[str, str, str], str]:
-    if not path.is_file():
-        return {}
-    return {
-        (r["task"], r["granularity"], r["question"]): str(r.get("keep", "")) for r in read_any(path).to_dict("records")
-    }
 
 
 def _as_template(line: str, modality: str) -> str:

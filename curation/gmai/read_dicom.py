@@ -64,13 +64,24 @@ def dicom_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
             continue
         used |= set(slices)
         yield Unit(name, [path, *slices], partial(_annotated, path, slices, dataset, sources))
-    pictures = [path for path, _, modality in found if modality in SINGLE]
+    pictures = {path for path, _, modality in found if modality in SINGLE}
     if dataset.annotations is not None:
-        for each in _of_table(pictures, {path: uid for uid, path in by_uid.items()}, dataset):
-            used |= set(each.files[:1]) if isinstance(each, Unit) else set()
-            yield each
+        annotations, skips = table(dataset)
+        uids = {path: uid for uid, path in by_uid.items()}
+        files = [path for path, _, _ in found]
+        # A table names all pictures by their SOP instances, or all by files.
+        by_files = {each.image for each in annotations}.isdisjoint(by_uid)
+        pairs, more, _ = paired(
+            annotations, files, dataset, None if by_files else [uids.get(path, "") for path in files]
+        )
+        yield from skips + more
+        for annotation, path in pairs:
+            if path in pictures:
+                used.add(path)
+                load = partial(load_picture, path, annotation, dataset, False)
+                yield Unit(below(path, dataset.path), [path, *annotation.files], load)
     elif dataset.exhaustive:
-        for each in class_folders(pictures, dataset):
+        for each in class_folders(sorted(pictures), dataset):
             if isinstance(each, Unit):
                 used |= set(each.files)
                 yield each
@@ -82,19 +93,6 @@ def dicom_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
             is_copy = uid and times[uid] > 1
             why = "several files have its SOP instance" if is_copy else "no table, folder, SEG or RTSTRUCT labels it"
             yield Skip(dataset.name, name, why)
-
-
-def _of_table(pictures: list[Path], uids: dict[Path, str], dataset: Dataset) -> Iterator[Unit | Skip]:
-    """The units of the pictures that a table names: all by their SOP instances, or all by files."""
-    annotations, skips = table(dataset)
-    named = {each.image for each in annotations}
-    by_uid = any(uid in named for uid in uids.values())
-    called = [uids.get(path, "") for path in pictures] if by_uid else None
-    pairs, more, _ = paired(annotations, pictures, dataset, called)
-    yield from skips + more
-    for annotation, path in pairs:
-        load = partial(load_picture, path, annotation, dataset, False)
-        yield Unit(below(path, dataset.path), [path, *annotation.files], load)
 
 
 def _scan(dataset: Dataset) -> Iterator[tuple[Path, str, str] | Skip]:

@@ -1,4 +1,5 @@
-"""sources.yaml: which data sets there are, how each is read, and how the benchmark is drawn from them.
+"""sources.yaml: which data sets there are, how each is read, and how the benchmark is drawn from them; and the values of the official
+lexical tree: 18 clinical tasks and departments, 4 granularities (GMAI-MMBench, tables 5 to 7).
 
 See also: the readers (`read_*.py`), the label table (`labels.py`).
 """
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.files import read_text
+from dataset_builders.terms import terms
 
 
 class _Strict(BaseModel):
@@ -32,6 +34,34 @@ WINDOWS: dict[str, tuple[float, float]] = {
 """Centre and width in Hounsfield units, as they are customary at the viewing station."""
 
 
+TASKS = {term.concept: term.synonyms[0] for term in terms("task")}
+"""Name -> abbreviation. Table 5 has a nineteenth, Anatomical Structure Recognition, which the text and the public tree do not."""
+DEPARTMENTS = {
+    "Cardiovascular Surgery": "CS",
+    "Dermatology": "D",
+    "Endocrinology": "E",
+    "Gastroenterology and Hepatology": "GH",
+    "General Surgery": "GS",
+    "Hematology": "H",
+    "Infectious Diseases": "ID",
+    "Laboratory Medicine and Pathology": "LMP",
+    "Nephrology and Hypertension": "NH",
+    "Neurosurgery": "N",
+    "Obstetrics and Gynecology": "OG",
+    "Oncology (Medical)": "OM",
+    "Ophthalmology": "O",
+    "Orthopedic Surgery": "OS",
+    "Otolaryngology (ENT)/Head and Neck Surgery": "ENT/HNS",
+    "Pulmonary Medicine": "PM",
+    "Sports Medicine": "SM",
+    "Urology": "U",
+}
+IMAGE, BOX, MASK, CONTOUR = "Image Level", "Box Level", "Mask Level", "Contour Level"
+GRANULARITIES = (IMAGE, BOX, MASK, CONTOUR)
+OF_KIND = {"class": (IMAGE,), "box": (BOX,), "mask": (MASK, CONTOUR)}
+"""Annotation -> the granularities at which it is asked about; a mask is asked about twice."""
+
+
 class Columns(_Strict):
     """Which column of a dataset's table holds what. A column that is named here must be in the table."""
 
@@ -46,6 +76,14 @@ class Columns(_Strict):
     site: str | None = None
     box: tuple[str, str, str, str] | None = None
     """x, y, width, height in pixels (reader `boxes`)."""
+
+
+NEEDS: dict[str, tuple[str, bool]] = {
+    "folders": ("", False), "csv": ("file", True), "wide": ("file", True), "boxes": ("file", True), "coco": ("file", True),
+    "voc": ("folder", False), "yolo": ("folder", False), "masks": ("folder", True), "nifti": ("folder", True), "dicom": ("file", False),
+    "tsv": ("", False),
+}  # fmt: skip
+"""Reader -> what its `annotations` are, and whether it needs them."""
 
 
 class Dataset(_Strict):
@@ -120,7 +158,7 @@ class Dataset(_Strict):
     def _complete(self) -> Dataset:
         if self.modality is None and self.reader not in ("dicom", "tsv"):
             raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
-        if self.annotations is None and self.reader in ("csv", "wide", "boxes", "coco", "masks", "nifti"):
+        if self.annotations is None and NEEDS[self.reader][1]:
             raise ValueError(f"reader {self.reader} needs `annotations`")
         if self.reader == "boxes" and self.columns.box is None:
             raise ValueError("reader boxes needs `columns.box`: the columns of x, y, width, height")
@@ -246,40 +284,27 @@ def _where(raw: dict[str, Any], location: tuple[int | str, ...]) -> str:
 
 
 def _absolute(sources: Sources, base: Path) -> Sources:
-    def below(path: Path | None) -> Path | None:
+    def there(what: str, path: Path | None, kind: str) -> Path | None:
+        """The path made absolute. kind: file, folder, or "" for either."""
         try:
-            return None if path is None else (base / path.expanduser()).resolve()
-        except (OSError, ValueError, RuntimeError):
-            raise BadInput(f"{str(path)[:60]!r} is not a path. Paths are relative to sources.yaml.") from None
-
-    def is_there(path: Path) -> bool:
-        try:
-            return path.exists()
-        except (OSError, ValueError):  # too long, or no name at all
-            return False
+            found = None if path is None else (base / path.expanduser()).resolve()
+            is_there = found is None or found.exists()
+        except (OSError, ValueError, RuntimeError):  # too long, or no name at all
+            raise BadInput(f"{what}: {str(path)[:60]!r} is not a path. Paths are relative to sources.yaml.") from None
+        if not is_there:
+            raise BadInput(f"{what}: {found} does not exist. Paths are relative to sources.yaml.")
+        if found is not None and not {"file": found.is_file, "folder": found.is_dir, "": found.exists}[kind]():
+            raise BadInput(f"{what}: {found} is not a {kind}. Give one (docs/gmai_pipeline.md, the table of readers).")
+        return found
 
     datasets = tuple(
-        each.model_copy(update={"path": below(each.path), "annotations": below(each.annotations)})
+        each.model_copy(
+            update={
+                "path": there(f"dataset {each.name}: path", each.path, "" if each.reader == "tsv" else "folder"),
+                "annotations": there(f"dataset {each.name}: annotations", each.annotations, NEEDS[each.reader][0]),
+            }
+        )
         for each in sources.datasets
     )
-    for each in datasets:
-        for path in (each.path, each.annotations):
-            if path is not None and not is_there(path):
-                raise BadInput(f"dataset {each.name}: {path} does not exist. Paths are relative to sources.yaml.")
-        if each.reader != "tsv" and not each.path.is_dir():
-            raise BadInput(
-                f"dataset {each.name}: path {each.path} is not a folder. Give the folder that holds the images."
-            )
-        wants_file = each.reader in ("csv", "wide", "boxes", "coco", "dicom")
-        if each.annotations is not None and not (
-            each.annotations.is_file() if wants_file else each.annotations.is_dir()
-        ):
-            what = "a regular file" if wants_file else "a folder"
-            raise BadInput(
-                f"dataset {each.name}: annotations {each.annotations} is not {what}, which reader {each.reader} needs."
-            )
-    files = {name: below(getattr(sources, name)) for name in ("labels", "tags", "questions")}
-    for name, path in files.items():
-        if path is not None and not (is_there(path) and path.is_file()):
-            raise BadInput(f"{name}: {path} does not exist. Paths are relative to sources.yaml.")
+    files = {name: there(name, getattr(sources, name), "file") for name in ("labels", "tags", "questions")}
     return sources.model_copy(update={"datasets": datasets, **files})

@@ -18,7 +18,7 @@ from curation.commands.questions import open_writer
 from curation.deidentify.review_texts import build_app, decide, pending_images
 from curation.gmai import burned_in, checks, pages, pipeline
 from curation.gmai.items import patient_id
-from curation.gmai.tree_values import DEPARTMENTS
+from curation.gmai.sources import DEPARTMENTS
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import file_names
 from dataset_builders.contents.pseudonyms import pseudonyms_of

@@ -11,15 +11,14 @@ import pytest
 from curation.gmai import checks
 from curation.gmai.cases import Case, without_duplicates
 from curation.gmai.items import Item
-from curation.gmai.labels import Label, LabelTable, Possible, read_labels
+from curation.gmai.labels import Label, LabelTable, read_labels
 from curation.gmai.options import Choice, Drawer, Pools
 from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
 from curation.gmai.read_volumes import slices_apart
 from curation.gmai.selecting import Appearance, Kept, Written, select, split
-from curation.gmai.sources import Overlay, Sources
+from curation.gmai.sources import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS, Overlay, Sources
 from curation.gmai.tags import assigned, merge
-from curation.gmai.tree_values import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import folded, place_of
 from tests.helpers import refused
@@ -30,7 +29,7 @@ REGIONS, MODALITIES = ("chest", "abdomen", "head"), ("CT", "X-ray", "MRI")
 
 
 def generated(seed):
-    """A label table and cases whose truth is kept apart: (cases, table, possible, regions, modalities, family)."""
+    """A label table and cases whose truth is kept apart: (cases, table, regions, modalities, seen, family)."""
     rng = random.Random(seed)
     names = [f"organ{k}" if k % 3 else f"disease{k} of type{k % 4}" for k in range(rng.randint(4, 18))]
     regions = {name: set(rng.sample(REGIONS, rng.randint(0, 2))) for name in names}
@@ -59,7 +58,7 @@ def generated(seed):
             Case(f"c{k}", answers, item, task, "d", granularity, modality, present, body, f"{seed}-{k}", unsure, over)
         )
         seen |= {(dataset, modality, name) for name in present}
-    return cases, table, Possible(table, seen), regions, allowed, seen, parents
+    return cases, table, regions, allowed, seen, parents
 
 
 def family(name, parents):
@@ -84,8 +83,8 @@ def nested(one, other, parents):
 def test_options_are_what_the_paper_offers(seed):
     """Image level: labels of the same set that are not on the image, nor related to one that is. Region level: all of the cell but the
     answer's family and what lies where the target lies; labels elsewhere on the image stay, and one of them is always among the options."""
-    cases, table, possible, regions, allowed, seen, parents = generated(seed)
-    pools = Pools(cases, table, possible)
+    cases, table, regions, allowed, seen, parents = generated(seed)
+    pools = Pools(cases, table)
     drawer = Drawer(Sources.model_construct(options=(2, 5), seed=seed), pools, Counter())
     for case in cases:
         of_cell = {name for c in cases if c.cell == case.cell for name in c.answers}
@@ -130,8 +129,7 @@ def test_letters_are_balanced_for_every_number_of_options():
             f"i{k}", "d", f"p{k}", "0" * 16, f"{k}", "s", True, name, "box", (0, 0, 1, 1), None, 1.0, (name,), "CT"
         )
         cases.append(Case(f"c{k}", (name,), item, "t", "d", BOX, "CT", frozenset({name}), frozenset({"chest"}), str(k)))
-    possible = Possible(table, {("d", "CT", f"l{k}") for k in range(9)})
-    drawer = Drawer(Sources.model_construct(options=(2, 5), seed=0), Pools(cases, table, possible), Counter())
+    drawer = Drawer(Sources.model_construct(options=(2, 5), seed=0), Pools(cases, table), Counter())
     letters = defaultdict(Counter)
     for case in cases:
         choice = drawer.draw(case, "test")
@@ -145,17 +143,10 @@ def test_letters_are_balanced_for_every_number_of_options():
 def test_the_built_in_vocabulary_keeps_an_x_ray_free_of_what_it_cannot_show():
     """The authors' sample offers melanocytic lesions and Barrett's oesophagus for a rib fracture on an X-ray."""
     table = read_labels(None)
-    chest = ["rib fracture", "emphysema", "pneumothorax", "atelectasis"]
-    seen = {("a", "X-ray", name) for name in chest} | {
-        ("b", "Dermoscopy", n) for n in ("melanoma", "melanocytic nevus")
-    }
-    seen |= {("c", "X-ray", "radius"), ("c", "X-ray", "ulna")}
-    possible = Possible(table, seen)
     for name in ("melanoma", "melanocytic nevus", "radius", "ulna"):
-        assert not (possible.in_modality(name, "X-ray") and possible.in_region(name, {"chest"}, "a", "X-ray"))
-    for name in chest:
-        assert possible.in_modality(name, "X-ray")
-        assert possible.in_region(name, {"chest"}, "a", "X-ray")
+        assert not table.can_be_shown(name, "X-ray", {"chest"})
+    for name in ("rib fracture", "emphysema", "pneumothorax", "atelectasis"):
+        assert table.can_be_shown(name, "X-ray", {"chest"})
 
 
 # Labels and tags

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from curation.gmai import pipeline
-from curation.gmai.tree_values import DEPARTMENTS, TASKS
+from curation.gmai.sources import DEPARTMENTS, TASKS
 from dataset_builders.lexical_tree import read_tree
 from dataset_builders.terms import folded
 
