@@ -201,7 +201,9 @@ def paired(
     if all(at is None for at in found.found) and any(each.own for each in annotations):
         names = [each.own for each in annotations]
         found = pair(names, there, dataset.path)
-    skips = [Skip(dataset.name, name, why) for name, why in zip(names, found.reasons, strict=True) if why]
+    root = dataset.annotations or dataset.path
+    listed = [below(each.files[0], root) if each.files and root.is_dir() else each.image for each in annotations]
+    skips = [Skip(dataset.name, name, why) for name, why in zip(listed, found.reasons, strict=True) if why]
     pairs = []
     for each, at in zip(annotations, found.found, strict=True):
         if at is not None and each.rows > 1 and not found.by_path:
