@@ -6,6 +6,7 @@ See also: which names mean one model (`data/models/identity.py`), drawing (`view
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +21,12 @@ from leaderboard_space.data.ranks.random_run import is_random_run, tested
 from leaderboard_space.data.ranks.ranking import scores_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import UNLABELLED
+from leaderboard_space.data.tree import UNLABELLED, shown_label
 from leaderboard_space.memory import Memory
 from leaderboard_space.sentences import FEW, SAME
 
-MOST_ENDS = 3
-"""Categories that are listed as the weakest, and as the strongest."""
+MOST_ENDS, MOST_SPOTS = 3, 6
+"""Categories that are listed as the weakest, and as the strongest; weak spots over all benchmarks."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,12 @@ def main_lines(lines: list[Line]) -> list[Line]:
     return list(found.values())
 
 
-def scores_by_metric(memory: Memory, line: Line) -> dict[str, Score]:
-    """Every score of a line's result but the shares of letters, in the board's order."""
+def scores_by_metric(memory: Memory, line: Line, wanted: Sequence[str] | None = None) -> dict[str, Score]:
+    """Every score of a line's result but the shares of letters (or those `wanted`), in the board's order."""
     found: dict[str, Score] = {}
     for metric in metrics_of(line.section, line.outcomes):
+        if wanted is not None and metric not in wanted:
+            continue
         query = memory.query(
             {"format": line.section.family, "section": line.section.key, "metric": metric, "shown": ALL}
         )
@@ -156,6 +159,44 @@ def ends_of(line: Line) -> list[Ends]:
                 found.append(_ends(facet, metric, cells))
                 break
     return found
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Something that a model was tested on: an aspect of a benchmark, or a label by one score (`facet` and `label`)."""
+
+    line: Line
+    name: str
+    metric: str
+    score: Score
+    facet: str = ""
+    label: str = ""
+
+    @property
+    def above_guessing(self) -> float:
+        """Points on the better side of guessing; negative on the worse one."""
+        sign = -1 if info_of(self.metric).higher_is_better is False else 1
+        return sign * ((self.score.value or 0.0) - (self.score.chance or 0.0))
+
+
+def weak_spots(memory: Memory, lines: Sequence[Line]) -> list[Spot]:
+    """Where a model is weakest against guessing, over all of its benchmarks: of at least FEW cases, and not better than guessing where
+    there is such a spot."""
+    spots = []
+    for line in lines:
+        aspects = spec(line.section.family).aspects
+        if len(aspects) > 1:
+            held = scores_by_metric(memory, line, tuple(aspects))
+            spots += [Spot(line, aspects[metric], metric, score) for metric, score in held.items()]
+        for found in ends_of(line):
+            spots += [
+                Spot(line, shown_label(found.facet, label), found.metric, score, found.facet, label)
+                for label, score in found.weakest
+            ]
+    known = [spot for spot in spots if spot.score.chance is not None and spot.score.n_cases >= FEW]
+    known.sort(key=lambda spot: spot.above_guessing)
+    bad = [spot for spot in known if spot.score.verdict != "better"]
+    return (bad or known)[:MOST_SPOTS]
 
 
 def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:

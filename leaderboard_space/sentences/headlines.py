@@ -203,29 +203,36 @@ def _in_running_text(label: str) -> str:
     return label if first != first.capitalize() else label[0].lower() + label[1:]
 
 
-def model_verdicts(judged: Sequence[tuple[str, Verdict | None, bool]]) -> str:
+def model_verdicts(name: str, judged: Sequence[tuple[str, Verdict | None, bool]]) -> str:
     """What is to be known of a model at once: the verdict in each benchmark, named. `judged`: (benchmark, verdict of its first score,
     whether that is against the paper's random run).
 
-    >>> model_verdicts([("A", "better", False), ("B", "better", True), ("C", None, False)])
-    "Significantly better than guessing on A and B (there the paper's random run); not tested on C, where exact chance is not known."
+    >>> model_verdicts("M", [("A", "better", False), ("B", "better", True), ("C", None, False)])
+    "M beats guessing on A and B (there the paper's random run); is not tested on C."
     """
     if not judged:
-        return "This board has no ranked result of this model."
+        return f"This board has no ranked result of {name}."
     words: dict[Verdict | None, str] = {
-        "better": "Significantly better than guessing on",
-        "no different": "not significantly different from guessing on",
-        "worse": "significantly worse than guessing on",
-        None: "not tested on",
+        "better": "beats guessing on",
+        "no different": "does no better than guessing on",
+        "worse": "does worse than guessing on",
+        None: "is not tested on",
     }
     parts = [
-        f"{said} {_listed([f'{name} (there {RANDOM_RUN})' if drawn else name for name, found, drawn in judged if found == verdict])}"
-        + ("" if verdict else ", where exact chance is not known")
+        f"{said} {_listed([f'{where} (there {RANDOM_RUN})' if drawn else where for where, found, drawn in judged if found == verdict])}"
         for verdict, said in words.items()
         if any(found == verdict for _, found, _ in judged)
     ]
-    line = "; ".join(parts)
-    return f"{line[0].upper()}{line[1:]}."
+    return f"{name} {'; '.join(parts)}."
+
+
+def weakest(label: str, where: str, value: float, chance: float) -> str:
+    """The weakest spot of a model, in a sentence.
+
+    >>> weakest("says where", "ProbMed", 24.1, 36.6)
+    'Weakest: “says where” in ProbMed, 24.1% where guessing gets 36.6%.'
+    """
+    return f"Weakest: “{label}” in {where}, {number(value)}% where guessing gets {number(chance)}%."
 
 
 def _listed(names: Sequence[str]) -> str:

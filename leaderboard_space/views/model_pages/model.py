@@ -30,6 +30,7 @@ from leaderboard_space.model_results import (
     entries_of,
     lines_of,
     main_lines,
+    weak_spots,
 )
 from leaderboard_space.sentences import MARK, findings
 from leaderboard_space.views import claims
@@ -53,6 +54,13 @@ def page(memory: Memory, claimed: Claims, request: Request) -> str:
     lines = lines_of(memory, wanted)
     main = main_lines(lines)
     judged = [(line.questions, line.score.verdict, line.row.run is not None) for line in main]
+    spots = weak_spots(memory, main)
+    finding = sentences.model_verdicts(who.name, judged)
+    if spots:
+        worst = spots[0]
+        finding += " " + sentences.weakest(
+            worst.name, worst.line.questions, worst.score.value or 0.0, worst.score.chance or 0.0
+        )
     return "".join(
         [
             _chooser(
@@ -61,17 +69,31 @@ def page(memory: Memory, claimed: Claims, request: Request) -> str:
                 f'<a class="link" href="{address_of("compare", first=who.name)}">Compare</a>{acts(tables=False)}',
             ),
             f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
-            f'<h3 class="finding">{text(sentences.model_verdicts(judged), 600)}</h3>',
-            _verdicts(lines, who, not_run=[family for family in BENCHMARKS if family not in _families(lines)]),
+            f'<h3 class="finding">{text(finding, 800)}</h3>',
+            model_benchmark.spots(spots),
+            model_history.failures(memory, lines, who),
+            _verdicts(lines, who),
             claims.section(
                 [claim for claim in claimed.current() if claims.is_of(claim, who.name)],
                 [entry for _, entry in found],
             ),
-            "".join(model_benchmark.view(memory, line) for line in main),
-            model_history.failures(memory, lines, who),
-            model_history.history(found),
-            model_card.view(who, main) if main else "",
+            _folded("scores", "Every score and category", "".join(model_benchmark.view(memory, line) for line in main)),
+            _folded(
+                "history",
+                f"All {plural(len(found), 'result')}, withdrawn and outdated ones included",
+                model_history.history(found),
+            ),
+            _folded("card", "Badges and a table for a model card", model_card.view(who, main)) if main else "",
         ]
+    )
+
+
+def _folded(name: str, title: str, inner: str) -> str:
+    """A part that most readers do not need: behind its title."""
+    return (
+        f'<details class="more-of" data-keep="{name}"><summary>{text(title)}</summary>{inner}</details>'
+        if inner
+        else ""
     )
 
 
@@ -119,10 +141,6 @@ def as_named(name: str, ending: str, content: str) -> dict[str, str]:
     return {"name": f"medprobe-{safe}.{ending}", "text": content, "type": types[ending]}
 
 
-def _families(lines: Sequence[Line]) -> set[str]:
-    return {line.section.family for line in lines}
-
-
 def _chooser(memory: Memory, chosen: str, buttons: str = "") -> str:
     """The field that names a model; `buttons`: what can be done with the page of one."""
     names = "".join(f'<option value="{text(name, LONGEST_NAME)}"></option>' for name in all_models(memory))
@@ -149,7 +167,10 @@ def _facts(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
     if who.kind:
         known.append(text(KINDS.get(who.kind, who.kind)))
     if who.parameters:
-        known.append(f"{number(who.parameters / 1e9)} billion parameters")
+        billions = who.parameters / 1e9
+        known.append(
+            f"{number(billions)} billion parameters" if billions >= 0.05 else f"{count(who.parameters)} parameters"
+        )
     if who.released:
         by = f' title="By {text(who.released_by, 100)}"' if who.released_by else ""
         known.append(f"<span{by}>first released {text(sentences.month(who.released))}</span>")
@@ -186,19 +207,16 @@ def _names(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
 # ---- the verdicts
 
 
-def _verdicts(lines: Sequence[Line], who: Identity, not_run: Sequence[str]) -> str:
+def _verdicts(lines: Sequence[Line], who: Identity) -> str:
     rows = "".join(_verdict(line, who) for line in lines)
-    rows += "".join(
-        f'<tr class="none"><th scope="row"><a href="{address_of("b", family)}">{text(LABELS[family])}</a></th>'
-        f'<td colspan="6">not run</td></tr>'
-        for family in not_run
-    )
+    without = [LABELS[family] for family in BENCHMARKS if family not in {line.section.family for line in lines}]
+    missing = f'<p class="fine">No result on {text(", ".join(without))}.</p>' if without else ""
     heads = ("Benchmark", "Score (%)", "", "95% interval", "Against guessing", "Rank", "Source")
     top = "".join(f'<th scope="col">{head}</th>' if head else "<td></td>" for head in heads)
     return (
-        f'<div class="bar-head"><h3>Every question set it answered</h3>{files("verdicts")}</div>'
+        f'<div class="bar-head"><h3>Every set of questions</h3>{files("verdicts")}</div>'
         f'<div class="scroll"><table class="lines" data-table="verdicts" aria-label="Results of {text(who.name)}"><thead><tr>'
-        f"{top}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"{top}</tr></thead><tbody>{rows}</tbody></table></div>{missing}"
     )
 
 

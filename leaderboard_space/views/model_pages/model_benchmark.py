@@ -10,9 +10,9 @@ from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.html import interval, percent, prose, text
 from leaderboard_space.memory import Memory
-from leaderboard_space.model_results import Ends, Line, ends_of, scores_by_metric, shares_of
+from leaderboard_space.model_results import Ends, Line, Spot, ends_of, scores_by_metric, shares_of
 from leaderboard_space.sentences import FEW, MARK
-from leaderboard_space.views.addresses import benchmark_address
+from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
 from leaderboard_space.views.parts import WHOLE, behind_with_chance, dots, files
 
 
@@ -26,6 +26,25 @@ def view(memory: Memory, line: Line) -> str:
         if body
         else ""
     )
+
+
+def spots(weak: Sequence[Spot]) -> str:
+    """Where a model is weakest, over all benchmarks; each row leads to the ranking, and to cases where answers are known."""
+    if not weak:
+        return ""
+    rows = ""
+    for spot in weak:
+        section = spot.line.section
+        path = (spot.facet, spot.label) if spot.facet else None
+        score = info_of(spot.metric, section.family).label if spot.facet else ""
+        where = " · ".join(part for part in (spot.line.questions, score) if part)
+        cases = ""
+        if spot.line.outcomes is not None and spot.line.row.entry.key in spot.line.outcomes.row_of:
+            label = f"{spot.facet}:{spot.label}" if spot.facet else None
+            address = address_of("cases", set=set_name(section), label=label, model=spot.line.row.entry.key)
+            cases = f'<a href="{address}">cases</a>'
+        rows += _small_row(spot.name, spot.score, benchmark_address(section, spot.metric, path), where, cases)
+    return f"<h3>Weakest spots</h3>{_small_table(rows, 'Weakest spots')}"
 
 
 def _scores(memory: Memory, line: Line) -> str:
@@ -81,13 +100,15 @@ def _small_table(rows: str, name: str) -> str:
     )
 
 
-def _small_row(label: str, score: Score, address: str) -> str:
+def _small_row(label: str, score: Score, address: str, where: str = "", cases: str = "") -> str:
     few = " few" if score.n_cases < FEW else ""
     said = behind_with_chance(score)
     return (
-        f'<tr class="v-{tone(score)}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a></th>'
+        f'<tr class="v-{tone(score)}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a>'
+        f"{f'<small>{text(where, 120)}</small>' if where else ''}</th>"
         f'<td class="num" title="{text(said, 200)}"><b>{percent(score.value)}</b> <i>{MARK[score.verdict]}</i></td>'
-        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td></tr>'
+        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
+        f"{f'<td>{cases}</td>' if cases else ''}</tr>"
     )
 
 

@@ -228,19 +228,19 @@ def check_trust(said: str, models: int, better: int, worse: int) -> None:
         assert (models if found[5] == "all" else whole(found[5]) if found[5] else 0) == worse, said
 
 
-def check_model_verdicts(said: str, verdicts: Sequence[str | None]) -> None:
+def check_model_verdicts(said: str, name: str, verdicts: Sequence[str | None]) -> None:
     """The first sentence of a model's page: every verdict that it names is one that a result of the model has."""
-    if said == "This board has no ranked result of this model.":
+    if said == f"This board has no ranked result of {name}.":
         return
     words = {
-        "significantly better than guessing on ": "better",
-        "not significantly different from guessing on ": "no different",
-        "significantly worse than guessing on ": "worse",
-        "not tested on ": None,
+        "beats guessing on ": "better",
+        "does no better than guessing on ": "no different",
+        "does worse than guessing on ": "worse",
+        "is not tested on ": None,
     }
-    assert said.endswith(".") and verdicts, said
-    for part in said[:-1].split("; "):
-        word = next((word for word in words if part.lower().startswith(word)), None)
+    assert said.startswith(f"{name} ") and verdicts, said
+    for part in said.removeprefix(f"{name} ").partition(". Weakest: ")[0].split("; "):
+        word = next((word for word in words if part.startswith(word)), None)
         assert word is not None and words[word] in verdicts, (said, verdicts)
 
 

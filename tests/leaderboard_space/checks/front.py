@@ -59,6 +59,7 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
         check_model_verdicts(
             said,
+            name,
             [
                 score.verdict
                 for found in rows

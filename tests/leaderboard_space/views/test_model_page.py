@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.benchmarks import LABELS, gives_away
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.models.identity import exposure, identity_of
@@ -26,6 +26,7 @@ from leaderboard_space.model_results import (
     main_lines,
     scores_by_metric,
     shares_of,
+    weak_spots,
 )
 from leaderboard_space.service import Service
 from leaderboard_space.views.comparing import compare
@@ -48,7 +49,7 @@ def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
     (page,) = pages
     said = plain(page)
     assert "gpt-4o-2024-08-06" in said and "snapshot 2024-08-06" in said
-    verdict = "not significantly different from guessing on MediConfusion"  # Table 1: 18.75 of 176 pairs
+    verdict = "does no better than guessing on MediConfusion"  # Table 1: 18.75 of 176 pairs
     assert verdict in said and "Head and Neck" in page and "9.0" in said
     assert "no paper prints its answers" in said
 
@@ -124,7 +125,7 @@ def test_a_model_is_what_its_standing_result_is_not_its_best_account(tmp_path: P
         land(folder, account, f"2026-11-{day}T00:00:00+00:00")
     service = Service(Board(tmp_path))
     assert [line.row.entry.account for line in main_lines(lines_of(service.memory, "Model A"))] == ["alice"]
-    assert ">Not significantly different from guessing" in model.page(service.memory, service.claims, {"id": "Model A"})
+    assert "does no better than guessing on" in model.page(service.memory, service.claims, {"id": "Model A"})
 
 
 def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
@@ -149,10 +150,7 @@ def test_failures_are_cases_that_were_got_wrong(tmp_path: Path) -> None:
     key = dict(zip(asked["question_id"], asked["answer"], strict=True))
     right = {row.question_id: list(row.choice) == key[row.question_id] for row in given_.itertuples()}
     assert shown and all(not (right[f"{case}-1"] and right[f"{case}-2"]) for case in shown)
-    assert (
-        "Significantly better than guessing on MediConfusion (drawn images)" in page
-        or "not significantly different" in page.lower()
-    )
+    assert "beats guessing on MediConfusion (drawn images)" in page or "does no better than guessing on" in page
     assert "share" not in plain(page).lower() or "What it chooses" in page
 
 
@@ -214,17 +212,29 @@ def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
     )
 )
 def test_the_first_sentence_names_each_benchmark_with_its_verdict(judged) -> None:  # type: ignore[no-untyped-def]
-    said = sentences.model_verdicts([(name, verdict, drawn) for name, (verdict, drawn) in judged.items()])
-    words = {"better": "significantly better than guessing on ", "worse": "significantly worse than guessing on ",
-             "no different": "not significantly different from guessing on ", None: "not tested on "}  # fmt: skip
+    said = sentences.model_verdicts("M", [(name, verdict, drawn) for name, (verdict, drawn) in judged.items()])
+    if not judged:
+        assert said == "This board has no ranked result of M."
+        return
+    words = {"better": "beats guessing on ", "worse": "does worse than guessing on ",
+             "no different": "does no better than guessing on ", None: "is not tested on "}  # fmt: skip
     read = {}
-    for part in said.removesuffix(".").split("; "):
+    for part in said.removeprefix("M ").removesuffix(".").split("; "):
         for verdict, start in words.items():
-            if part.lower().startswith(start):
-                assert part.endswith(", where exact chance is not known") == (verdict is None)
-                for name in re.split(r", | and ", part.removesuffix(", where exact chance is not known")[len(start) :]):
+            if part.startswith(start):
+                for name in re.split(r", | and ", part[len(start) :]):
                     read[name.removesuffix(" (there the paper's random run)")] = (verdict, "(there" in name)
     assert read == judged
+
+
+def test_the_weakest_spots_are_the_furthest_below_guessing_and_given_away_by_no_label(papers: Service) -> None:
+    for name in all_models(papers.memory)[:40]:
+        spots = weak_spots(papers.memory, main_lines(lines_of(papers.memory, name)))
+        below = [spot.above_guessing for spot in spots]
+        assert below == sorted(below) and all(spot.score.n_cases >= 30 for spot in spots)
+        assert not any(gives_away(spot.line.section.family, spot.metric, (spot.facet,)) for spot in spots)
+        page = plain(model.page(papers.memory, papers.claims, {"id": name}))
+        assert not spots or f"“{spots[0].name}” in {spots[0].line.questions}" in page
 
 
 @given(st.dates(), st.dates())

@@ -296,5 +296,7 @@ def test_every_sentence_has_a_test() -> None:
         "by_random_run",
         "by_aspect",
         "nothing_together",
+        "in_running_text",
+        "weakest",
     }  # the examples in their docstrings
     assert not [name for name in functions if name not in doctests and f"sentences.{name}(" not in tests]
