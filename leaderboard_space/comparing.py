@@ -23,11 +23,11 @@ from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import Owner, grouped
-from leaderboard_space.data.ranks.outcomes import Outcomes
-from leaderboard_space.data.ranks.ranking import scores_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
 from leaderboard_space.data.result_names import find_result, labels
 from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.units.outcomes import Outcomes
+from leaderboard_space.data.units.scoring import scores_of
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """The keys of an address that name the results to compare."""

@@ -1,6 +1,6 @@
 """Every model on every benchmark: what the first screen shows. No number is an average over benchmarks.
 
-See also: the marks (`data/store/trust.py`), drawing (`views/overview.py`).
+See also: the marks (`data/ranks/significance.py`), drawing (`views/overview.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.records.result import Model, Score, Verdict
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.groups import order_of
+from leaderboard_space.data.ranks.significance import is_higher_better, verdicts
 from leaderboard_space.data.ranks.standings import Row, Standings, with_interval
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.store.trust import is_higher_better, verdicts
 from leaderboard_space.sentences import Trust, findings
 
 OFFICIAL = ("complete", "unconfirmed")

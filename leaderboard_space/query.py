@@ -13,10 +13,10 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import METRICS
 from leaderboard_space.benchmarks import gives_away
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import ALL, ONE, methods_of, metrics_of
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import Path, Tree, branch_name, facets_in
+from leaderboard_space.data.units.outcomes import Outcomes
 
 MOST_BRANCHES = 2000
 TIMEOUT = 0.2

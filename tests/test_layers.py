@@ -7,10 +7,9 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -31,19 +30,6 @@ def read_order(text: str) -> dict[str, list[list[str]]]:
 ORDER = read_order((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
 
 
-class Allowed(NamedTuple):
-    """An import that points the wrong way until the issue is done. `importer`, `imported`: a module, or a package with all in it."""
-
-    importer: str
-    imported: str
-    issue: int
-
-
-EXCEPTIONS: tuple[Allowed, ...] = (
-    Allowed("leaderboard_space.data.ranks", "leaderboard_space.data.store", 36),
-    Allowed("leaderboard_space.data.tree", "leaderboard_space.data.ranks.ranking", 36),
-)
-"""What still points the wrong way. One that is no longer needed fails the test: the list only shrinks."""
 HEAVY = ("torch", "transformers", "gradio", "open_clip", "openai", "datasets")
 
 
@@ -100,10 +86,6 @@ def points_up(importer: str, imported: str) -> bool:
     return room != other and other_height >= height
 
 
-def covers(exception: Allowed, importer: str, imported: str) -> bool:
-    return f"{importer}.".startswith(f"{exception.importer}.") and f"{imported}.".startswith(f"{exception.imported}.")
-
-
 def circle(graph: dict[str, set[str]]) -> list[str]:
     """The nodes of one circle, each of which imports the next; none where there is no circle."""
     try:
@@ -113,15 +95,11 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def wrong_imports(imported_by: dict[str, set[str]], exceptions: Sequence[Allowed]) -> list[str]:
+def wrong_imports(imported_by: dict[str, set[str]]) -> list[str]:
     """What breaks the order: imports that point up, circles of files, and circles of the parts of one package, at every depth."""
-    left = {
-        importer: {name for name in names if not any(covers(each, importer, name) for each in exceptions)}
-        for importer, names in imported_by.items()
-    }
-    wrong = [f"{one} imports {other}" for one, names in left.items() for other in names if points_up(one, other)]
-    graphs: dict[str, dict[str, set[str]]] = {"files": left}
-    for importer, names in left.items():
+    wrong = [f"{one} imports {other}" for one, names in imported_by.items() for other in names if points_up(one, other)]
+    graphs: dict[str, dict[str, set[str]]] = {"files": imported_by}
+    for importer, names in imported_by.items():
         for imported in names:
             one, other = importer.split("."), imported.split(".")
             depth = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
@@ -139,15 +117,8 @@ def test_every_room_has_one_place():
 
 
 def test_imports_point_one_way():
-    wrong = wrong_imports(IMPORTS, EXCEPTIONS)
+    wrong = wrong_imports(IMPORTS)
     assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.parametrize("exception", EXCEPTIONS, ids=lambda each: f"{each.importer}-{each.imported}")
-def test_every_exception_is_needed(exception):
-    without = [each for each in EXCEPTIONS if each != exception]
-    needed = bool(wrong_imports(IMPORTS, without))
-    assert needed, "no import breaks the order without it: take it off the list"
 
 
 def test_the_rules_see_what_they_are_for():
@@ -166,7 +137,7 @@ def test_the_rules_see_what_they_are_for():
         {"eval_harness.runs": {"eval_harness.runs.folder"}, "eval_harness.runs.folder": {"eval_harness.runs"}},
         {"eval_harness.scores.grading": {"eval_harness.runs.ask"}},
     ):
-        assert wrong_imports(up, ())
+        assert wrong_imports(up)
         assert not wrong_imports(up, [Allowed(one, other, 0) for one, names in up.items() for other in names])
 
 

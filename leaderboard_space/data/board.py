@@ -20,7 +20,12 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result
 from eval_harness.store.scan import Folder, open_store, scan_store
 from leaderboard_space.data.models.cost import tokens_of
-from leaderboard_space.data.ranks.outcomes import (
+from leaderboard_space.data.store.result_files import ResultFiles, Stamp, stamp_of
+from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
+from leaderboard_space.data.store.trusted_data import TrustedData
+from leaderboard_space.data.tree import published_tree, tree_of
+from leaderboard_space.data.units import answer_cache
+from leaderboard_space.data.units.outcomes import (
     Layout,
     RunUnits,
     align,
@@ -29,11 +34,6 @@ from leaderboard_space.data.ranks.outcomes import (
     read_run,
     stacked,
 )
-from leaderboard_space.data.store import answer_cache
-from leaderboard_space.data.store.result_files import ResultFiles, Stamp, stamp_of
-from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
-from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.data.tree import published_tree, tree_of
 
 RESCAN_SECONDS = 5.0
 """How often the store is looked at for new files."""

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
+from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import chains_of, spec
 from leaderboard_space.data.facets import Path, choice, facet_of, groups_of, organ_and_modality
-from leaderboard_space.data.ranks.ranking import Bools, Ints
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 FACET_LABEL = {
     "category": "Category",
@@ -35,8 +40,6 @@ FACET_LABEL = {
     "source_dataset": "Source",
 }
 UNLABELLED = "unlabelled"
-SPELT = {"xray": "X-ray", "ct": "CT", "mri": "MRI"}
-"""How parts of ProbMed's labels (`chest_xray`) are shown."""
 SCENARIOS = {"none": "Correct option removed", "fake": "Nonsense question", "swap": "Wrong image"}
 """How HALT-MedVQA's scenarios are shown."""
 SEPARATOR = " > "
@@ -136,8 +139,15 @@ def shown_label(facet: str, label: str) -> str:
     if facet == "scenario":
         return SCENARIOS.get(label, label)
     if facet == "image_type":
-        return " ".join(SPELT.get(part, part) for part in label.split("_"))
-    return SPELT.get(label, label) if facet == "modality" else label
+        return " ".join(_spelt(part) for part in label.split("_"))
+    return _spelt(label) if facet == "modality" else label
+
+
+@cache
+def _spelt(label: str) -> str:
+    """A part of ProbMed's labels (`chest_xray`) as the vocabulary writes the modality that it names."""
+    written = (term.concept for term in terms("modality") if re.sub(r"\W", "", term.concept).lower() == label)
+    return next(written, label)
 
 
 def branch_name(branch: Path) -> str:

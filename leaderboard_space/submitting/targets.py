@@ -13,8 +13,8 @@ import pandas as pd
 from eval_harness.records.result import Benchmark
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.outcomes import read_questions
 from leaderboard_space.data.store.trusted_data import TrustedData, TrustedSplit
+from leaderboard_space.data.units.outcomes import read_questions
 from leaderboard_space.html import plural
 
 

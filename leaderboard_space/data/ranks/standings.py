@@ -29,11 +29,11 @@ from leaderboard_space.data.ranks.groups import (
     Grouped,
     grouped,
 )
-from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
-from leaderboard_space.data.ranks.ranking import Bools, Floats, MetricUnits, p_values, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Path, Tree
+from leaderboard_space.data.units.outcomes import Outcomes
+from leaderboard_space.data.units.scoring import Bools, Floats, MetricUnits, p_values, scores_of
 
 ALL, ONE = "all", "one"
 """Which results are shown: every one of them, or one per model and account."""

@@ -16,10 +16,10 @@ from eval_harness.derive.files import RESULT, RUN
 from eval_harness.records.result import DERIVE_VERSION, Breakdown, Result, Scores, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
 from leaderboard_space.data.published_scores import errors_named
-from leaderboard_space.data.ranks.possible import without_impossible
-from leaderboard_space.data.store import answer_cache
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.store.unverified import derived_folder
+from leaderboard_space.data.units import answer_cache
+from leaderboard_space.data.units.validate import without_impossible
 from leaderboard_space.html import visible
 
 LARGEST_RESULT = 20_000_000

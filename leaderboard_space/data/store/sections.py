@@ -19,8 +19,8 @@ from dataset_builders.fingerprints import is_released_set
 from eval_harness.derive.files import ANSWERS, READINGS, UNITS
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
-from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.tree import Tree
+from leaderboard_space.data.units.outcomes import Outcomes
 
 Loaded = tuple[Outcomes | None, Tree]
 

@@ -19,7 +19,7 @@ from eval_harness.records.result import DERIVE_VERSION, Benchmark
 from eval_harness.store.datasets import Dataset, vouched_dataset
 from eval_harness.store.examine import examined
 from eval_harness.store.untrusted import parquet_rows
-from leaderboard_space.data.store import answer_cache
+from leaderboard_space.data.units import answer_cache
 
 
 def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:

@@ -12,10 +12,10 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.evidence.answers_shown import NONE, Answer, answers_to
 from leaderboard_space.data.evidence.case_images import CaseImages, Dataset
-from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import shown_label
+from leaderboard_space.data.units.outcomes import Outcomes
 from leaderboard_space.html import count, names, text
 from leaderboard_space.views.addresses import address_of, case_address
 from leaderboard_space.views.tables.choices import key_of

@@ -7,8 +7,8 @@ import numpy as np
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.evidence.case_images import Dataset
 from leaderboard_space.data.evidence.case_lists import headline_of
-from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.units.outcomes import Outcomes
 
 MOST_RUNS = 60
 

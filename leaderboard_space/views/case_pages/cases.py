@@ -22,11 +22,11 @@ from leaderboard_space.data.evidence.case_lists import (
     right_shares,
     selected,
 )
-from leaderboard_space.data.ranks.outcomes import Outcomes
-from leaderboard_space.data.ranks.ranking import Ints
 from leaderboard_space.data.result_names import find_result, labels
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
+from leaderboard_space.data.units.outcomes import Outcomes
+from leaderboard_space.data.units.scoring import Ints
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, options, plural, text
 from leaderboard_space.views.case_pages import one_case

@@ -7,10 +7,10 @@ import numpy as np
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.evidence.case_lists import right_of_case, sharing_images
-from leaderboard_space.data.ranks.outcomes import Outcomes
-from leaderboard_space.data.ranks.ranking import Ints
 from leaderboard_space.data.result_names import find_result
 from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.units.outcomes import Outcomes
+from leaderboard_space.data.units.scoring import Ints
 from leaderboard_space.html import count, text
 from leaderboard_space.views.addresses import address_of, case_address, set_name
 from leaderboard_space.views.case_pages.case import article, given_to

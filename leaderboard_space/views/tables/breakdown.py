@@ -13,13 +13,13 @@ from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import cells_in
 from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import called
-from leaderboard_space.data.ranks.outcomes import Outcomes
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
-from leaderboard_space.data.ranks.ranking import Bools, scores_of
 from leaderboard_space.data.ranks.standings import Standings, info_of, metrics_of, own_score, with_interval
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Path, Tree, shown_label
+from leaderboard_space.data.units.outcomes import Outcomes
+from leaderboard_space.data.units.scoring import Bools, scores_of
 from leaderboard_space.html import count, number, options, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.charts.plots import saves

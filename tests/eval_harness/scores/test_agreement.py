@@ -21,7 +21,7 @@ from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.printed import summary
 from leaderboard_space import sentences
-from leaderboard_space.data.ranks.ranking import MetricUnits, scores_of
+from leaderboard_space.data.units.scoring import MetricUnits, scores_of
 from tests.leaderboard_space.stores import answers, questions
 from tests.sampling import few
 

@@ -19,10 +19,10 @@ from eval_harness.scores.comparing.unpaired import unpaired_difference, unpaired
 from eval_harness.scores.intervals import clustered_interval, verdict
 from eval_harness.scores.outcomes import pack
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.outcomes import Outcomes, read_run
-from leaderboard_space.data.ranks.ranking import MetricUnits, p_values, scores_of
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.data.tree import tree_of
+from leaderboard_space.data.units.outcomes import Outcomes, read_run
+from leaderboard_space.data.units.scoring import MetricUnits, p_values, scores_of
 from tests.leaderboard_space.stores import MODELS, answers, make_store, questions
 
 FIELDS = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")

@@ -10,8 +10,8 @@ import pytest
 
 from eval_harness.records.result import Score
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.possible import possible
 from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.units.validate import possible
 from leaderboard_space.service import Service
 from tests.helpers import edit_json
 from tests.leaderboard_space.stores import add_run, answers, questions

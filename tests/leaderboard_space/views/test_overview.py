@@ -16,8 +16,8 @@ from eval_harness.scores.intervals import printed_interval, verdict
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.ranks.significance import holm, p_against_guessing, verdicts
 from leaderboard_space.data.ranks.standings import info_of, with_interval
-from leaderboard_space.data.store.trust import holm, p_against_guessing, verdicts
 from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
 from leaderboard_space.front import Front
 from leaderboard_space.html import number

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_harness.scores.nonresponse import COUNTS
-from leaderboard_space.data.ranks.ranking import LARGEST_BYTE, Floats, Ints, MetricUnits, are_silent, even_weights
+from leaderboard_space.data.units.scoring import LARGEST_BYTE, Floats, Ints, MetricUnits, are_silent, even_weights
 
 NOT_COUNTED = -1.0
 Column = NDArray[Any]

@@ -22,9 +22,10 @@ from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
 from eval_harness.derive.metrics import BALANCED, METRICS
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.ranks.ranking import Bools, Floats, Ints
-from leaderboard_space.data.store import answer_cache, stored_units
-from leaderboard_space.data.store.stored_units import (
+from leaderboard_space.data.tree import labels_of
+from leaderboard_space.data.units import answer_cache, stored_units
+from leaderboard_space.data.units.scoring import Bools, Floats, Ints
+from leaderboard_space.data.units.stored_units import (
     NOT_COUNTED,
     Column,
     RunColumns,
@@ -34,7 +35,6 @@ from leaderboard_space.data.store.stored_units import (
     compact_run,
     stack,
 )
-from leaderboard_space.data.tree import labels_of
 
 
 @dataclass(frozen=True)
