@@ -126,7 +126,7 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
     assert done.returncode == 0, done.stderr
     (built, _), (chance, _), (served_code, about), *others = json.loads(done.stdout.splitlines()[-1])
     assert (built, chance) == (0, 0)
-    assert served_code == 2 and "nobody answers there" in about  # a server is asked without any extra
+    assert served_code == 2 and "no server answers there" in about  # a server is asked without any extra
     for (command, extra), (code, said) in zip(wanted, others, strict=True):
         assert code == 2, (command, code, said)
         assert len(said.splitlines()) == 1 and f"'medprobe[{extra}]'" in said, (command, said)
@@ -134,12 +134,19 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel as a packager builds it, from a copy (building leaves files behind)."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def source(tmp_path_factory):
+    """A copy of the repository's packages: building leaves files behind."""
+    source = tmp_path_factory.mktemp("source")
     for path in [*packaged(), *map(Path, ("pyproject.toml", "README.md", "LICENSE"))]:
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, source / path)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    """The wheel as a packager builds it."""
+    out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", "--wheel-dir", out, source)
     (built,) = out.iterdir()
     return built
@@ -174,6 +181,19 @@ def outside(program, *arguments, cwd, code=0, **environment):
 def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     inside = {Path(name) for name in zipfile.ZipFile(wheel).namelist()}
     assert {path for path in inside if not path.parts[0].endswith(".dist-info")} == set(packaged())
+
+
+def test_folders_of_data_hide_nothing_of_an_editable_install(source, tmp_path):
+    """Python prefers a package on the path to a folder without `__init__.py`, but such a folder to what a finder of setuptools knows."""
+    python, workdir = strangers_python(tmp_path / "venv"), tmp_path / "workdir"
+    pip("--python", python, "install", "--no-build-isolation", "--editable", source)
+    for name in PACKAGES[:-1]:
+        (workdir / name).mkdir(parents=True)
+    said, _ = outside(
+        python, "-c", "import medprobe, curation; print(medprobe.evaluate, curation.__file__)", cwd=workdir
+    )
+    assert "function evaluate" in said and str(source) in said
+    assert "--source" in outside(python, "-m", "medprobe", "build", "--help", cwd=workdir)[0]
 
 
 READS_ITS_DATA = """

@@ -1,4 +1,4 @@
-"""What we publish loads with `datasets` of March 2024 too, in an environment of its own (made once, kept in the pytest cache)."""
+"""What we publish loads with `datasets` of 2024 and 2025, which write our cards as we do; each in an environment kept in the cache."""
 
 import json
 
@@ -11,20 +11,45 @@ from tests.environments import environment
 from tests.localhub.accounts import CURATOR
 from tests.localhub.clients import Stranger
 
-OLD = (
-    "datasets==2.18.0",
-    "huggingface_hub==0.21.4",
-    "pyarrow==15.0.2",
-    "numpy==1.26.4",
-    "pandas==2.2.1",
-    "pillow==10.4.0",
-    "fsspec==2024.2.0",
-)
+CLIENTS = {
+    "2.18.0": (
+        "datasets==2.18.0",
+        "huggingface_hub==0.21.4",
+        "pyarrow==15.0.2",
+        "numpy==1.26.4",
+        "pandas==2.2.1",
+        "pillow==10.4.0",
+        "fsspec==2024.2.0",
+    ),
+    "3.6.0": (
+        "datasets==3.6.0",
+        "huggingface_hub==0.36.0",
+        "pyarrow==20.0.0",
+        "numpy==2.2.6",
+        "pandas==2.3.3",
+        "pillow==11.3.0",
+    ),
+}
+
+CARD = """
+import sys, yaml
+from pathlib import Path
+from datasets.info import DatasetInfosDict
+from huggingface_hub import DatasetCardData
+
+for folder in FOLDERS:
+    header = yaml.safe_load(Path(folder, "README.md").read_text(encoding="utf-8").split("---\\n")[1])
+    made = DatasetCardData()
+    DatasetInfosDict.from_dataset_card_data(DatasetCardData(**header)).to_dataset_card_data(made)
+    ours = sorted(header["dataset_info"], key=lambda info: info["config_name"])
+    assert made.to_dict()["dataset_info"] == ours, folder
+"""
+"""The library writes the features, splits and sizes of a card as we do: what it reads from ours, it writes in the same words."""
 
 LOAD = """
 import json
 from datasets import __version__, get_dataset_config_names, load_dataset
-assert __version__ == "2.18.0"
+assert __version__ == VERSION
 
 def ids(rows):
     return [row.get("question_id") or row.get("case_id") for row in rows]
@@ -47,21 +72,23 @@ for name in NAMES:
 """
 
 
-@pytest.fixture(scope="session")
-def old_python(request):
-    return environment(request.config.cache, "old-datasets", OLD, with_ours=False)
-
-
 @pytest.mark.exhaustive  # it installs the old libraries
 @pytest.mark.timeout(600)
-def test_an_old_client_loads_every_benchmark(old_python, publishable, local_hub, monkeypatch, tmp_path):
+@pytest.mark.parametrize("version", CLIENTS)
+def test_an_old_client_loads_every_benchmark(version, request, publishable, local_hub, monkeypatch, tmp_path):
+    python = environment(request.config.cache, f"datasets-{version}", CLIENTS[version], with_ours=False)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     for family in BENCHMARKS:
         publish(publishable / family, f"ORG/{family}", private=True)
-    stranger = Stranger(tmp_path, old_python, local_hub.endpoint, CURATOR)
+    stranger = Stranger(tmp_path, python, local_hub.endpoint, CURATOR)
+    stranger.run(f"FOLDERS = {[str(publishable / family) for family in BENCHMARKS]!r}" + CARD)
     names = [f"ORG/{family}" for family in BENCHMARKS]
-    said = stranger.run(f"NAMES = {names!r}" + LOAD, timeout=280).splitlines()
+    said = stranger.run(f"VERSION, NAMES = {version!r}, {names!r}" + LOAD, timeout=280).splitlines()
     for family, line in zip(BENCHMARKS, said[-len(names) :], strict=True):
         found, ours = json.loads(line), open_repository(publishable / family)
         for split in ours.splits:
             assert found["questions_text"][split] == list(ours.questions(split)["question_id"])
+
+
+def test_the_library_writes_our_cards_in_the_same_words(phantoms):
+    exec(CARD, {"FOLDERS": [phantoms / family for family in BENCHMARKS]})
