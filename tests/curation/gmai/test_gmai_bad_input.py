@@ -16,7 +16,6 @@ from PIL import Image
 from curation.gmai.items import read_items
 from curation.gmai.sources import read_sources
 from dataset_builders.errors import BadInput
-from tests.commands import medprobe
 from tests.curation.gmai.phantoms import MAKERS, write_all
 from tests.sampling import few
 
@@ -174,25 +173,6 @@ def test_damaged_sources_are_one_line(tmp_path, seed):
     }
     path.write_text(json.dumps(damaged(document, rng, rng.randint(1, 3))))
     outcome(tmp_path, tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"window": "lungs"}, "is none of soft tissue, lung"),
-        ({"window": [40, 0]}, "the second above 0"),
-        ({"classes": ["liver"]}, "as number: name"),
-        ({"columns": {"image": ["a", "b"]}}, "columns"),
-    ],
-)
-def test_a_wrong_field_ends_the_command_with_one_line(tmp_path, change, said):
-    path = write_all(tmp_path, only={"yolo"})
-    document = yaml.safe_load(path.read_text())
-    document["datasets"][0] |= change
-    path.write_text(yaml.safe_dump(document))
-    done = medprobe("curate", "gmai", path, "--out", "set", cwd=tmp_path, code=2)
-    assert said in done.stderr and len(done.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "set" / "dataset").exists()
 
 
 def test_ids_that_are_lists_and_boxes_that_are_no_numbers_are_listed(tmp_path):

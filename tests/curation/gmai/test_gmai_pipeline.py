@@ -17,11 +17,9 @@ from PIL import Image, ImageDraw, ImageFont
 from curation.commands.questions import open_writer
 from curation.deidentify.review_texts import build_app, decide, pending_images
 from curation.gmai import burned_in, checks, pages, pipeline
-from curation.gmai.items import patient_id
 from curation.gmai.sources import DEPARTMENTS
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import file_names
-from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
@@ -31,7 +29,6 @@ from tests.commands import medprobe
 from tests.curation.gmai.phantoms import save, write_all
 from tests.curation.model_server import model_server
 from tests.helpers import refused
-from tests.sampling import few
 
 csv.field_size_limit(1 << 30)
 
@@ -231,18 +228,6 @@ def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_
         checks.record(tmp_path / "set" / "private", " ", victim, [])
 
 
-def test_multiple_choice_comes_from_exhaustive_sets_alone(tmp_path):
-    path = write_all(tmp_path, only={"csv_many"})
-    made = pipeline.run(path, tmp_path / "set")
-    assert any(w.case.is_multiple for w in made.written)
-    for w in made.written:
-        assert {w.choice.options[at] for at in w.choice.right} == w.case.present
-        assert len(w.choice.right) < len(w.choice.options)
-    path.write_text(path.read_text().replace("exhaustive: true", "exhaustive: false"))
-    with pytest.raises(BadInput, match="not labelled exhaustively"):
-        pipeline.run(path, tmp_path / "set")
-
-
 def test_tables_and_funnel_count_what_is_there(made):
     folder, _ = made
     rows = rows_of(folder, "*_VAL.tsv") + rows_of(folder, "*_TEST.tsv")
@@ -342,49 +327,6 @@ def test_a_model_without_images_is_scored_per_branch_and_mesh_ids_are_in_the_car
     labels = pd.read_csv(tmp_path / "set" / "report" / "labels.csv").set_index("label")["mesh"].dropna()
     assert set(labels.items()) == {("liver", "D008099"), ("spleen", "D013154")} & {(n, m) for n, m in labels.items()}
     assert "liver D008099; spleen D013154" in (tmp_path / "set" / "dataset" / "README.md").read_text()
-
-
-@pytest.mark.parametrize("seed", few(range(6), 2))
-def test_a_patient_of_several_sets_is_one_patient(tmp_path, seed):
-    """One registry: a number is one patient in every set, whatever a spreadsheet made of it, and is on one side of the split."""
-    rng = random.Random(seed)
-    people = [str(rng.randrange(10, 10**6)) for _ in range(14)]
-    written = [lambda n: n, lambda n: f"000{n}", lambda n: f"{n}.0", lambda n: f" {n}"]
-    for person in people:
-        for label in rng.sample(["Melanoma", "nevus", "BCC"], 2):
-            save(tmp_path / "skin" / label / f"{rng.choice(written[:2])(person)}_{rng.random()}.png", noise(rng))
-    rows = [{"image": f"{at}.png", "label": rng.choice(["Atelectasis", "Pneumothorax", "Emphysema"]), "mrn": rng.choice(written)(person)}
-            for at, person in enumerate(people * 2)]  # fmt: skip
-    for row in rows:
-        save(tmp_path / "chest" / row["image"], noise(rng))
-    pd.DataFrame(rows).to_csv(tmp_path / "chest.csv", index=False)
-    images = [{"id": at, "file_name": f"{at}.png", "patient_id": int(person)} for at, person in enumerate(people)]
-    marks = [{"image_id": at, "category_id": 1 + at % 3, "bbox": [4, 4, 20, 20]} for at in range(len(people))]
-    categories = [{"id": at, "name": name} for at, name in enumerate(("liver", "spleen", "pancreas"), 1)]
-    (tmp_path / "c.json").write_text(json.dumps({"images": images, "annotations": marks, "categories": categories}))
-    for image in images:
-        save(tmp_path / "abdomen" / image["file_name"], noise(rng))
-    document = {"validation": 0.5, "datasets": [
-        {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy", "patient": r"(\d+)_"},
-        {"name": "chest", "reader": "csv", "path": "chest", "annotations": "chest.csv", "modality": "X-ray", "region": "chest",
-         "columns": {"patient": "mrn"}},
-        {"name": "abdomen", "reader": "coco", "path": "abdomen", "annotations": "c.json", "modality": "CT"},
-    ]}  # fmt: skip
-    (tmp_path / "s.yaml").write_text(json.dumps(document))
-    made = pipeline.run(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True)
-    ids = {patient_id("", person, pseudonyms_of(tmp_path / "set" / "dataset")) for person in people}
-    splits = {(w.case.item.patient, w.split) for w in made.written}
-    assert {patient for patient, _ in splits} <= ids
-    assert len(splits) == len({patient for patient, _ in splits})
-    assert {split for _, split in splits} == {"validation", "test"}
-    for dataset in document["datasets"]:
-        dataset["patients"] = dataset["name"]
-    (tmp_path / "s.yaml").write_text(json.dumps(document))
-    assert "different registries" in refused(pipeline.run, tmp_path / "s.yaml", tmp_path / "other")
-    assert not (tmp_path / "other").exists()
-    (tmp_path / "s.yaml").write_text(json.dumps(document | {"separate_registries": True}))
-    apart = pipeline.run(tmp_path / "s.yaml", tmp_path / "other", accept_text_alone=True)
-    assert apart.funnel["patients"] > made.funnel["patients"]
 
 
 def noise(rng):

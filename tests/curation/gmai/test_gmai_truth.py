@@ -1,0 +1,119 @@
+"""No wrong key in generated sets of several formats that share patients: every right option is on its picture (or in its box), no wrong
+one is or may be, a patient is on one side of the split however a spreadsheet writes the number."""
+
+import json
+import random
+from collections import defaultdict
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from curation.gmai import pipeline
+from curation.gmai.items import patient_id
+from curation.gmai.labels import read_labels
+from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.terms import place_of
+from tests.curation.gmai.phantoms import save
+from tests.helpers import refused
+from tests.sampling import few
+
+FINDINGS = (
+    "pneumonia",
+    "Effusion",
+    "atelectasis",
+    "cardiomegaly",
+    "PTX",
+    "pulmonary edema",
+    "Nodule",
+    "Mass",
+    "rib fracture",
+)
+ORGANS = ("liver", "spleen", "kidney_left", "stomach", "pancreas", "gallbladder")
+CELLS = {"1": True, "1.0": True, "0": False, "0.0": False, "-1": None, "": None}
+PLACES = {"dx": place_of(["chest"], "X-ray"), "wide": place_of(["chest"], "X-ray"), "ct": place_of(["abdomen"], "CT")}
+WRITTEN = (str, lambda number: f"000{number}", lambda number: f"{number}.0", lambda number: f" {number}")
+
+
+def generated(base, rng):
+    """(sources.yaml's document, number in a picture's first pixels -> its dataset, labels or boxes, labels that may be there, patient)"""
+    people = [str(rng.randrange(10, 10**6)) for _ in range(30)]
+    truth, documents = {}, defaultdict(list)
+
+    def add(dataset, labels, unsure=()):
+        number, person = len(truth), rng.choice(people)
+        coarse = Image.fromarray(np.frombuffer(rng.randbytes(36), np.uint8).reshape(6, 6))
+        pixels = np.asarray(coarse.resize((64, 64)))
+        pixels = np.repeat(pixels[..., None], 3, 2).copy()
+        pixels[0, :2, 0] = number % 256, number // 256
+        save(base / dataset / f"{number}.png", pixels)
+        truth[number] = dataset, labels, set(unsure), person
+        return {"image": f"{number}.png", "mrn": rng.choice(WRITTEN)(person)}
+
+    for _ in range(50):
+        labels = rng.sample(FINDINGS, rng.choice((1, 1, 2)))
+        documents["dx"].append(add("dx", labels) | {"label": "|".join(labels)})
+        cells = {name: rng.choice(list(CELLS)) for name in FINDINGS[:7]}
+        shown = [name for name, cell in cells.items() if CELLS[cell]]
+        documents["wide"].append(add("wide", shown, [n for n, cell in cells.items() if CELLS[cell] is None]) | cells)
+        boxes = [(name, [rng.randrange(36), rng.randrange(36), 12 + rng.randrange(16), 12 + rng.randrange(16)])
+                 for name in rng.sample(ORGANS, rng.randrange(1, 4))]  # fmt: skip
+        row = add("ct", boxes)
+        number = len(documents["images"])
+        documents["images"].append({"id": number, "file_name": row["image"], "patient_id": row["mrn"]})
+        for name, box in boxes:
+            documents["annotations"].append({"image_id": number, "category_id": ORGANS.index(name), "bbox": box})
+    for name in ("dx", "wide"):
+        pd.DataFrame(documents.pop(name)).to_csv(base / f"{name}.csv", index=False)
+    (base / "ct.json").write_text(
+        json.dumps(documents | {"categories": [{"id": k, "name": n} for k, n in enumerate(ORGANS)]})
+    )
+    chest = {"modality": "X-ray", "region": "chest", "columns": {"patient": "mrn"}}
+    return {"near_duplicate": -1, "validation": 0.5, "per_answer": 12, "datasets": [
+        {"name": "dx", "reader": "csv", "path": "dx", "annotations": "dx.csv", "exhaustive": rng.random() < 0.5} | chest,
+        {"name": "wide", "reader": "wide", "path": "wide", "annotations": "wide.csv"} | chest,
+        {"name": "ct", "reader": "coco", "path": "ct", "annotations": "ct.json", "modality": "CT", "region": "abdomen"},
+    ]}, truth, people  # fmt: skip
+
+
+def meet(one, other):
+    return all(max(one[k], other[k]) < min(one[k] + one[k + 2], other[k] + other[k + 2]) for k in (0, 1))
+
+
+@pytest.mark.parametrize("seed", few(range(8), 2))
+def test_no_key_is_wrong_and_no_patient_on_both_sides(tmp_path, seed):
+    document, truth, people = generated(tmp_path, random.Random(seed))
+    sources, out = tmp_path / "s.yaml", tmp_path / "set"
+    sources.write_text(json.dumps(document))
+    made = pipeline.run(sources, out, accept_text_alone=True)
+    table, splits, kinds = read_labels(None), defaultdict(set), set()
+    for each in made.written:
+        with Image.open(out / "private" / "pictures" / f"{each.case.item.picture}.png") as image:
+            low, high = np.asarray(image)[0, :2, 0]
+        dataset, labels, unsure, person = truth[int(low) + 256 * int(high)]
+        name_of = {raw: table.name_of(raw, PLACES[dataset]) for raw in (*FINDINGS, *ORGANS)}
+        right = {each.choice.options[at] for at in each.choice.right}
+        wrong = set(each.choice.options) - right
+        splits[person].add(each.split)
+        kinds.add((dataset, len(right) > 1))
+        if dataset == "ct":
+            box = each.case.item.box
+            there = {name_of[raw] for raw, other in labels if meet(box, other)}
+            elsewhere = {name_of[raw] for raw, _ in labels} - there
+            assert right == {name_of[raw] for raw, other in labels if tuple(other) == tuple(box)} and not wrong & there
+            assert not elsewhere or wrong & elsewhere  # else the mark would not be needed
+        else:
+            assert right == {name_of[raw] for raw in labels} and not wrong & {name_of[raw] for raw in unsure}
+    exhaustive = document["datasets"][0]["exhaustive"]
+    assert kinds == {("wide", False), ("wide", True), ("ct", False)} | (
+        {("dx", False), ("dx", True)} if exhaustive else set()
+    )
+    assert all(len(sides) == 1 for sides in splits.values()) and {"validation", "test"} == set.union(*splits.values())
+    ids = pseudonyms_of(out / "dataset")
+    assert {each.case.item.patient for each in made.written} <= {patient_id("", person, ids) for person in people}
+    for dataset in document["datasets"]:
+        dataset["patients"] = dataset["name"]
+    sources.write_text(json.dumps(document))
+    assert "different registries" in refused(pipeline.run, sources, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
