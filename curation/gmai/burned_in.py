@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from curation.gmai.cases import Case
 from curation.gmai.items import PICTURES
-from curation.gmai.sources import Sources
+from curation.gmai.sources import Dataset, Sources
 from curation.images.burned_in_text import Box, find_text
-from curation.images.set_images import REPORT
+from curation.images.set_images import manifest_of
 from dataset_builders.journal import Journal, read_journal
 
 TEXTS, DECISIONS = "texts.jsonl", "decisions.jsonl"
@@ -54,7 +54,7 @@ def without_text(
 ) -> tuple[list[Case], Counter[str], dict[str, Any]]:
     """(chosen cases, how many fell to each limit, counts): the cases that `choose` takes once those whose pictures may hold a name are
     left out. Only the pictures of chosen cases are searched, each once; sets that `medprobe curate deidentify` made were searched there."""
-    done = {dataset.name for dataset in sources.datasets if (dataset.path.parent / REPORT).is_file()}
+    done = {dataset.name for dataset in sources.datasets if _searched(dataset)}
     boxes, decided = read_boxes(private), read_decisions(private)
     while True:
         held = {name for name, found in boxes.items() if found and decided.get(name, "drop") == "drop"}
@@ -73,6 +73,12 @@ def without_text(
         "decisions": dict(decisions), "searched_by_deidentify": sorted(done),
     }  # fmt: skip
     return chosen, limits, counts
+
+
+def _searched(dataset: Dataset) -> bool:
+    """Whether `medprobe curate deidentify` made a dataset's pictures and looked for text in them; it does not look into volumes."""
+    report = manifest_of(dataset.path).get("deidentification", {})
+    return dataset.reader != "nifti" and bool(report.get("text", {}).get("searched"))
 
 
 def _search(pictures: Iterable[str], private: Path) -> Mapping[str, list[Box]]:
