@@ -32,20 +32,15 @@ class Mention:
 _SENTENCE = re.compile(
     r"[.!?](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?<!\bapprox\.)[.!?]*[\"')\]]*(?=\s|$)|\n"
 )
-_BOUNDARY = re.compile(
-    r"[.!?;](?=\s)|\n|\b(?:but(?<!anything but)(?<!everything but)(?<!all but)|however|although|though|whereas"
-    r"|while|sondern|sino|mais)\b"
-    r"|,\s*(?:and|so|the|which|it|this|that|therefore|thus|because|we|i|there|making|leaving)\b"
-    r"|,\s*(?=not\b|(?:answer|option|choice)\s+\W?$)|,(?=\s*[\u3400-\u9fff])|\.{2,}|…|而是"
-)
-"""What ends a clause, in lower case."""
-_LABEL_GAP = re.compile(r"[^\S\n]*[.:)\]=,–—-]{0,2}[^\S\n]?[\"'(]{0,2}(?:(?:the|an?)\s)?")
+_LABEL_GAP = re.compile(r"[^\S\n]*[.:)\]=,–—-]{0,2}[^\S\n]?[\"'(]{0,2}(?:(?<![.,] )(?:the|an?)\s)?")
 _LETTER_AFTER = re.compile(r"[\"']?\s*[(\[](?:option |choice |answer )?\"?([a-z])\"?[)\]]")
 _JOIN = re.compile(
     r"[\"')\]?]*[^\S\n]*(?:\([^()\n]{2,80}\))?[^\S\n]*(?:,|;(?=\s*\W?[a-z]\W)|/|&|\+)?[^\S\n]*"
     r"(?P<by>and/or|then|and|or(?: (?:maybe|possibly|perhaps))?|nor|vs\.?|versus|et|und|y|oder|ou|或者?|还是|以及|和|与|及|、)?"
     r"[^\S\n]*(?:(?:both|either|the|an?|options?|choices?)[^\S\n]+)*[\"'(\[]*"
 )
+_PAIR = re.compile(r"\s*(?:/\s*)?(?P<by>and|or|nor)?\s*(?<=[/r d] )?|/")
+"""Between yes and no that are offered both."""
 _EITHER = frozenset(["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"])
 
 
@@ -54,13 +49,12 @@ MOST = 200
 
 
 class Response:
-    """A response made plain, with what is looked up in it more than once. `raw` still has its markup."""
+    """A response made plain, with what is looked up in it more than once."""
 
-    def __init__(self, text: str, raw: str, options: OptionTexts, question_type: str) -> None:
-        self.text, self.raw, self.options, self.type = text, raw, options, question_type
+    def __init__(self, text: str, options: OptionTexts, question_type: str) -> None:
+        self.text, self.options, self.type = text, options, question_type
         self.multiple = question_type == "multiple"
         self.lettered = question_type != "yes_no"
-        self.by_text = question_type != "yes_no"
         self.count = options.count
 
     @cached_property
@@ -86,44 +80,46 @@ class Response:
         """The sentence before text[place] in lower case, at most 160 characters."""
         return self.lowered[max(self.sentence(place)[0], place - 160) : place]
 
-    def after(self, place: int) -> str:
-        """The rest of the sentence from text[place] on in lower case, at most 160 characters."""
-        return self.lowered[place : min(self.sentence(max(place - 1, 0))[1], place + 160)]
+    def lead(self, place: int) -> str:
+        """The same; what begins a line has the line above before it ("The correct answer is:\\n\\nB")."""
+        start = self.sentence(place)[0]
+        if start and not re.search(r"\w{2}", self.lowered[start:place]):
+            start = self.sentence(start - 1)[0]
+        return self.lowered[max(start, place - 160) : place]
 
     def line_end(self, place: int) -> int:
         """Where the line ends that holds text[place], at most 600 characters on."""
         end = self.text.find("\n", place, place + 600)
         return end if end >= 0 else min(len(self.text), place + 600)
 
-    def clause(self, place: int) -> str:
-        """The clause before text[place] in lower case."""
-        before = self.before(place)
-        return before[max((match.end() for match in _BOUNDARY.finditer(before)), default=0) :]
+    def is_asked(self, mention: Mention) -> bool:
+        """Whether the sentence of a mention is a question; not where a question mark is the end of an option."""
+        stop = self.sentence(max(mention.end - 1, mention.start))[1]
+        if not self.lowered[max(mention.end, stop - 3) : stop].rstrip("\"') \n").endswith("?"):
+            return False
+        return self.lowered[mention.end : mention.end + 1] != "?" or not any(o.endswith("?") for o in self.options.plain)
 
     @cached_property
     def named(self) -> list[Mention]:
         """Every mention of one option, in the order of the text."""
-        letters = self._letters() if self.lettered else []
-        texts = self._texts() if self.by_text else []
-        found = _merged(letters, texts, self.lowered)
-        if self.options.yes_no:  # the mere words have rules of their own
-            found = [mention for mention in found if mention.letter]
+        found = _merged(self._letters() if self.lettered else [], self._texts(), self.lowered)
         return found if len(found) <= MOST else found[: MOST // 4] + found[-3 * MOST // 4 :]
 
     @cached_property
     def mentions(self) -> tuple[Mention, ...]:
         """The same, those in a row ("A, B and D") as one."""
-        return _joined(self.named, self.lowered)
+        join = _JOIN if self.lettered else _PAIR
+        return _joined(self.named, self.lowered, join)
 
     def begins_line(self, mention: Mention) -> bool:
         """Whether a mention begins a line or an item of a list."""
-        return _ITEM.search(self.text, max(0, mention.start - 8), mention.start) is not None
+        return _ITEM.search(self.text, max(0, mention.start - 14), mention.start) is not None
 
     @cached_property
     def listed(self) -> tuple[int, int]:
         """Where a list of all options in their order begins and ends, each with its letter or on a line of its own, with nothing said of
         any; (-1, 0) where there is none."""
-        count = self.count
+        count = self.count if self.lettered else 0
         for first in range(len(self.named) - count + 1 if count > 1 else 0):
             items = self.named[first : first + count]
             if any(item.options != (place,) for place, item in enumerate(items)):
@@ -134,21 +130,16 @@ class Response:
         return -1, 0
 
     def _letters(self) -> list[Mention]:
-        found = []
+        found, lone = [], self.options.lone
         for match in letters_in(self.text, self.lowered):
             start = match.start()
             while start > 0 and self.text[start - 1] in "\"'([{<「":
                 start -= 1
-            found.append(
-                Mention(
-                    (position(match["letter"], self.count),),
-                    start,
-                    match.end(),
-                    True,
-                    False,
-                    bracketed=bool(match["close"]),
-                )
-            )
+            place = position(match["letter"], self.count)
+            named = lone.get(match["letter"].lower(), place)  # options that are themselves letters: the place, or the text?
+            crossed = named != place and place >= 0
+            options = (place if crossed else named,)
+            found.append(Mention(options, start, match.end(), True, False, crossed, bracketed=bool(match["close"])))
         return found
 
     def _texts(self) -> list[Mention]:
@@ -165,7 +156,7 @@ class Response:
         ]
 
 
-_ITEM = re.compile(r"(?:(?:^|\n)\W*(?:(?:\d{1,2}|[A-Za-z])\W{1,3})?|\(\s?[A-Za-z]\s?\)\s*)$")
+_ITEM = re.compile(r"(?:(?:^|\n)\W*(?:[Oo]ption\s+)?(?:(?:\d{1,2}|[A-Za-z])\W{1,3})?|\(\s?[A-Za-z]\s?\)\s*)$")
 _NO_WORDS = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|[A-Za-z]|\d{1,2})\b", re.IGNORECASE)
 
 
@@ -234,12 +225,12 @@ def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[
     return merged + texts[text_at:]
 
 
-def _joined(mentions: list[Mention], lowered: str) -> tuple[Mention, ...]:
+def _joined(mentions: list[Mention], lowered: str, row: re.Pattern[str]) -> tuple[Mention, ...]:
     """Mentions in a row ("A, B and D", "oedema or effusion") as one."""
     joined: list[Mention] = []
     for mention in mentions:
         last = joined[-1] if joined else None
-        join = _JOIN.fullmatch(lowered, last.end, mention.start) if last and mention.start - last.end < 110 else None
+        join = row.fullmatch(lowered, last.end, mention.start) if last and mention.start - last.end < 110 else None
         if (
             last is None
             or join is None

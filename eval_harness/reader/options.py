@@ -15,8 +15,8 @@ from eval_harness.reader.text import CJK, plain
 
 _TOKEN = re.compile(
     rf"\d+(?:\.\d+)*(?![^\W_{CJK}])|[{CJK}]|[^\W_{CJK}]+"
-    r"|>=|<=|[<>=±√π°%^]|(?P<status>\([+\-]\)|(?<=[^\W_])(?:[+\-](?=$|[\s,.;:)\]])(?!\s?\d)| [+\-](?=\s*(?:$"
-    r"|[,.;:)\]\n]))))"
+    r"|>=|<=|[<>=±√π°%^]|(?P<status>\([+\-]\)|(?<=[^\W_])(?:[+\-](?=$|[\s,.;:)\]\"'])(?!\s?\d)| [+\-](?=\s*(?:$"
+    r"|[,.;:()\]\"'\n]))))"
     r"|[+\-](?=\s?(?:\.?\d|[√π(]))"
     r"|\*(?=\s?[\w(√])|/(?=\s?[\d√π(])"
 )  # fmt: skip
@@ -85,6 +85,8 @@ _LEADING = ("the", "a", "an")
 _ARTICLE = re.compile(r"\W*(?:[Tt]he|THE|an?|An?(?= [a-z]))\s+\w")
 """Not "A" before a capital, which may be the letter of an option."""
 _ABBREVIATED = re.compile(r"(.*?\w)\s*\(([A-Za-z][A-Za-z0-9-]{1,9})\)(.*)", re.DOTALL)
+_EXPLAINED = re.compile(r"(\S.{1,60}?)\s*\((\S{2,}\s[^()]+)\)\W*")
+"""An option with an explanation in brackets ("Grade 2 (definite osteophytes)"): either names it."""
 _EVERYDAY = vocabulary(
     "ai all am an and are as at be by can do due ex for go had has he her his if in is it me may my no nor not "
     "of off on one or our out per so the to up us use via vs was we who di el es et la le los ma mi nos se si "
@@ -116,6 +118,18 @@ _NUMBER_WORDS = vocabulary(
 
 _MERELY = (("evidence", "of"), ("sign", "of"), ("visible",), ("definite",), ("acute",))
 """What may stand between "no" and the rest of an option ("no evidence of fracture" for "no fracture")."""
+
+
+EVERYDAY = vocabulary("normal abnormal healthy left right positive negative")
+"""Options of one word that also say something of a part ("the heart is normal", "on the left")."""
+_YES_NO = {
+    kind: tuple(words_of(word).words for word in words.split())
+    for kind, words in {
+        "yes": "yes true correct affirmative yeah yep yup oui sí sì ja si да evet sim tak ano hai はい 是 是的 有 对 对的 예 네 نعم हाँ ναι כן",
+        "no": "no false incorrect nope nah non nein nej não nie нет hayır いいえ 否 不 不是 没有 아니요 아니오 لا नहीं όχι לא",
+    }.items()
+}
+"""Yes and no as models say them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +191,8 @@ class OptionTexts:
 
     def _other_names(self, place: int) -> Iterator[tuple[str, ...]]:
         words = self.words[place]
+        if self.yes_no:
+            yield from _YES_NO[self.yes_no[place]]
         if words[:1] and words[0] in _LEADING and len(words) > 1:
             yield words[1:]
         if (found := _ABBREVIATED.fullmatch(self.plain[place])) and _abbreviates(found[2], found[1]):
@@ -188,6 +204,8 @@ class OptionTexts:
             yield from (tuple(map(normal, name.split())) for name in _NONE_NAMES)
         if (bare := self._bare[place]) != words:
             yield bare
+        if self.count > 1 and (found := _EXPLAINED.fullmatch(self.plain[place])):
+            yield from (words_of(part).words for part in found.groups())
         if words[:1] == ("no",):
             yield from (("no", *between, *words[1:]) for between in _MERELY)
         if place in self.numeric and words[0] == "+":
@@ -278,8 +296,39 @@ class OptionTexts:
         found = [frozenset(words) - STOP for words in self.words]
         return tuple(words - frozenset().union(*found[:i], *found[i + 1 :]) for i, words in enumerate(found))
 
+    def told_by(self, text: str) -> int | None:
+        """The one option of which a few words, and nothing else, are the name ("thyroid" for "thyroid gland"); None for none or several."""
+        lowered = text.lower()
+        start = _FRAME.match(lowered)
+        words = set(words_of(lowered[start.end() if start else 0 :]).words) - STOP - _FILLERS
+        if not 0 < len(words) <= 4 or not words.isdisjoint(_DENYING) or any(len(w) == 1 and w.isalpha() for w in words):
+            return None
+        places = [place for place, own in enumerate(self.words) if words <= set(own)]
+        if len(places) != 1:
+            return None
+        own = self.words[places[0]]
+        if self.own[places[0]] and self.own[places[0]] <= words:
+            return places[0]
+        head = own[next((at for at, word in enumerate(own) if word in _HEAD_ENDS), len(own)) - 1]
+        missing = set(own) - words
+        shared = all(head in each for each in self.words)
+        lacks_head = head in missing and head not in _GENERIC and not shared
+        return None if lacks_head or not _QUALIFIERS.isdisjoint(missing) else places[0]
 
+
+_FRAME = re.compile(
+    r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right|likely|most) )*(?:answer|choice|diagnosis)(?:\s*:| is)"
+    r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals|demonstrates)"
+    r"|(?:there|it|this) (?:is|are)(?: most)?(?: likely)?)?\s*"
+)
+"""What may stand before a few words that are all one option's ("The diagnosis is pneumonia" for "Lobar pneumonia")."""
 STOP = vocabulary("the a an of in on at to and or with for by from is are be as it its this that into")
+_FILLERS = vocabulary("most likely probably")
+_DENYING = vocabulary("no not non without none or and all above")
+_HEAD_ENDS = vocabulary("of in on at to with for by from and extending within involving without")
+_GENERIC = vocabulary("gland organ region area view side sign image scan")
+_QUALIFIERS = vocabulary("normal abnormal healthy absent negative positive early late benign malignant")
+"""Words that may not be missing: "kidney" does not name "normal kidney"."""
 _NEGATIVE = frozenset(
     (word,) for word in ["no", "not", "without", "absence", "absent", "negative", "none", "non", "neither"]
 )

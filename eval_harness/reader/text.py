@@ -57,7 +57,7 @@ def _own_turn(text: str) -> str:
 
 
 _ANSWER_TAG = re.compile(
-    r"<(/?)(?:answer|final_answer|final|response|output|choice|conclusion)\b[^<>]{0,40}>", re.IGNORECASE
+    r"<(/?)(?:answer|ans|final_answer|final|response|output|choice|option|conclusion)\b[^<>]{0,40}>", re.IGNORECASE
 )
 _HTML = re.compile(
     r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|br|li|ul|ol|(?-i:[biup]))(?:\s[^<>]{0,80})?/?>",
@@ -157,7 +157,12 @@ def plain(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_QUOTES)).translate(_QUOTES)
         text = text.replace("。", ". ").replace("、", ", ").replace("、", ", ")
+    if "~~" in text:
+        text = _STRUCK.sub("", text)
+    if text.count("|") > 3:
+        text = _CELL.sub(": ", text)
     for mark in "*`$":
+        text = _STAR.sub(" star", text) if mark == "*" and text.count("*") == 1 else text
         text = text.replace(mark, " * " if mark == "*" and _is_product(text) else "")
     for mark, pattern in _MARKUP:
         if mark in text:
@@ -184,6 +189,9 @@ def _replace(text: str, steps: tuple[_Step, ...]) -> str:
     return text
 
 
+_STRUCK, _CELL = re.compile(r"~~[^~\n]*~~"), re.compile(r"[^\S\n]*\|[^\S\n]*")
+_STAR = re.compile(r"(?<=\w)\*(?!\w)")
+"""A single asterisk that is a sign ("T2*")."""
 _HAS_DIGIT = re.compile(r"\d")
 _PRODUCT = re.compile(r"\d\s?\*\s?[\d√πa-z(]")
 
@@ -217,14 +225,14 @@ _HOLDS_LABEL = frozenset(
 _JSON = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
 
 
-def marked_answers(text: str) -> list[tuple[str, str]]:
-    r"""What a response marks as its answer, and the text after each, the last one first: a JSON field, `<answer>` tags, \boxed{...}."""
+def marked_answers(text: str) -> list[str]:
+    r"""What a response marks as its answer: JSON fields, or the content of `<answer>` tags and of \boxed{...}; the last five."""
     if "{" in text and text.find("{") < text.rfind(":") and (fields := _json_fields(text)):
-        return [(field.strip("\"'[] ").replace('"', ""), "") for field in reversed(fields)]
+        return [field.strip("\"'[] ").replace('"', "") for field in fields][-5:]
     if "<" not in text and "\\" not in text:
         return []
-    spans = sorted((*_tagged(text), *_boxed(text)), reverse=True)
-    return [(text[start:end], text[end:]) for start, end in spans if text[start:end].strip(" \n}$.")][:5]
+    spans = sorted((*_tagged(text), *_boxed(text)))
+    return [text[start:end] for start, end in spans if text[start:end].strip(" \n}$.")][-5:]
 
 
 def _json_fields(text: str) -> list[str]:

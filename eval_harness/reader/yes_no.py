@@ -7,12 +7,9 @@ What a question asks is not looked at: "There is an effusion, but on the right" 
 from __future__ import annotations
 
 import re
-from itertools import islice
 
 from eval_harness.reader.text import lower
 
-_YES, _NO = r"yes|yeah|yep|yup|affirmative", r"no|nope|nah"
-"""Not "sure", "certainly": they open a reply ("Certainly! Let us look at it."), whichever way it goes on."""
 _FOREIGN = {
     word: kind
     for kind, words in {
@@ -34,59 +31,6 @@ _WHOLE = _FOREIGN | {
     }.items()
     for said in texts.split("|")
 }
-_UNDECIDED = re.compile(
-    r"\b(?:yes|no)\s*(?:/|or|and|nor)\s*(?:a\s+)?(?:yes|no)\b|\b(?:neither|either|both)\s+yes\b|yes-no\b|yes-or-no\b"
-)
-_SURELY = r"(?:(?:certainly|definitely|clearly|probably|(?:most )?likely|indeed|absolutely|simply)\s+)?"
-_NOT_NO = (
-    r"(?!\s+(?:puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]|cuento|dispongo|está claro)\b"
-    r"|\s+(?:idea|clue|information|image|answer|comment|way|doubt|one|matter|prior|previous|longer|problem"
-    r"|question|of)\b"
-    r"|\s+\w+ answer\b|\s+evidence either\b|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b[^.!]*[.!]?\s*(?:let me|let us|let's)"
-    r"|\s+(?:\w+ )?(?:determination|conclusion|judge?ment)\b|\s+(?:\w+\s+){0,4}\w+\?"
-    r"|[,.]?\s+(?:sorry,?\s+)?i (?:am (?:unable|not able)|can not (?:help|assist|determine|tell|say|answer"
-    r"|provide|view|interpret|diagnose))\b"
-    r"|[,.]?\s+(?:the|this) \w+ does not (?:provide|contain|offer|give|show|have|include|allow) (?:enough"
-    r"|sufficient|adequate"
-    r"|a reliable|any conclusion)\b"
-    r"|[,.]?\s+it (?:can not be|is not possible to) (?:determine|answer|sa[iy]|tell|assess)|\s*\.\s*\d|-)"
-)
-_NOT_YES = r"(?![,.!]?\s+i (?:can|could|will|would be (?:happy|glad)) (?:to )?(?:\w+ )?(?:help|assist|answer|do)\b)"
-_LEAD = re.compile(
-    rf"\W{{0,20}}(?:(?:option )?[a-z][).:]\s+)?(?:(?:answer|response|a|final answer|the answer is|(?:it"
-    rf"|that) is an?(?: (?:definite|clear|firm))?"
-    rf"|definitely|certainly|probably|(?:most )?likely|clearly|indeed|absolutely)\W+)?"
-    rf"(?:(?P<yes>(?:{_YES}){_NOT_YES}|(?:correct|true)(?=\s*[,.!]))|(?P<no>(?:{_NO}){_NOT_NO}|(?:incorrect|false"
-    rf"|unlikely)(?=\s*[,.!])"
-    rf"|not that i (?:can|could) (?:see|tell)|(?<=probably )not|(?<=likely )not))\b(?!-)"
-    rf"(?!\s+(?:yes|no|not)\b(?!\s+doubt))(?!\s+(?:only )?(?:if|when)\b)"
-    rf"(?![\"']?\s+would (?:mean|imply|indicate)\b)(?!\W{{1,4}}(?:yes|no)\W*(?:$|[,.;!\n]))"
-)
-_STATED = re.compile(
-    rf"\b(?:answer|response|conclusion|verdict)\b\W?[^.\n:=?!]{{0,80}}?(?:\s*(?:\bis\b|\bwould be\b|\bwas\b"
-    rf"|\bshould be\b|:|=|->))+"
-    rf"[\s\"'(\[]*(?:[a-z][).:]\s*)?{_SURELY}(?:(?P<yes>{_YES})|(?P<no>{_NO}))\b"
-    rf"|\bi(?:'d| would| will)? (?:say|answer|think|believe|choose)[\s,:\"']+(?:(?P<yes2>yes)"
-    rf"|(?P<no2>no))\b(?!\s+(?!to (?:this|the|your)\b)\w)"
-    r"|\b(?:therefore|thus|hence|so|actually|wait|correction|overall|finally|in conclusion|conclusion)\b[\s,:.\"'-]*"
-    r"(?:(?P<yes3>yes)|(?P<no3>no))\b(?=\W*(?:$|[.,;!\n]))"
-    rf"|\b(?:but|however)\b(?:[^.:\n]{{0,80}}:\s*|,?\s+{_SURELY})(?:(?P<yes4>yes)|(?P<no4>no))\b(?=\W*(?:$"
-    rf"|[.,;!\n]|[-–—]\s))"
-    r"|\b(?:the|this|that) (?:(?:statement|claim|assertion)(?:,? \"[^\"\n]{1,200}\",?| that [^.\n]{1,200}?)? )?is "
-    r"(?:(?P<yes5>true|correct)|(?P<no5>false|incorrect|not true|not correct))\b"
-    r"|(?:\b(?:antwort|lösung|respuesta|réponse|risposta|resposta|ответ)\b(?:\s+\w+){0,2}?|答案|答え|正解|정답)\s*"
-    r"(?:\b(?:ist|lautet|es|est|è|é|is)\b|[是为は은:：-])?\s*:?\s*[\"'«]?(?P<word>\w+)"
-)
-_IF = re.compile(
-    r"\b(?:not (?:true|certain|sure) that|if|unless|whether|wenn|falls|si)\b(?! (?:i|we) (?:had|have|must"
-    r"|were forced)| forced| asked| ich)[^.;\n]*$"
-)
-_LAST = re.compile(r"(?:[.!?\n])[\s\"'(\[]*(yes|no)[\s.!\"')\]]*$")
-_ALONE = re.compile(
-    r"(?:^|[.!?;\n:,\"'(\[]|\s[-–—]|->|=>|→)\s*(?:(?P<yes>yes(?!,? i (?:can|could) |['\"] would mean))"
-    r"|(?P<no>no(?!['\"] (?:would mean|that)\b)(?!\.\s?\d|\.\s+of\b|[,.]?\s+(?:wait|hold on)\b)))\s*(?=$"
-    r"|[.!,;\n\"')\]])"
-)
 _BEGINS = (
     r"\W{0,20}(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus"
     r"|so|hence|indeed),?\s+"
@@ -127,7 +71,7 @@ _NOTHING = (
     r"|several things|great question"
     r"|question|problem|issue|need|way|room|image|doubt|suspicion|concern|chance|likelihood|probability|risk"
     r"|limit\w*|uncertain\w*"
-    r"|possib\w+|difficult\w*|(?:only|one|two|three|several|many|multiple|some) (?:possib\w+|answers?|options?"
+    r"|possib\w+|difficult\w*|(?:only|one|two|three|several|many|multiple|some) (?:possib\w+|findings?|things|factors|features|answers?|options?"
     r"|limit\w*|uncertain\w*))\b"
     r"|(?:small|slight|low|high|real|good|some|serious) (?:possib\w+|chance|likelihood|probability|risk|suspicion"
     r"|uncertain\w*))"
@@ -139,11 +83,12 @@ _AFFIRMS = re.compile(
     + rf"(?:there (?:is|are)\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)"
     r"|\W{0,20}indeed\b"
 )
-_NO_BUT = re.compile(
-    r"\W{0,20}no\s+(?!there|it|this|that|the|i\b)\w[^.\n]{0,120}?\b(?:but|however)\b[^.\n]{0,40}?\b(?:is|are|has"
-    r"|have|shows?)\b"
-)
+_RESTRICTS = re.compile(r"\b(?:but|yet|however|except|although|though|instead)\b")
 """A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
+_NO_SUCH = re.compile(
+    r"\W*(?:no(?!\s+(?:\w+ly\s+)?(?:idea|clue|information|image|answer|comment|way|doubt|one|two|matter|prior|previous|longer|problem"
+    r"|worries|question|of|need|harm|conclusion|determination|judge?ment)\b)|no hay|kein\w*|pas de|not that i can (?:see|tell))\b[^.;:!?\n]{0,80}[.!]?\s*"
+)
 
 
 def whole(text: str) -> str | None:
@@ -159,62 +104,15 @@ def whole(text: str) -> str | None:
     return words[0] if len(words) > 1 and words[0] in ("yes", "no") and len(set(words)) == 1 else None
 
 
-def stated(text: str) -> str | None:
-    """The last explicit statement: "the answer is no", "so, yes", a last sentence that is only the word."""
-    lowered = _without_pairs(lower(text))
-    said: list[tuple[int, str]] = []
-    for match in _STATED.finditer(lowered):
-        kind = _FOREIGN.get(match["word"]) if match["word"] else _kind(match)
-        if kind is not None and not _IF.search(lowered, max(0, match.start() - 160), match.start()):
-            said.append((match.start(), kind))
-    if (last := _LAST.search(lowered, max(0, len(lowered) - 60))) is not None and lowered[: last.start()].strip():
-        if {_kind(match) for match in islice(_ALONE.finditer(lowered), 200)} != {last[1]}:
-            return max(said)[1] if said else ""
-        said.append((last.start(1), last[1]))
-    return max(said)[1] if said else None
-
-
-def leading(text: str) -> str | None:
-    """A response that begins with yes or no."""
-    lowered = lower(text[:400])
-    first = re.split(r"[,.;!\n，]", lowered[:40], maxsplit=1)[0].strip()
-    if first in _FOREIGN:
-        return _FOREIGN[first]
-    for start, kind in (("没有", "no"), ("沒有", "no"), ("不是", "no"), ("是的", "yes")):
-        if lowered.startswith(start):
-            return kind
-    lead = _LEAD.match(_without_pairs(lowered))
-    return _kind(lead) if lead and not _NO_BUT.match(lowered) else None
-
-
-def alone(text: str) -> str | None:
-    """Yes or no by itself somewhere in the response."""
-    lowered = lower(text)
-    plain = _without_pairs(lowered)
-    found = {
-        _kind(match)
-        for match in islice(_ALONE.finditer(plain), 200)
-        if not _IF.search(plain, max(0, match.start() - 160), match.start())
-    }
-    return found.pop() if len(found) == 1 else "" if found or _UNDECIDED.search(lowered) else None
-
-
 def denies(text: str) -> str | None:
-    """A response that begins with a denial, without the word no: "there is no nodule", "I cannot see any"."""
+    """A response that begins with a denial ("There is no nodule", "I cannot see any"), or is nothing else ("No nodules")."""
     lowered = lower(text[:400])
-    return "no" if _DENIES.match(lowered) and not _NO_BUT.match(lowered) else None
+    if _RESTRICTS.search(lowered) or re.search(r"\bwould\b", lowered):
+        return None
+    return "no" if _DENIES.match(lowered) or _NO_SUCH.fullmatch(lowered) else None
 
 
 def affirms(text: str) -> str | None:
     """A response that begins with "there is", and denies or restricts nothing."""
     lowered = lower(text[:400])
     return "yes" if _AFFIRMS.match(lowered) and not _NEGATED.search(lowered[:300]) else None
-
-
-def _without_pairs(lowered: str) -> str:
-    """Without "yes or no", which offers both."""
-    return _UNDECIDED.sub(" ", lowered) if "yes" in lowered else lowered
-
-
-def _kind(match: re.Match[str]) -> str:
-    return str(match.lastgroup).rstrip("2345")

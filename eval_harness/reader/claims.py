@@ -1,0 +1,434 @@
+"""Find what a response claims of its options, by a closed grammar: clauses that name an option as the answer, or as what is seen.
+
+A mention counts where the words before it, from the beginning of its clause, and the words after it are of a form listed here. Whatever else
+a sentence says of an option (that it is next to something, suspected by somebody, to be excluded) has none of these forms and claims nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from eval_harness.reader.mentions import Mention, Response
+from eval_harness.reader.options import COMMON, EVERYDAY
+from eval_harness.reader.text import CJK
+
+Kind = Literal["statement", "verdict", "leading option", "last line", "option seen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Options claimed at text[place]; () where it is unclear which of several. `kind` is the rule that finds it."""
+
+    kind: Kind
+    place: int
+    options: tuple[int, ...]
+
+
+# --- the grammar, in lower case: words ---
+
+_ADVERB = (
+    r"(?:(?:very|most|more|quite|highly|almost|absolutely|definitely|certainly|clearly|probably|likely|indeed|simply"
+    r"|therefore|thus|hence|then|also|actually|in fact|just|only|obviously|apparently|still|now|primarily|mainly"
+    r"|predominantly|essentially|typically|specifically|by far|best|really|instead|perhaps|possibly|maybe)\s+)"
+)
+_VIEW = (
+    r"(?:chest|abdominal|axial|coronal|sagittal|plain|frontal|lateral|contrast-enhanced|non-contrast|head|brain|cardiac"
+    r"|fundus|pelvic|human)"
+)
+_ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
+_NOUN = (
+    r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta|alternativa"
+    r"|选项|选择|选|答)"
+)
+_GAP = (
+    r"(?:[\s\"'“”«»(\[{<「*#>•☑✓✔✅👉➡→\d.)-]*(?:(?:both|either)\s+)?"
+    rf"(?:{_ADVERB}|{_ARTICLE})*(?:{_NOUN}\s*[:#]?)?[\s\"'“«(\[{{<「*]*)"
+)
+"""Between a frame and the option that it names."""
+_START = (
+    r"(?:(?:^|[.!?;:,(\n–—✓✔✅✗❌]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
+    r"|\b(?:so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while|donc|por (?:lo )?tanto|daher|somit"
+    r"|deshalb|creo que|je pense que|ich denke,? dass|(?:i|we) (?:think|believe|conclude|suspect|would say)(?: that)?"
+    r"|(?:suggest|indicat|mean|conclud|confirm)\w* that)[\s,]+)[\s\"'*#>•-]*){1,2}"
+)
+"""Where a clause begins."""
+_UNSURE = (
+    r"(?!\b(?:not|no|non|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
+    r"|least|depends|unclear|between|cannot|unknown|nicht|pas|kein\w*|eliminated|excluded|discarded|rejected|falsch\w*)\b|[不没非错])"
+)
+_RATED = (
+    r"(?:(?:very|final|corrected|correct|best|right|only|likely|likeliest|probable|plausible|appropriate|suitable"
+    r"|accurate|fitting|consistent|most|more|overall|single|chosen|selected|predicted|true|my|our|the|an?|its|this|your"
+    r"|primary|working|main|suggested|richtige|korrekte|meine|die|das|la|le|bonne|ma|meilleure|correcta|mi|risposta"
+    r"|corretta|a|正确的?|最终|最佳|最可能的?)\s*)*"
+)
+_CUE = (
+    r"(?:answers?|ans|option|choice|letter|(?<=correct )(?:options|choices)|response|output|select(?:ion|ed)|prediction|pick|guess|conclusion"
+    r"|verdict|diagnosis|impression|classification|interpretation|description|final|finding|modality|correct|result"
+    r"|antwort|lösung|diagnose|respuesta|réponse|opción|alternativa|proposition|risposta|resposta|correcta|ответ|答案|答え|正解|选项|诊断|结论"
+    r"|답변?|정답|الإجابة|उत्तर)"
+)
+_LINK = (
+    r"[】\]]?(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
+    r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=](?!=)|=>|-+>|→|⇒|–|—|\s-(?=\s)"
+    r"|[是为為はは은는选](?::\s*)?|(?<=ans)\.|\n)\s*)+"
+)
+_TAKES_BACK = (
+    r"(?:wait|hold on|correction|corrected|scratch that|strike that|on (?:second|closer|further|a second) \w+"
+    r"|(?:take|took) (?:that|it) back|misread|misspoke|was wrong|a mistake|an error|my mistake|let me re\w+"
+    r"|let me (?:look|check|think) again|i mean|edit(?=\s*:)|actually|no,? (?:wait|it is|that is)"
+    r"|(?:change|revise|changing|revising) (?:my|the) answer|不对)"
+)
+CORRECTION = re.compile(rf"\b{_TAKES_BACK}\b|(?<=[.,;…] )no(?=, )|不对")
+"""What takes back the statements before it, where others follow."""
+
+# --- clauses before an option that state it as the answer ---
+
+_STATES = re.compile(
+    rf"{_START}(?:"
+    rf"{_RATED}{_CUE}(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}"
+    rf"|{_TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
+    r"|(?:i|we)(?:['’]d|['’]ll|['’]m)?(?:\s+(?:will|would|have to|must|can|should|do|am|\w+ly|rather|still|now))*\s+"
+    r"(?:choose|chose|pick|picked|select|selected|go with|going with|go for|settle on|settle for|opt for|vote for"
+    r"|lean(?:ing)? towards?|lean to|favou?r|answer|guess|say|think|believe|conclude|suspect|(?:classify|grade) (?:it|this) as)"
+    r"(?:\s+that)?(?:\s*,?\s*(?:it(?:\s+is|['’]s)|this is|the (?:correct |best |right )?answer is))?[\s:]+"
+    r"|(?:let us |let's )?(?:go(?:ing)? with|choos(?:e|ing)|select(?:ing)?|pick(?:ing)?|settle on|yes,)\s+"
+    r"|(?:if i )?(?:forced|had) to (?:choose|guess|pick|answer)\s*[,:]\s*"
+    r"|(?:so|thus|therefore|hence|consequently|finally|overall|ultimately|in conclusion|in summary|final(?: answer)?|∴|⇒"
+    r"|=>|->|→|donc|por (?:lo )?tanto|daher|somit|因此|所以|故)[\s,:]*"
+    r"(?:(?:it|this|that)\s*(?:is|must be|should be|has to be|would be|['’]s)|we (?:have|get|choose)"
+    r"|i (?:choose|pick|select)|(?:the|my) (?:\w+ )?answer is)?\s*"
+    r"|(?:(?:it|this|that)\s*)?(?:(?:is|must be|should be|has to be|would be|seems to be|looks like"
+    r"|appears to be)\b|(?<=[it])['’]s)\s*"
+    r"|(?:(?:this|that|which|it)\s+)?leav(?:es|ing)(?:\s+(?:us|me))?(?:\s+with)?\s+"
+    r"|(?:i (?:would |will )?)?(?:chang|revis|updat|correct|switch)(?:e|ing|)(?:\s+(?:my|the)\s+(?:answer|choice"
+    r"|response))?(?:\s+from\s+[^.\n]{1,40}?)?\s+to\s+"
+    r"|between\b[^.;\n]{1,60},\s*|[^.;,:\n]{1,40}\b(?:vs\.?|versus)\s[^.;,:\n]{1,40}:\s*"
+    r"|(?:am wahrscheinlichsten )?ist\s+|il s['’]agit de\s+|而是"
+    r"|(?:richtig|korrekt)\s+(?:ist|wäre)\s+|(?:ich|je|yo)\s+(?:wähle|nehme|choisis|elijo)\s+"
+    r"|(?:elijo|escojo|scelgo|escolho|opto por)\s+|c['’]est\s+|(?:我的?)?(?:选择?|選擇?)(?:的?是)?\s*:?\s*|应该?(?:为|选|是)\s*"
+    rf"){_GAP}$"
+)
+_NOT_BUT = re.compile(
+    r"\bnot\b(?!\s+only)[^.;\n]{1,80}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|it is|is|an?|the|option)\s+)*\W?$"
+)
+_NAMES = re.compile(rf"(?:{_START}|\bmakes?\s+)(?:{_ADVERB}|{_ARTICLE})*(?:{_NOUN}\s*)?[\"'*(\[]*$")
+"""The beginning of a clause, and perhaps "option"."""
+_TICK = re.compile(
+    r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
+)
+_ALONE = re.compile(
+    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{_VIEW}\s+|{_ARTICLE}|{_ADVERB}))*(?:{_NOUN}\s*)?[\"'(\[{{<*]*"
+)
+"""What may stand before an option in a sentence that is nothing else."""
+_HYPOTHETICAL = re.compile(
+    r"\b(?:if|unless|whether|had it|were it|otherwise|suppose|assuming|should (?:the|it|there))\b"
+    r"(?!\s+(?:i|we)\s+(?:had|have|must|were)|\s+(?:forced|asked|anything))"
+    r"|如果|假如|要是|\b(?:wenn|falls|sofern)\b(?!\s+ich)|\bsi (?:l[ae]s?|el|los|il|elle|on|hay|se)\b"
+    r"|\b(?:initially|originally|at first|previously|earlier|first (?:thought|guess|impression|glance|choice|answer)"
+    r"|second (?:guess|choice)|previous answer|tempted|(?:might|could) (?:think|say|choose)"
+    r"|(?:you|he|she|they|user|key|others?|some|students?|colleagues?|report) (?:would |might |may )?"
+    r"(?:said|says?|suggest(?:s|ed)?|claims?|thinks?|answers?|choose))\b"
+)
+"""A sentence that only supposes, remembers or reports what it states."""
+
+# --- what stands after an option ---
+
+_CLOSE = r"[\"'”»)\]}>*]*(?:\s*\((?!\s*\w\s*\))[^()\n]{1,120}\))?"
+_PAUSE = (
+    r"(?:\s*(?:$|[.!;)|\n]|\(|:(?!\s*\.?\d)|[-–—](?!\w)"
+    r"|,(?!\s*(?:but also|as well as|or|and also|if|unless|also)\b))"
+    rf"|\s+(?:probably|for sure|i think|i believe|it is)\W*$|\s*[{CJK}])"
+)
+_BECAUSE = (
+    r"\s+(?:because|since|as(?! well)|due|given|based|rather than|instead of|not|unlike|but(?! also)|although|though"
+    r"|while|whereas|over)\b"
+)
+_PLACE = (
+    r"\s+(?:in|on|at|of|with|from|by|for|to|which|that|than|where|located|seen|shown|visible|present|involving"
+    r"|affecting|within|near|along|and|using|here|is the|are the)\b"
+)
+_ENDS = re.compile(rf"{_CLOSE}(?:{_PAUSE}|{_BECAUSE}|{_PLACE})")
+_ENDS_LETTER = re.compile(
+    rf"{_CLOSE}(?:{_PAUSE}|{_BECAUSE}|\s+(?:with|for|from|in|on|at|which|that|to me|here|and|fits"
+    r"|is (?:the|my) (?:best|correct|right|most|answer|final))\b)"
+)
+_ENDS_WORD = re.compile(
+    rf"[\"'”)\]}}*]*(?!\.\s*(?:of\b|\d))(?:{_PAUSE}|{_BECAUSE}|\s+(?=(?:it|there|they|this|that|i)\b))(?!\s*(?:(?:wait|hold on|let me|please|that is an? (?:great|good)"
+    r"|i (?:can|will|would be happy to|am able to) (?:\w+ )?(?:help|assist|answer)"
+    r"|i (?:can )?see (?:the|your|an?) (?:image|picture))\b))"
+)
+"""After yes or no: not "No. 3", "Yes, I can help"."""
+_CLOSES = re.compile(r"[\"'”»)\]}*]*\s*(?:$|[.!](?!\d)|\n)")
+_LEADS = re.compile(rf"{_CLOSE}(?!:)(?:{_PAUSE}|{_BECAUSE}|\s+(?:in|on|with|of)\b)")
+_OR = re.compile(
+    r"[\"')\]*]*,?\s*(?:/|\b(?:or|oder|ou|vs|but also|as well as|and also)\b|或|还是)"
+)
+_NEGATION = (
+    r"(?:(?:not|no|nor|neither|incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|out|less"
+    r"|never|cannot|can not|would|does|do|did|could|may|might|was my|only if|if|unless)\b|[✗❌✘×])"
+)
+_WRONG = (
+    r"(?:(?:incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|no(?!\w|,)"
+    r"|not (?:correct|likely|present|seen|visible|supported|consistent|true|applicable|the (?:answer|correct)))\b|[✗❌✘×])"
+)
+_UNDONE = re.compile(
+    rf"(?:[^()\n]{{0,60}}\))?{_CLOSE}[^\S\n]*(?:(?:[-–—:]+[^\S\n]*)?(?:,?\s*(?:this|it|that|option|which)?[^\S\n]*(?:is|are|was)\s+"
+    rf"(?:\w+ly\s+)?)?{_NEGATION}|[.,(]+[^\S\n]*(?:(?:this|it|that|which)\s+(?:is|was)\s+)?{_WRONG})"
+)
+"""After an option: what takes back that it is the answer ("A: incorrect", "B - not seen")."""
+_CALLED_WRONG = re.compile(rf"\s*[-–—:(]\s*{_WRONG}")
+_VERDICT = re.compile(
+    r"[\"'”)\]}*]*(?:\s*,?\s*\([^()\n]{1,120}\))?(?:"
+    r"\s*(?:,\s*)?(?:is|are|would be|seems|appears|appears to be|must be|remains|as|looks|represents|seems to be"
+    rf"|should be|wäre|ist|est|es|è|é)\s+(?:{_ADVERB}|(?:the|my|an?|both|die|das|la|le|{_NOUN})\s+)*"
+    r"(?:bonne\s+|richtige\s+|better\s+)?"
+    r"(?:correct|right|true|best|likeliest|(?:most|more) (?:likely|probable|plausible|appropriate|accurate|suitable"
+    r"|consistent|fitting|compatible|sensible|reasonable)|most \w+ (?=option|choice|answer)|answers?|choices?|pick|guess|réponse|antwort"
+    r"|exacte|likely|richtige?|korrekte?|correcte?|correcta|juste|corretta"
+    r"|remaining (?:option|choice|answer))"
+    r"|[^\S\n]*[:=.|–—-]+[^\S\n]*(?:this is |is )?(?:the )?(?:correct|true|yes|present|right(?=\W*(?:$|\n|[.,;]))"
+    r"|most (?:likely|consistent)|best (?:fit|match|answer|choice)|fits best|✓|✔|✅)"
+    r"|[^\S\n]*[✓✔✅]|\s+remains\b|\s+(?:richtig|korrekt) (?:ist|wäre)|\s+the (?:most (?:likely|probable|plausible)|best|correct)"
+    r"|\s+(?:best )?(?:fits|matches)(?: best| the (?:image|picture|findings?|description)(?: best)?)"
+    r"|\s+(?:it is|wins)\b|\s*(?:是|为|選項|选项)*(?:正确|最佳|对|最合适|最可能)"
+    rf")(?:['\"”)\]*]*\s*(?:$|[.,;:!\n)|–—-]|{_NOUN}|one\b|diagnos\w+|finding|description|interpretation|explanation"
+    r"|match|fit\b|here|because|since|as\b|given|based|in this|for this|than\b|due|的|[✓✔✅]))"
+)
+"""After an option: what calls it the right one."""
+_CLOSES_ITEM = re.compile(
+    r"[.;:,–—-]\s*\W*(?:(?:so |thus |therefore )?(?:this|it) is (?:the )?)?(?:correct(?: answer)?"
+    r"|most (?:likely|consistent)|best (?:fit|match|answer)|fits)\W*$"
+)
+"""A verdict that ends the line of an option ("D. Lymphoma: homogeneous enhancement. Most consistent.")."""
+
+# --- what is seen ---
+
+_SHOWN = (
+    r"\b(?:shows?|showing|reveals?|depicts?|displays?|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
+    r"|indicating|represents?|contains?|confirms?|exhibits?|points? to|corresponds? to|highlights?|presents?(?: with)?"
+    r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
+    r"|indicative of|characteristic of|typical (?:of|for))|is (?:in|on|from|of|called|labell?ed|classified as|known as"
+    r"|identified as|caused by|due to|located (?:in|on|at)|seen (?:in|on|at)|best described as|best explained by|explained by|equal to|closest to"
+    r"|(?:taken|acquired|obtained|done|performed) (?:in|with|by|using))|means|matches|measures|reads|describes|has|have|favou?rs?"
+    r"|lies (?:in|on)|zeigt|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles|delineates)"
+)
+_COPULA = (
+    r"(?:\b(?:is|are|was|were|must be|seems?(?: to be)?|appears?(?: to be)?|looks?(?: like)?|would be"
+    r"|is (?:most )?likely to be|ist|sind|est|es|è|é|remains)|['’]s)"
+)
+_SUBJECT = (
+    r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
+    r"|esta?|il)\b(?:\s+(?!(?:it|thinks|says?|said|asked|suspected|question|label|mother|father|history|report|key"
+    rf"|user)\b){_UNSURE}[\w/'’()\"-]+){{0,25}}?\s*)"
+)
+_QUALITY = (
+    r"(?:(?:an?|the|some|one|two|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
+    r"|example of|view of|picture of|image of|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
+    r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
+    r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
+    rf"|{_VIEW}|an? \w+-weighted|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*"
+)
+_SEEN = re.compile(
+    rf"{_START}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{_SUBJECT}{_ADVERB}?(?:{_COPULA}|{_SHOWN})\s+"
+    r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
+    r"|(?:think|believe) (?:it|this) is)\s+"
+    r"|there\s+(?:is|are|appears? to be|seems? to be)\s+"
+    r"|which\s+(?:is|suggests?|indicates?|points to|represents)\s+"
+    r"|(?:shown|seen|depicted|pictured|outlined|highlighted) (?:here )?(?:is|are)\s+"
+    r"|(?:neither|not)\b[^.;:\n]{1,60}[:;]\s*"
+    r"|(?:likely|probably|most likely|suggestive of|consistent with|suggesting|indicating|in favou?r of)\s+"
+    r"|(?:该|此|本|这)?(?:图像?|影像|照片|片)?(?:中|上)?(?:显示(?:的是)?|提示|表现为|考虑为?|诊断为?|符合|可见|属于|是|为)[了的]?\s*"
+    rf"){_QUALITY}{_GAP}$"
+)
+"""The clause before an option's text that says that it is seen."""
+_IS = re.compile(rf"{_START}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
+_SEEN_AFTER = re.compile(
+    r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
+    r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured|suspected"
+    r"|identified|the (?:organ|structure|diagnosis|finding)|diagnosed|most likely|what)\b(?!\s+(?:only|if|when|by)\b)"
+)
+_KIND_OF = re.compile(
+    r"(?:[\s-](?:scan|image|images|imaging|view|plane|sequence|slice|section|stud(?:y|ies)|weighted|region|area|organ"
+    r"|gland|colou?r|type|modality|projection|orientation|film|radiograph|examination|exam|picture|level|stage|disease"
+    r"|side|position|direction|shape|stain|lesion|finding|tissue|cells?|fracture|photograph|photo|mri|ct|x-ray|bone"
+    r"|artery|vein|lobe|lung))+(?![\w-])"
+)
+"""Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
+_MEASURE = re.compile(
+    r"\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|more|minus|plus|percent|of|in|on|is|as|because)\b)[a-z]+"
+    r"(?:\s+[a-z]+)?(?=\s*(?:$|[.,;!\n]|in\b|on\b|visible|shown|seen|present|total))"
+)
+"""What is counted, after a number."""
+_OF_IMAGE = re.compile(
+    r"(?:^|\b(?:the|this|that|these)\s+(?:[\w-]+\s+)?|diese[rs]?\s+|das\s+|der\s+)(?:image|x-?ray|radiograph|scan|study"
+    r"|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct|it|this|that|bild|befund|answer|picture"
+    r"|photo|slide|structure|side|lesion)s?\b[^,;]*$"
+)
+_CONTRAST = re.compile(
+    r"\b(?:below|beneath|next|near|adjacent|beside|behind|above|lateral|medial|anterior|posterior|lies|between|from|not|no|nor|than|instead|unlike|opposed|neither|but|without|excluded?|however|although|because"
+    r"|since|as)\b"
+)
+_OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b[^\n]*:$")
+
+
+# --- the mentions that are claims ---
+
+
+def claims(said: Response) -> Iterator[Claim]:
+    """Every claim in the order of the text."""
+    start, stop = said.listed
+    listing = _is_listing(said)
+    for at, mention in enumerate(said.mentions):
+        if start <= mention.start < stop and not _TICK.search(said.before(mention.start)):
+            continue
+        if said.options.lone and mention.crossed and not _ANSWER.search(said.lead(mention.start)):
+            continue  # an option that is itself a letter: the figure's, or the place?
+        kind = _kind(said, at, listing)
+        if kind is not None:
+            unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
+            unclear |= len(mention.options) > 1 and not said.multiple
+            yield Claim(kind, mention.start, () if unclear else mention.options)
+
+
+_ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
+
+
+def _is_listing(said: Response) -> bool:
+    """Whether options begin lines, or all are named with their letters: then such a mention is an item, and says nothing by its place."""
+    items = {mention.options for mention in said.mentions if mention.letter and said.begins_line(mention)}
+    labelled = {mention.options for mention in said.mentions if mention.letter and mention.text}
+    return len(items) == said.count if said.multiple else len(items) > 1 or 2 < said.count == len(labelled)
+
+
+def _kind(said: Response, at: int, listing: bool) -> Kind | None:
+    mention = said.mentions[at]
+    before, end = said.lead(mention.start), _noun_end(said, mention)
+    tail = said.lowered[end : end + 160]
+    if said.is_asked(mention) or _HYPOTHETICAL.search(before) or _is_number_of_item(said, mention, tail):
+        return None
+    labelled, undone = mention.letter and mention.text, _UNDONE.match(tail) is not None
+    if (_TICK.search(before) and not undone) or (_VERDICT.match(tail) and (_NAMES.search(before) or _STATES.search(before))):
+        return "verdict"
+    if labelled and said.begins_line(mention) and _CLOSES_ITEM.search(said.lowered[end : said.line_end(end)]):
+        return "verdict"
+    if _UNTICKED.search(before):
+        return None
+    closed = _closed(said, mention, tail)
+    if closed and not _CALLED_WRONG.match(tail) and _STATES.search(before) and not _agrees(said, mention, before):
+        return "statement"
+    if undone:
+        return None
+    if closed and mention.letter and ((_SEEN if mention.text or _BY_NOUN.search(before) else _IS).search(before)):
+        return "statement"
+    if closed and (_NOT_BUT.search(before) or (labelled and said.multiple and _NAMES.search(before))):
+        return "statement"
+    if _ALONE.fullmatch(said.lowered, 0, mention.start):
+        if closed and not (listing and said.begins_line(mention)) and _leads(said, at, tail):
+            return "leading option"
+    elif _CLOSES.match(tail) and not _in_list(said, at, listing):
+        if _ALONE.fullmatch(said.before(mention.start)) or (mention.letter and _LAST_WORD.search(before) and end + 3 >= len(said.text)):
+            return "last line"
+    if not said.lettered and closed and (_NAMES.search(before) or (_IS.search(before) and _TRUTH.match(said.lowered, mention.start))):
+        return "statement"
+    if mention.text and not mention.letter and _stands_alone(said, at) and _seen(said, mention, before, tail, closed):
+        return "option seen"
+    return None
+
+
+_UNTICKED = re.compile(r"(?:\[\s*\]|[☐✗❌✘×])\W{0,4}$")
+_BY_NOUN = re.compile(rf"{_NOUN}\s*\W?$")
+_LAST_WORD = re.compile(r"[;:]\s+\W?$")
+_TRUTH = re.compile(r"(?:true|false|correct|incorrect)\b")
+
+
+def _is_number_of_item(said: Response, mention: Mention, tail: str) -> bool:
+    """Whether a number only counts the items of a list ("2. Then I compare")."""
+    numeric = mention.text and not mention.letter and not said.options.numeric.isdisjoint(mention.options)
+    return numeric and said.begins_line(mention) and re.match(r"[.)]\s+\w", tail) is not None
+
+
+def _closed(said: Response, mention: Mention, tail: str) -> bool:
+    """Whether what a frame names ends here, and does not go on ("A or B", "A-lines")."""
+    if said.options.yes_no and not mention.letter:
+        return _ENDS_WORD.match(tail) is not None
+    ends = _ENDS_LETTER if mention.letter and not mention.text else _ENDS
+    return ends.match(tail) is not None and _OR.match(tail) is None
+
+
+def _agrees(said: Response, mention: Mention, before: str) -> bool:
+    """ "That is right", where right is an option."""
+    return said.lowered[mention.start : mention.end] == "right" and before.endswith(("that is ", "you are "))
+
+
+def _noun_end(said: Response, mention: Mention) -> int:
+    """Where a mention ends with the generic noun or the thing counted after it."""
+    if mention.text and (noun := _KIND_OF.match(said.lowered, mention.end)) is not None:
+        return noun.end()
+    if mention.text and mention.start > 0 and not said.options.numeric.isdisjoint(mention.options):
+        counted = _MEASURE.match(said.lowered, mention.end)
+        return counted.end() if counted else mention.end
+    return mention.end
+
+
+def _leads(said: Response, at: int, tail: str) -> bool:
+    """Whether what begins a response is an answer: not the first of a list, an everyday word ("None of ..."), or part of a sentence."""
+    mention = said.mentions[at]
+    if mention.letter:
+        if not mention.text and (told := said.options.told_by(said.text[mention.end :][:70])) is not None:
+            return told in mention.options  # "B: right ventricle", where this is what A says
+        following = said.mentions[at + 1] if at + 1 < len(said.mentions) else None
+        if said.multiple or following is None or not (following.letter and following.text and mention.text):
+            return True
+        return following.options == mention.options or re.search(r"\w{2}", said.text[mention.end : following.start]) is not None
+    if said.options.yes_no:
+        return True
+    if said.lowered[mention.start : mention.end] in COMMON | EVERYDAY:
+        return re.match(r"\W*(?:$|\n|[.!])", tail) is not None
+    return _LEADS.match(tail) is not None and _stands_alone(said, at)
+
+
+def _stands_alone(said: Response, at: int) -> bool:
+    """Whether the sentence names no other option but as a contrast or a neighbour ("a cyst rather than an abscess")."""
+    mention = said.mentions[at]
+    start, stop = said.sentence(max(mention.end - 1, 0))
+    for other in said.mentions[at + 1 :]:
+        if other.start >= stop:
+            break
+        if other.options != mention.options and not _CONTRAST.search(said.lowered, mention.end, other.start):
+            return False
+    last = said.mentions[at - 1] if at else None
+    if last is None or last.start < start or last.options == mention.options:
+        return True
+    return re.search(r"\b(?:and|while|whereas|or)\b", said.lowered[last.end : mention.start]) is None
+
+
+def _in_list(said: Response, at: int, listing: bool) -> bool:
+    """Whether a line that is nothing but an option goes on a list, whose item of another option stands on the line above or below."""
+    mention = said.mentions[at]
+    if said.multiple:
+        return listing
+    if _OPENS_LIST.search(said.lowered[: mention.start].rstrip(" \n-*•\"'([").rpartition("\n")[2]):
+        return True
+    for first in (at - 1, at):
+        if 0 <= first < len(said.mentions) - 1:
+            one, other = said.mentions[first], said.mentions[first + 1]
+            same = one.letter == other.letter and one.text == other.text and one.options != other.options
+            if same and one.letter and said.begins_line(one) and said.text.count("\n", one.end, other.start) == 1:
+                return True
+    return False
+
+
+def _seen(said: Response, mention: Mention, before: str, tail: str, closed: bool) -> bool:
+    if _agrees(said, mention, before):
+        return False
+    if said.lowered[mention.start : mention.end] in COMMON | EVERYDAY and not _OF_IMAGE.search(before):
+        return False
+    if _NAMES.search(before) and _SEEN_AFTER.match(tail):
+        return True
+    if not said.options.numeric.isdisjoint(mention.options) and before.endswith(("= ", "=")):
+        return closed
+    return closed and _SEEN.search(before) is not None
