@@ -15,7 +15,7 @@ from eval_harness.reader.mentions import Mention, Response
 from eval_harness.reader.options import COMMON, EVERYDAY
 from eval_harness.reader.text import CJK
 
-Kind = Literal["statement", "verdict", "leading option", "last line", "option seen"]
+Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ _VIEW = (
 )
 _ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
 _NOUN = (
-    r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta|alternativa"
+    r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta|alternativa|proposition"
     r"|选项|选择|选|答)"
 )
 _GAP = (
@@ -49,7 +49,7 @@ _GAP = (
 )
 """Between a frame and the option that it names."""
 _START = (
-    r"(?:(?:^|[.!?;:,(\n–—✓✔✅✗❌]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
+    r"(?:(?:^|[.!?;:,(\n–—✓✔✅✗❌【】]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
     r"|\b(?:so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while|donc|por (?:lo )?tanto|daher|somit"
     r"|deshalb|creo que|je pense que|ich denke,? dass|(?:i|we) (?:think|believe|conclude|suspect|would say)(?: that)?"
     r"|(?:suggest|indicat|mean|conclud|confirm)\w* that)[\s,]+)[\s\"'*#>•-]*){1,2}"
@@ -67,13 +67,13 @@ _RATED = (
 )
 _CUE = (
     r"(?:answers?|ans|option|choice|letter|(?<=correct )(?:options|choices)|response|output|select(?:ion|ed)|prediction|pick|guess|conclusion"
-    r"|verdict|diagnosis|impression|classification|interpretation|description|final|finding|modality|correct|result"
+    r"|verdict|diagnosis|diagnostic|diagnóstico|impression|classification|interpretation|description|final|finding|modality|correct|result"
     r"|antwort|lösung|diagnose|respuesta|réponse|opción|alternativa|proposition|risposta|resposta|correcta|ответ|答案|答え|正解|选项|诊断|结论"
     r"|답변?|정답|الإجابة|उत्तर)"
 )
 _LINK = (
-    r"[】\]]?(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
-    r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=](?!=)|=>|-+>|→|⇒|–|—|\s-(?=\s)"
+    r"(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
+    r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=】](?!=)|=>|-+>|→|⇒|–|—|\s-(?=\s)"
     r"|[是为為はは은는选](?::\s*)?|(?<=ans)\.|\n)\s*)+"
 )
 _TAKES_BACK = (
@@ -87,6 +87,11 @@ CORRECTION = re.compile(rf"\b{_TAKES_BACK}\b|(?<=[.,;…] )no(?=, )|不对")
 
 # --- clauses before an option that state it as the answer ---
 
+_ANSWERS = re.compile(
+    rf"{_START}{_RATED}(?:answers?|ans|option|choice|output|final|correct|antwort|lösung|respuesta|réponse|opción|risposta|resposta"
+    rf"|ответ|答案|正解|정답)(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}{_GAP}$"
+)
+"""One that names the answer outright ("Answer: B"): it comes before conclusions on the way ("so it is B")."""
 _STATES = re.compile(
     rf"{_START}(?:"
     rf"{_RATED}{_CUE}(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}"
@@ -101,13 +106,12 @@ _STATES = re.compile(
     r"|=>|->|→|donc|por (?:lo )?tanto|daher|somit|因此|所以|故)[\s,:]*"
     r"(?:(?:it|this|that)\s*(?:is|must be|should be|has to be|would be|['’]s)|we (?:have|get|choose)"
     r"|i (?:choose|pick|select)|(?:the|my) (?:\w+ )?answer is)?\s*"
-    r"|(?:(?:it|this|that)\s*)?(?:(?:is|must be|should be|has to be|would be|seems to be|looks like"
-    r"|appears to be)\b|(?<=[it])['’]s)\s*"
+    r"|(?:(?:it|this|that)\s*)?(?:(?:is|must be|should be|has to be|would be)\b|(?<=[it])['’]s)\s*"
     r"|(?:(?:this|that|which|it)\s+)?leav(?:es|ing)(?:\s+(?:us|me))?(?:\s+with)?\s+"
     r"|(?:i (?:would |will )?)?(?:chang|revis|updat|correct|switch)(?:e|ing|)(?:\s+(?:my|the)\s+(?:answer|choice"
     r"|response))?(?:\s+from\s+[^.\n]{1,40}?)?\s+to\s+"
     r"|between\b[^.;\n]{1,60},\s*|[^.;,:\n]{1,40}\b(?:vs\.?|versus)\s[^.;,:\n]{1,40}:\s*"
-    r"|(?:am wahrscheinlichsten )?ist\s+|il s['’]agit de\s+|而是"
+    r"|(?:am wahrscheinlichsten )?(?:ist|es|est)\s+|ich entscheide mich für\s+|ich würde\s+|il s['’]agit de\s+|而是"
     r"|(?:richtig|korrekt)\s+(?:ist|wäre)\s+|(?:ich|je|yo)\s+(?:wähle|nehme|choisis|elijo)\s+"
     r"|(?:elijo|escojo|scelgo|escolho|opto por)\s+|c['’]est\s+|(?:我的?)?(?:选择?|選擇?)(?:的?是)?\s*:?\s*|应该?(?:为|选|是)\s*"
     rf"){_GAP}$"
@@ -115,7 +119,7 @@ _STATES = re.compile(
 _NOT_BUT = re.compile(
     r"\bnot\b(?!\s+only)[^.;\n]{1,80}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|it is|is|an?|the|option)\s+)*\W?$"
 )
-_NAMES = re.compile(rf"(?:{_START}|\bmakes?\s+)(?:{_ADVERB}|{_ARTICLE})*(?:{_NOUN}\s*)?[\"'*(\[]*$")
+_NAMES = re.compile(rf"(?:{_START}|\bmakes?\s+)(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*(?:{_NOUN}\s*)?[\"'*(\[]*$")
 """The beginning of a clause, and perhaps "option"."""
 _TICK = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
@@ -153,7 +157,7 @@ _PLACE = (
 )
 _ENDS = re.compile(rf"{_CLOSE}(?:{_PAUSE}|{_BECAUSE}|{_PLACE})")
 _ENDS_LETTER = re.compile(
-    rf"{_CLOSE}(?:{_PAUSE}|{_BECAUSE}|\s+(?:with|for|from|in|on|at|which|that|to me|here|and|fits"
+    rf"\s*[.:)\]](?!\S)(?!\s*\.?\d)|{_CLOSE}(?:{_PAUSE}|{_BECAUSE}|\s+(?:with|for|from|in|on|at|which|that|qui|to me|here|and|fits|wählen"
     r"|is (?:the|my) (?:best|correct|right|most|answer|final))\b)"
 )
 _ENDS_WORD = re.compile(
@@ -163,6 +167,7 @@ _ENDS_WORD = re.compile(
 )
 """After yes or no: not "No. 3", "Yes, I can help"."""
 _CLOSES = re.compile(r"[\"'”»)\]}*]*\s*(?:$|[.!](?!\d)|\n)")
+_ENDS_LINE = re.compile(r"[\"'”»)\]}*.!]*\s*(?:$|\n)")
 _LEADS = re.compile(rf"{_CLOSE}(?!:)(?:{_PAUSE}|{_BECAUSE}|\s+(?:in|on|with|of)\b)")
 _OR = re.compile(
     r"[\"')\]*]*,?\s*(?:/|\b(?:or|oder|ou|vs|but also|as well as|and also)\b|或|还是)"
@@ -182,18 +187,19 @@ _UNDONE = re.compile(
 """After an option: what takes back that it is the answer ("A: incorrect", "B - not seen")."""
 _CALLED_WRONG = re.compile(rf"\s*[-–—:(]\s*{_WRONG}")
 _VERDICT = re.compile(
+    r"[\"'”)\]}*]*[^\S\n]*[✓✔✅]|"
     r"[\"'”)\]}*]*(?:\s*,?\s*\([^()\n]{1,120}\))?(?:"
     r"\s*(?:,\s*)?(?:is|are|would be|seems|appears|appears to be|must be|remains|as|looks|represents|seems to be"
     rf"|should be|wäre|ist|est|es|è|é)\s+(?:{_ADVERB}|(?:the|my|an?|both|die|das|la|le|{_NOUN})\s+)*"
     r"(?:bonne\s+|richtige\s+|better\s+)?"
     r"(?:correct|right|true|best|likeliest|(?:most|more) (?:likely|probable|plausible|appropriate|accurate|suitable"
-    r"|consistent|fitting|compatible|sensible|reasonable)|most \w+ (?=option|choice|answer)|answers?|choices?|pick|guess|réponse|antwort"
+    r"|consistent|fitting|compatible|sensible|reasonable)|most \w+ (?=option|choice|answer)|answers?|choices?|réponse|antwort"
     r"|exacte|likely|richtige?|korrekte?|correcte?|correcta|juste|corretta"
     r"|remaining (?:option|choice|answer))"
-    r"|[^\S\n]*[:=.|–—-]+[^\S\n]*(?:this is |is )?(?:the )?(?:correct|true|yes|present|right(?=\W*(?:$|\n|[.,;]))"
+    r"|[^\S\n]*[:=.)|–—-]+[^\S\n]*(?:this is |is )?(?:the )?(?:correct|true|yes|present|right(?=\W*(?:$|\n|[.,;]))"
     r"|most (?:likely|consistent)|best (?:fit|match|answer|choice)|fits best|✓|✔|✅)"
-    r"|[^\S\n]*[✓✔✅]|\s+remains\b|\s+(?:richtig|korrekt) (?:ist|wäre)|\s+the (?:most (?:likely|probable|plausible)|best|correct)"
-    r"|\s+(?:best )?(?:fits|matches)(?: best| the (?:image|picture|findings?|description)(?: best)?)"
+    r"|\s+remains(?=\W*(?:$|\n))|\s+(?:richtig|korrekt)(?: ist| wäre)?|\s+die richtige|\s+(?:the|my) (?:most (?:likely|probable|plausible)|best|correct)"
+    r"|\s+(?:best )?(?:fits|matches|describes)(?: best| the (?:image|picture|findings?|description)(?: best)?)"
     r"|\s+(?:it is|wins)\b|\s*(?:是|为|選項|选项)*(?:正确|最佳|对|最合适|最可能)"
     rf")(?:['\"”)\]*]*\s*(?:$|[.,;:!\n)|–—-]|{_NOUN}|one\b|diagnos\w+|finding|description|interpretation|explanation"
     r"|match|fit\b|here|because|since|as\b|given|based|in this|for this|than\b|due|的|[✓✔✅]))"
@@ -214,7 +220,7 @@ _SHOWN = (
     r"|indicative of|characteristic of|typical (?:of|for))|is (?:in|on|from|of|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|located (?:in|on|at)|seen (?:in|on|at)|best described as|best explained by|explained by|equal to|closest to"
     r"|(?:taken|acquired|obtained|done|performed) (?:in|with|by|using))|means|matches|measures|reads|describes|has|have|favou?rs?"
-    r"|lies (?:in|on)|zeigt|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles|delineates)"
+    r"|lies (?:in|on)|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles|delineates)"
 )
 _COPULA = (
     r"(?:\b(?:is|are|was|were|must be|seems?(?: to be)?|appears?(?: to be)?|looks?(?: like)?|would be"
@@ -230,14 +236,14 @@ _QUALITY = (
     r"|example of|view of|picture of|image of|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
     r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
     r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
-    rf"|{_VIEW}|an? \w+-weighted|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*"
+    rf"|{_VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*"
 )
 _SEEN = re.compile(
     rf"{_START}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{_SUBJECT}{_ADVERB}?(?:{_COPULA}|{_SHOWN})\s+"
     r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
     r"|(?:think|believe) (?:it|this) is)\s+"
     r"|there\s+(?:is|are|appears? to be|seems? to be)\s+"
-    r"|which\s+(?:is|suggests?|indicates?|points to|represents)\s+"
+    r"|which\s+(?:is(?: typical (?:of|for)| characteristic of| consistent with)?|suggests?|indicates?|points to|represents)\s+"
     r"|(?:shown|seen|depicted|pictured|outlined|highlighted) (?:here )?(?:is|are)\s+"
     r"|(?:neither|not)\b[^.;:\n]{1,60}[:;]\s*"
     r"|(?:likely|probably|most likely|suggestive of|consistent with|suggesting|indicating|in favou?r of)\s+"
@@ -248,7 +254,7 @@ _SEEN = re.compile(
 _IS = re.compile(rf"{_START}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
 _SEEN_AFTER = re.compile(
     r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
-    r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured|suspected"
+    r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured|affected|involved|fractured|suspected"
     r"|identified|the (?:organ|structure|diagnosis|finding)|diagnosed|most likely|what)\b(?!\s+(?:only|if|when|by)\b)"
 )
 _KIND_OF = re.compile(
@@ -299,7 +305,11 @@ _ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
 
 def _is_listing(said: Response) -> bool:
     """Whether options begin lines, or all are named with their letters: then such a mention is an item, and says nothing by its place."""
-    items = {mention.options for mention in said.mentions if mention.letter and said.begins_line(mention)}
+    items = {
+        mention.options
+        for mention in said.mentions
+        if mention.letter and said.begins_line(mention) and not re.match(r"\s\w", said.text[mention.end :][:2])
+    }
     labelled = {mention.options for mention in said.mentions if mention.letter and mention.text}
     return len(items) == said.count if said.multiple else len(items) > 1 or 2 < said.count == len(labelled)
 
@@ -310,7 +320,7 @@ def _kind(said: Response, at: int, listing: bool) -> Kind | None:
     tail = said.lowered[end : end + 160]
     if said.is_asked(mention) or _HYPOTHETICAL.search(before) or _is_number_of_item(said, mention, tail):
         return None
-    labelled, undone = mention.letter and mention.text, _UNDONE.match(tail) is not None
+    labelled, undone = mention.letter and mention.text, said.lettered and _UNDONE.match(tail) is not None
     if (_TICK.search(before) and not undone) or (_VERDICT.match(tail) and (_NAMES.search(before) or _STATES.search(before))):
         return "verdict"
     if labelled and said.begins_line(mention) and _CLOSES_ITEM.search(said.lowered[end : said.line_end(end)]):
@@ -318,18 +328,21 @@ def _kind(said: Response, at: int, listing: bool) -> Kind | None:
     if _UNTICKED.search(before):
         return None
     closed = _closed(said, mention, tail)
-    if closed and not _CALLED_WRONG.match(tail) and _STATES.search(before) and not _agrees(said, mention, before):
-        return "statement"
+    if closed and not _CALLED_WRONG.match(tail) and not _agrees(said, mention, before):
+        if _ANSWERS.search(before):
+            return "answer statement"
+        if _STATES.search(before):
+            return "statement"
     if undone:
         return None
-    if closed and mention.letter and ((_SEEN if mention.text or _BY_NOUN.search(before) else _IS).search(before)):
+    if closed and mention.letter and ((_SEEN if mention.text else _IS).search(before) or _POINTS_TO_OPTION.match(before)):
         return "statement"
     if closed and (_NOT_BUT.search(before) or (labelled and said.multiple and _NAMES.search(before))):
         return "statement"
     if _ALONE.fullmatch(said.lowered, 0, mention.start):
         if closed and not (listing and said.begins_line(mention)) and _leads(said, at, tail):
             return "leading option"
-    elif _CLOSES.match(tail) and not _in_list(said, at, listing):
+    elif (_ENDS_LINE if mention.letter else _CLOSES).match(tail) and not _in_list(said, at, listing):
         if _ALONE.fullmatch(said.before(mention.start)) or (mention.letter and _LAST_WORD.search(before) and end + 3 >= len(said.text)):
             return "last line"
     if not said.lettered and closed and (_NAMES.search(before) or (_IS.search(before) and _TRUTH.match(said.lowered, mention.start))):
@@ -340,8 +353,8 @@ def _kind(said: Response, at: int, listing: bool) -> Kind | None:
 
 
 _UNTICKED = re.compile(r"(?:\[\s*\]|[☐✗❌✘×])\W{0,4}$")
-_BY_NOUN = re.compile(rf"{_NOUN}\s*\W?$")
-_LAST_WORD = re.compile(r"[;:]\s+\W?$")
+_LAST_WORD = re.compile(r";\s+\W?$")
+_POINTS_TO_OPTION = re.compile(rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{_SHOWN})\s+{_NOUN}\s*\W?$", re.DOTALL)
 _TRUTH = re.compile(r"(?:true|false|correct|incorrect)\b")
 
 
@@ -378,6 +391,8 @@ def _leads(said: Response, at: int, tail: str) -> bool:
     """Whether what begins a response is an answer: not the first of a list, an everyday word ("None of ..."), or part of a sentence."""
     mention = said.mentions[at]
     if mention.letter:
+        if not mention.text and re.match(r"\.\s[a-z]", said.text[mention.end :]):
+            return False  # "E. coli"
         if not mention.text and (told := said.options.told_by(said.text[mention.end :][:70])) is not None:
             return told in mention.options  # "B: right ventricle", where this is what A says
         following = said.mentions[at + 1] if at + 1 < len(said.mentions) else None
@@ -430,5 +445,5 @@ def _seen(said: Response, mention: Mention, before: str, tail: str, closed: bool
     if _NAMES.search(before) and _SEEN_AFTER.match(tail):
         return True
     if not said.options.numeric.isdisjoint(mention.options) and before.endswith(("= ", "=")):
-        return closed
+        return closed and not re.search(r"\w", said.text[mention.end :])
     return closed and _SEEN.search(before) is not None

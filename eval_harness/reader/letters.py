@@ -17,7 +17,7 @@ Found = tuple[int, ...] | None
 OPEN, CLOSE = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"
 _LETTER = re.compile(
     rf"(?<![^\W_{CJK}])(?<![\w]['’-])(?P<letter>[A-Z]|[a-z](?=[)\]}}]|[.:\"']?\s*(?:\n"
-    rf"|$)))(?![^\W_{CJK}])(?P<close>{CLOSE})"
+    rf"|$)))(?!['’]?[^\W_{CJK}])(?P<close>{CLOSE})"
 )
 _AFTER_A = re.compile(
     r"[^\S\n]+(?!\w(?![\w-])|\d[\d.,: ]*(?:\s?%|\W*(?:$|\n))|(?:and|or|nor|is|are|was|because|since|as|due|for"
@@ -66,7 +66,7 @@ _BEGINS_LINE = re.compile(r"(?:^|\n|answer|option|choice|is|:)[\s\"'(\[:*]*$")
 
 _NOTHING_BUT_LETTERS = re.compile(
     rf"\W*(?:(?:options?|choices?|answers?|letters?|both|选项?)\s*:?\s*)?{OPEN}[A-Za-z]{CLOSE}"
-    rf"(?:(?:\s*(?:,|/|&|\+|;|\n|\band\b|\bund\b|\bet\b|\by\b|和|与|及)\s*)+(?:options?\s+)?{OPEN}[A-Za-z]{CLOSE}"
+    rf"(?:(?:\s*(?:,|/|&|\||\+|;|\n|\band\b|\bund\b|\bet\b|\by\b|和|与|及)\s*)+(?:options?\s+)?{OPEN}[A-Za-z]{CLOSE}"
     rf"|\s*[\"'(\[]+[A-Z]{CLOSE})*[\W_]*(?:only\W*)?"
 )
 _RUN = re.compile(r"[\s\"'(\[{:*]{0,20}([A-Z]{2,26}|[A-Z](?:[^\S\n]+[A-Z])+)(?![\w'-])")

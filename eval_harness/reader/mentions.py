@@ -30,7 +30,7 @@ class Mention:
 
 
 _SENTENCE = re.compile(
-    r"[.!?](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?<!\bapprox\.)[.!?]*[\"')\]]*(?=\s|$)|\n"
+    r"[.!?](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\bapprox\.)[.!?]*[\"')\]]*(?=\s|$)|\n"
 )
 _LABEL_GAP = re.compile(r"[^\S\n]*[.:)\]=,–—-]{0,2}[^\S\n]?[\"'(]{0,2}(?:(?<![.,] )(?:the|an?)\s)?")
 _LETTER_AFTER = re.compile(r"[\"']?\s*[(\[](?:option |choice |answer )?\"?([a-z])\"?[)\]]")
@@ -156,7 +156,7 @@ class Response:
         ]
 
 
-_ITEM = re.compile(r"(?:(?:^|\n)\W*(?:[Oo]ption\s+)?(?:(?:\d{1,2}|[A-Za-z])\W{1,3})?|\(\s?[A-Za-z]\s?\)\s*)$")
+_ITEM = re.compile(r"(?:(?:^|\n)\W*(?:[Oo]ption\s+)?(?:\d{1,2}\W{1,3})?|\(\s?[A-Za-z]\s?\)\s*)$")
 _NO_WORDS = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|[A-Za-z]|\d{1,2})\b", re.IGNORECASE)
 
 

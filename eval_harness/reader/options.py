@@ -6,6 +6,7 @@ and a sign that ends a word ("ER-", "contrast +") are words of their own, so tha
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -204,6 +205,8 @@ class OptionTexts:
             yield from (tuple(map(normal, name.split())) for name in _NONE_NAMES)
         if (bare := self._bare[place]) != words:
             yield bare
+        if self._shared > 1 and len(words) > self._shared + 1:
+            yield words[self._shared :]
         if self.count > 1 and (found := _EXPLAINED.fullmatch(self.plain[place])):
             yield from (words_of(part).words for part in found.groups())
         if words[:1] == ("no",):
@@ -228,6 +231,11 @@ class OptionTexts:
         left_out = (*words[0][:first], *words[0][len(words[0]) - last :]) if words else ()
         units = all(word.isalpha() or word in ("%", "°", "^", "2", "3") for word in left_out)
         return bare if units and all(_is_numeric(each) for each in bare) else words
+
+    @cached_property
+    def _shared(self) -> int:
+        """How many words all options begin with ("The tumor is in the ...")."""
+        return len(os.path.commonprefix([*self.words])) if self.count > 1 else 0
 
     @cached_property
     def _unit(self) -> tuple[str, ...]:
@@ -298,6 +306,8 @@ class OptionTexts:
 
     def told_by(self, text: str) -> int | None:
         """The one option of which a few words, and nothing else, are the name ("thyroid" for "thyroid gland"); None for none or several."""
+        if _LETTER_INSIDE.search(text):
+            return None
         lowered = text.lower()
         start = _FRAME.match(lowered)
         words = set(words_of(lowered[start.end() if start else 0 :]).words) - STOP - _FILLERS
@@ -316,6 +326,7 @@ class OptionTexts:
         return None if lacks_head or not _QUALIFIERS.isdisjoint(missing) else places[0]
 
 
+_LETTER_INSIDE = re.compile(r"\w\W+[A-Z]\b")
 _FRAME = re.compile(
     r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right|likely|most) )*(?:answer|choice|diagnosis)(?:\s*:| is)"
     r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals|demonstrates)"

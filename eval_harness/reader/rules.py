@@ -21,7 +21,7 @@ from eval_harness.reader.letters import whole_letters
 from eval_harness.reader.mentions import Response
 from eval_harness.reader.options import OptionTexts, option_texts
 from eval_harness.reader.reasoning import split_reasoning
-from eval_harness.reader.text import is_error, marked_answers, plain, without_markers
+from eval_harness.reader.text import is_error, json_answers, marked_answers, plain, without_markers
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class Rule:
 RULES = (
     Rule("whole response", "explicit", "the response is nothing but one option, perhaps after 'Answer:'", "(B)"),
     Rule("marked answer", "explicit", "a field of JSON, `<answer>` tags or a box hold one option", "It lies low. <answer>B</answer>"),
-    Rule("statement", "explicit", "sentences that say which option is the answer", "A is tempting. The answer is B."),
+    Rule("answer statement", "explicit", "sentences that name the answer", "A is tempting. The answer is B."),
+    Rule("statement", "explicit", "conclusions and choices", "A is tempting. I choose B."),
     Rule("verdict", "explicit", "one option is called correct, or ticked", "A: wrong. B: correct."),
     Rule("leading option", "explicit", "the response begins with an option", "B. The edge is sharp there."),
     Rule("last line", "explicit", "it ends with a sentence or line that is nothing but one option", "It lies in the pelvis.\nB"),
@@ -159,13 +160,15 @@ def _decide(found: Sequence[int], multiple: bool, rule: str) -> Reading:
 def _explicit(said: Response, raw: str) -> Reading | None:
     if (whole := _whole(said)) is not None:
         return _decide(whole, said.multiple, "whole response")
+    if fields := json_answers(raw):
+        return _marked(said, fields, [])
     stated = [claim for claim in claims(said) if claim.kind != "option seen"]
-    if said.options.yes_no and stated and declines(said.lowered[: said.sentence(stated[0].place)[1]]):
+    if said.options.yes_no and stated and declines(said.lowered[slice(*said.sentence(stated[0].place))]):
         return None
     marked = marked_answers(raw)
     if marked:
         return _marked(said, marked, stated)
-    return _agreed(_after_correction(said, stated), said.multiple)
+    return _agreed(_decisive(said, stated), said.multiple)
 
 
 def _marked(said: Response, marked: list[str], stated: list[Claim]) -> Reading:
@@ -173,17 +176,19 @@ def _marked(said: Response, marked: list[str], stated: list[Claim]) -> Reading:
     readings = [_read(Response(plain(each), said.options, said.type), each, False) for each in marked]
     choices = {reading.choice for reading in readings if reading.choice}
     if not choices:
-        agreed = _agreed(_after_correction(said, stated), said.multiple) if stated else None
+        agreed = _agreed(_decisive(said, stated), said.multiple) if stated else None
         return agreed if agreed and agreed.choice else readings[-1]
     (choice, *others) = choices
-    beside = _agreed(_after_correction(said, stated), said.multiple) if stated else None
+    beside = _agreed(_decisive(said, stated), said.multiple) if stated else None
     if others or (beside is not None and beside.choice != choice):
         return _nothing("more than one option")
     return Reading(choice, "answered", "marked answer")
 
 
-def _after_correction(said: Response, stated: list[Claim]) -> list[Claim]:
-    """The claims after the last correction that any claim follows; all where they agree anyway."""
+def _decisive(said: Response, stated: list[Claim]) -> list[Claim]:
+    """Where claims disagree, those that name the answer outright, and of these the ones after the last correction."""
+    outright = [claim for claim in stated if claim.kind in ("answer statement", "leading option", "last line")]
+    stated = [claim for claim in outright or stated if claim.options != (-1,)] or stated
     if len({claim.options for claim in stated}) < 2:
         return stated
     for correction in reversed(list(CORRECTION.finditer(said.lowered))):

@@ -225,10 +225,15 @@ _HOLDS_LABEL = frozenset(
 _JSON = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
 
 
+def json_answers(text: str) -> list[str]:
+    """What the fields of JSON hold that are named answer, choice, prediction, ...; the last five."""
+    if "{" not in text or text.find("{") > text.rfind(":"):
+        return []
+    return [field.strip("\"'[] ").replace('"', "") for field in _json_fields(text)][-5:]
+
+
 def marked_answers(text: str) -> list[str]:
-    r"""What a response marks as its answer: JSON fields, or the content of `<answer>` tags and of \boxed{...}; the last five."""
-    if "{" in text and text.find("{") < text.rfind(":") and (fields := _json_fields(text)):
-        return [field.strip("\"'[] ").replace('"', "") for field in fields][-5:]
+    r"""The content of `<answer>` tags and of \boxed{...}; the last five."""
     if "<" not in text and "\\" not in text:
         return []
     spans = sorted((*_tagged(text), *_boxed(text)))

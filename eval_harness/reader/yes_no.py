@@ -87,7 +87,7 @@ _RESTRICTS = re.compile(r"\b(?:but|yet|however|except|although|though|instead)\b
 """A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
 _NO_SUCH = re.compile(
     r"\W*(?:no(?!\s+(?:\w+ly\s+)?(?:idea|clue|information|image|answer|comment|way|doubt|one|two|matter|prior|previous|longer|problem"
-    r"|worries|question|of|need|harm|conclusion|determination|judge?ment)\b)|no hay|kein\w*|pas de|not that i can (?:see|tell))\b[^.;:!?\n]{0,80}[.!]?\s*"
+    r"|worries|question|of|puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]|cuento|dispongo|\w+ (?:conclusion|answer|determination)|need|harm|conclusion|determination|judge?ment)\b)|no hay|kein\w*|pas de|not that i can (?:see|tell))\b[^.;:!?\n]{0,80}[.!]?\s*"
 )
 
 
