@@ -1,7 +1,7 @@
 """Find what a response claims of its options, by a closed grammar: clauses that name an option as the answer, or as what is seen.
 
-A mention counts where the words before it, from the beginning of its clause, and the words after it are of a form listed here. Whatever else
-a sentence says of an option (that it is next to something, suspected by somebody, to be excluded) has none of these forms and claims nothing.
+A mention counts where the words before it, from the beginning of its clause, and the words after it are of a form listed here.
+Whatever else a sentence says of an option (next to something, suspected by somebody, to be excluded) has none of these forms.
 """
 
 from __future__ import annotations
@@ -40,35 +40,43 @@ _VIEW = (
 )
 _ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
 _NOUN = (
-    r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta|alternativa|proposition"
+    r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta"
+    r"|alternativa|proposition"
     r"|选项|选择|选|答)"
 )
 _GAP = (
     r"(?:[\s\"'“”«»(\[{<「*#>•☑✓✔✅👉➡→\d.)-]*(?:(?:both|either)\s+)?"
-    rf"(?:{_ADVERB}|{_ARTICLE})*(?:{_NOUN}\s*[:#]?)?[\s\"'“«(\[{{<「*]*)"
+    rf"(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*[:#]?)?[\s\"'“«(\[{{<「*]*)"
 )
 """Between a frame and the option that it names."""
 _START = (
     r"(?:(?:^|[.!?;:,(\n–—✓✔✅✗❌【】]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
     r"|\b(?:so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while|donc|por (?:lo )?tanto|daher|somit"
-    r"|deshalb|creo que|je pense que|ich denke,? dass|(?:i|we) (?:think|believe|conclude|suspect|would say)(?: that)?"
+    r"|deshalb|(?:to )?gets?|gives|creo que|je pense que|ich denke,? dass|(?:i|we) (?:think|believe|conclude"
+    r"|suspect|would say)(?: that)?"
     r"|(?:suggest|indicat|mean|conclud|confirm)\w* that)[\s,]+)[\s\"'*#>•-]*){1,2}"
 )
 """Where a clause begins."""
 _UNSURE = (
     r"(?!\b(?:not|no|non|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
-    r"|least|depends|unclear|between|cannot|unknown|nicht|pas|kein\w*|eliminated|excluded|discarded|rejected|falsch\w*)\b|[不没非错])"
+    r"|least|depends|unclear|between|cannot|unknown|nicht|pas|kein\w*|eliminated|excluded|discarded|rejected"
+    r"|falsch\w*)\b|[不没非错])"
 )
 _RATED = (
-    r"(?:(?:very|final|corrected|correct|best|right|only|likely|likeliest|probable|plausible|appropriate|suitable"
-    r"|accurate|fitting|consistent|most|more|overall|single|chosen|selected|predicted|true|my|our|the|an?|its|this|your"
-    r"|primary|working|main|suggested|richtige|korrekte|meine|die|das|la|le|bonne|ma|meilleure|correcta|mi|risposta"
-    r"|corretta|a|正确的?|最终|最佳|最可能的?)\s*)*"
+    r"(?:(?!(?:final|correct|selected)\s*[:=–-])(?:very|final|corrected|correct|best|right|only|likely"
+    r"|likeliest|probable"
+    r"|plausible|appropriate|suitable|accurate|fitting|consistent|most|more|overall|single|chosen|selected"
+    r"|predicted|true"
+    r"|my|our|the|an?|its|this|primary|working|main|suggested|richtige|korrekte|meine|die|das|la|le|bonne|ma"
+    r"|meilleure|correcta|mi|corretta)\b\s*|正确的?|最终|最佳|最可能的?)*+"
 )
 _CUE = (
-    r"(?:answers?|ans|option|choice|letter|(?<=correct )(?:options|choices)|response|output|select(?:ion|ed)|prediction|pick|guess|conclusion"
-    r"|verdict|diagnosis|diagnostic|diagnóstico|impression|classification|interpretation|description|final|finding|modality|correct|result"
-    r"|antwort|lösung|diagnose|respuesta|réponse|opción|alternativa|proposition|risposta|resposta|correcta|ответ|答案|答え|正解|选项|诊断|结论"
+    r"(?:answers?|ans|option|choice|letter|(?<=correct )(?:options|choices)|response|output|select(?:ion|ed)"
+    r"|prediction|pick|guess|conclusion"
+    r"|verdict|diagnosis|diagnostic|diagnóstico|impression|classification|interpretation|description|final"
+    r"|finding|modality|correct|result"
+    r"|antwort|lösung|diagnose|respuesta|réponse|opción|alternativa|proposition|risposta|resposta|correcta"
+    r"|ответ|答案|答え|正解|选项|诊断|结论"
     r"|답변?|정답|الإجابة|उत्तर)"
 )
 _LINK = (
@@ -88,21 +96,24 @@ CORRECTION = re.compile(rf"\b{_TAKES_BACK}\b|(?<=[.,;…] )no(?=, )|不对")
 # --- clauses before an option that state it as the answer ---
 
 _ANSWERS = re.compile(
-    rf"{_START}{_RATED}(?:answers?|ans|option|choice|output|final|correct|antwort|lösung|respuesta|réponse|opción|risposta|resposta"
-    rf"|ответ|答案|正解|정답)(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}{_GAP}$"
+    rf"{_START}(?:{_TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
+    rf"|{_RATED}(?:answers?|ans|option|choice|output|final|correct|antwort|lösung|respuesta|réponse|opción"
+    rf"|risposta|resposta"
+    rf"|ответ|答案|正解|정답)(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}){_GAP}$"
 )
 """One that names the answer outright ("Answer: B"): it comes before conclusions on the way ("so it is B")."""
 _STATES = re.compile(
     rf"{_START}(?:"
     rf"{_RATED}{_CUE}(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}"
-    rf"|{_TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
     r"|(?:i|we)(?:['’]d|['’]ll|['’]m)?(?:\s+(?:will|would|have to|must|can|should|do|am|\w+ly|rather|still|now))*\s+"
     r"(?:choose|chose|pick|picked|select|selected|go with|going with|go for|settle on|settle for|opt for|vote for"
-    r"|lean(?:ing)? towards?|lean to|favou?r|answer|guess|say|think|believe|conclude|suspect|(?:classify|grade) (?:it|this) as)"
+    r"|lean(?:ing)? towards?|lean to|favou?r|answer|guess|say|think|believe|conclude|suspect|(?:classify"
+    r"|grade) (?:it|this) as)"
     r"(?:\s+that)?(?:\s*,?\s*(?:it(?:\s+is|['’]s)|this is|the (?:correct |best |right )?answer is))?[\s:]+"
     r"|(?:let us |let's )?(?:go(?:ing)? with|choos(?:e|ing)|select(?:ing)?|pick(?:ing)?|settle on|yes,)\s+"
     r"|(?:if i )?(?:forced|had) to (?:choose|guess|pick|answer)\s*[,:]\s*"
-    r"|(?:so|thus|therefore|hence|consequently|finally|overall|ultimately|in conclusion|in summary|final(?: answer)?|∴|⇒"
+    r"|(?:so|thus|therefore|hence|consequently|finally|overall|ultimately|in conclusion|in summary"
+    r"|final(?: answer)?|∴|⇒"
     r"|=>|->|→|donc|por (?:lo )?tanto|daher|somit|因此|所以|故)[\s,:]*"
     r"(?:(?:it|this|that)\s*(?:is|must be|should be|has to be|would be|['’]s)|we (?:have|get|choose)"
     r"|i (?:choose|pick|select)|(?:the|my) (?:\w+ )?answer is)?\s*"
@@ -119,18 +130,21 @@ _STATES = re.compile(
 _NOT_BUT = re.compile(
     r"\bnot\b(?!\s+only)[^.;\n]{1,80}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|it is|is|an?|the|option)\s+)*\W?$"
 )
-_NAMES = re.compile(rf"(?:{_START}|\bmakes?\s+)(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*(?:{_NOUN}\s*)?[\"'*(\[]*$")
+_NAMES = re.compile(rf"(?:{_START}|\bmakes?\s+)(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*)?[\"'*(\[]*$")
 """The beginning of a clause, and perhaps "option"."""
 _TICK = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
 )
 _ALONE = re.compile(
-    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{_VIEW}\s+|{_ARTICLE}|{_ADVERB}))*(?:{_NOUN}\s*)?[\"'(\[{{<*]*"
+    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{_VIEW}\s+"
+    rf"|{_ARTICLE}|{_ADVERB}))*+(?:{_NOUN}\s*)?[\"'(\[{{<*]*"
 )
 """What may stand before an option in a sentence that is nothing else."""
 _HYPOTHETICAL = re.compile(
     r"\b(?:if|unless|whether|had it|were it|otherwise|suppose|assuming|should (?:the|it|there))\b"
     r"(?!\s+(?:i|we)\s+(?:had|have|must|were)|\s+(?:forced|asked|anything))"
+    r"|\baccording to (?!the (?:\w+ )?(?:image|picture|scan|findings?|x-?ray|radiograph|chart|figure|graph"
+    r"|criteria)|this\b)"
     r"|如果|假如|要是|\b(?:wenn|falls|sofern)\b(?!\s+ich)|\bsi (?:l[ae]s?|el|los|il|elle|on|hay|se)\b"
     r"|\b(?:initially|originally|at first|previously|earlier|first (?:thought|guess|impression|glance|choice|answer)"
     r"|second (?:guess|choice)|previous answer|tempted|(?:might|could) (?:think|say|choose)"
@@ -157,31 +171,33 @@ _PLACE = (
 )
 _ENDS = re.compile(rf"{_CLOSE}(?:{_PAUSE}|{_BECAUSE}|{_PLACE})")
 _ENDS_LETTER = re.compile(
-    rf"\s*[.:)\]](?!\S)(?!\s*\.?\d)|{_CLOSE}(?:{_PAUSE}|{_BECAUSE}|\s+(?:with|for|from|in|on|at|which|that|qui|to me|here|and|fits|wählen"
+    rf"\s*[.:)\]](?!\S)(?!\s*\.?\d)|{_CLOSE}(?:{_PAUSE}|{_BECAUSE}|\s+(?:with|for|from|in|on|at|which|that"
+    rf"|qui|to me|here|and|fits|wählen"
     r"|is (?:the|my) (?:best|correct|right|most|answer|final))\b)"
 )
 _ENDS_WORD = re.compile(
-    rf"[\"'”)\]}}*]*(?!\.\s*(?:of\b|\d))(?:{_PAUSE}|{_BECAUSE}|\s+(?=(?:it|there|they|this|that|i)\b))(?!\s*(?:(?:wait|hold on|let me|please|that is an? (?:great|good)"
-    r"|i (?:can|will|would be happy to|am able to) (?:\w+ )?(?:help|assist|answer)"
+    rf"[\"'”)\]}}*]*(?!\.\s*(?:of\b|\d))(?:{_PAUSE}|{_BECAUSE}|\s+(?=(?:it|there|they|this|that"
+    rf"|i)\b))(?!\s*(?:(?:wait|hold on|let me|please|that is an? (?:great|good)"
+    r"|(?:of course,? )?i (?:can|will|would be happy to|am able to) (?:\w+ )?(?:help|assist|answer|look|analy[sz]e)"
     r"|i (?:can )?see (?:the|your|an?) (?:image|picture))\b))"
 )
 """After yes or no: not "No. 3", "Yes, I can help"."""
 _CLOSES = re.compile(r"[\"'”»)\]}*]*\s*(?:$|[.!](?!\d)|\n)")
-_ENDS_LINE = re.compile(r"[\"'”»)\]}*.!]*\s*(?:$|\n)")
+_ENDS_LINE = re.compile(r"[\"'”»)\]}*.,!]*\s*(?:$|\n)")
 _LEADS = re.compile(rf"{_CLOSE}(?!:)(?:{_PAUSE}|{_BECAUSE}|\s+(?:in|on|with|of)\b)")
-_OR = re.compile(
-    r"[\"')\]*]*,?\s*(?:/|\b(?:or|oder|ou|vs|but also|as well as|and also)\b|或|还是)"
-)
+_OR = re.compile(r"[\"')\]*.,…]*\s*(?:/|\b(?:or|oder|ou|vs|but also|as well as|and also)\b|或|还是)")
 _NEGATION = (
     r"(?:(?:not|no|nor|neither|incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|out|less"
-    r"|never|cannot|can not|would|does|do|did|could|may|might|was my|only if|if|unless)\b|[✗❌✘×])"
+    r"|never|cannot|can not|at first|would|does|do|did|could|may|might|was my|only if|if|unless)\b|[✗❌✘×])"
 )
 _WRONG = (
     r"(?:(?:incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|no(?!\w|,)"
-    r"|not (?:correct|likely|present|seen|visible|supported|consistent|true|applicable|the (?:answer|correct)))\b|[✗❌✘×])"
+    r"|not (?:correct|likely|present|seen|visible|supported|consistent|true|applicable|the (?:answer"
+    r"|correct)))\b|[✗❌✘×])"
 )
 _UNDONE = re.compile(
-    rf"(?:[^()\n]{{0,60}}\))?{_CLOSE}[^\S\n]*(?:(?:[-–—:]+[^\S\n]*)?(?:,?\s*(?:this|it|that|option|which)?[^\S\n]*(?:is|are|was)\s+"
+    rf"(?:[^()\n]{{0,60}}\))?{_CLOSE}[^\S\n]*(?:(?:[-–—:]+[^\S\n]*)?(?:,?\s*(?:this|it|that|option"
+    rf"|which)?[^\S\n]*(?:is|are|was)\s+"
     rf"(?:\w+ly\s+)?)?{_NEGATION}|[.,(]+[^\S\n]*(?:(?:this|it|that|which)\s+(?:is|was)\s+)?{_WRONG})"
 )
 """After an option: what takes back that it is the answer ("A: incorrect", "B - not seen")."""
@@ -193,12 +209,14 @@ _VERDICT = re.compile(
     rf"|should be|wäre|ist|est|es|è|é)\s+(?:{_ADVERB}|(?:the|my|an?|both|die|das|la|le|{_NOUN})\s+)*"
     r"(?:bonne\s+|richtige\s+|better\s+)?"
     r"(?:correct|right|true|best|likeliest|(?:most|more) (?:likely|probable|plausible|appropriate|accurate|suitable"
-    r"|consistent|fitting|compatible|sensible|reasonable)|most \w+ (?=option|choice|answer)|answers?|choices?|réponse|antwort"
+    r"|consistent|fitting|compatible|sensible|reasonable)|most \w+ (?=option|choice|answer)|answers?|choices?"
+    r"|réponse|antwort"
     r"|exacte|likely|richtige?|korrekte?|correcte?|correcta|juste|corretta"
     r"|remaining (?:option|choice|answer))"
     r"|[^\S\n]*[:=.)|–—-]+[^\S\n]*(?:this is |is )?(?:the )?(?:correct|true|yes|present|right(?=\W*(?:$|\n|[.,;]))"
     r"|most (?:likely|consistent)|best (?:fit|match|answer|choice)|fits best|✓|✔|✅)"
-    r"|\s+remains(?=\W*(?:$|\n))|\s+(?:richtig|korrekt)(?: ist| wäre)?|\s+die richtige|\s+(?:the|my) (?:most (?:likely|probable|plausible)|best|correct)"
+    r"|\s+remains(?=\W*(?:$|\n))|\s+(?:richtig|korrekt)(?: ist| wäre)?|\s+die richtige|\s+(?:the"
+    r"|my) (?:most (?:likely|probable|plausible)|best|correct)"
     r"|\s+(?:best )?(?:fits|matches|describes)(?: best| the (?:image|picture|findings?|description)(?: best)?)"
     r"|\s+(?:it is|wins)\b|\s*(?:是|为|選項|选项)*(?:正确|最佳|对|最合适|最可能)"
     rf")(?:['\"”)\]*]*\s*(?:$|[.,;:!\n)|–—-]|{_NOUN}|one\b|diagnos\w+|finding|description|interpretation|explanation"
@@ -218,9 +236,12 @@ _SHOWN = (
     r"|indicating|represents?|contains?|confirms?|exhibits?|points? to|corresponds? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
     r"|indicative of|characteristic of|typical (?:of|for))|is (?:in|on|from|of|called|labell?ed|classified as|known as"
-    r"|identified as|caused by|due to|located (?:in|on|at)|seen (?:in|on|at)|best described as|best explained by|explained by|equal to|closest to"
-    r"|(?:taken|acquired|obtained|done|performed) (?:in|with|by|using))|means|matches|measures|reads|describes|has|have|favou?rs?"
-    r"|lies (?:in|on)|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles|delineates)"
+    r"|identified as|caused by|due to|located (?:in|on|at)|seen (?:in|on|at)|best described as"
+    r"|best explained by|explained by|equal to|closest to"
+    r"|(?:taken|acquired|obtained|done|performed) (?:in|with|by|using))|means|matches|measures|reads"
+    r"|describes|has|have|favou?rs?"
+    r"|lies (?:in|on)|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
+    r"|delineates)"
 )
 _COPULA = (
     r"(?:\b(?:is|are|was|were|must be|seems?(?: to be)?|appears?(?: to be)?|looks?(?: like)?|would be"
@@ -229,21 +250,22 @@ _COPULA = (
 _SUBJECT = (
     r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
     r"|esta?|il)\b(?:\s+(?!(?:it|thinks|says?|said|asked|suspected|question|label|mother|father|history|report|key"
-    rf"|user)\b){_UNSURE}[\w/'’()\"-]+){{0,25}}?\s*)"
+    rf"|user)\b){_UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
 )
 _QUALITY = (
     r"(?:(?:an?|the|some|one|two|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
     r"|example of|view of|picture of|image of|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
     r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
     r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
-    rf"|{_VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*"
+    rf"|{_VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
 )
 _SEEN = re.compile(
     rf"{_START}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{_SUBJECT}{_ADVERB}?(?:{_COPULA}|{_SHOWN})\s+"
     r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
     r"|(?:think|believe) (?:it|this) is)\s+"
     r"|there\s+(?:is|are|appears? to be|seems? to be)\s+"
-    r"|which\s+(?:is(?: typical (?:of|for)| characteristic of| consistent with)?|suggests?|indicates?|points to|represents)\s+"
+    r"|which\s+(?:is(?: typical (?:of|for)| characteristic of| consistent with)?|suggests?|indicates?"
+    r"|points to|represents)\s+"
     r"|(?:shown|seen|depicted|pictured|outlined|highlighted) (?:here )?(?:is|are)\s+"
     r"|(?:neither|not)\b[^.;:\n]{1,60}[:;]\s*"
     r"|(?:likely|probably|most likely|suggestive of|consistent with|suggesting|indicating|in favou?r of)\s+"
@@ -254,7 +276,8 @@ _SEEN = re.compile(
 _IS = re.compile(rf"{_START}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
 _SEEN_AFTER = re.compile(
     r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
-    r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured|affected|involved|fractured|suspected"
+    r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured"
+    r"|affected|involved|fractured|suspected"
     r"|identified|the (?:organ|structure|diagnosis|finding)|diagnosed|most likely|what)\b(?!\s+(?:only|if|when|by)\b)"
 )
 _KIND_OF = re.compile(
@@ -265,7 +288,8 @@ _KIND_OF = re.compile(
 )
 """Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
 _MEASURE = re.compile(
-    r"\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|more|minus|plus|percent|of|in|on|is|as|because)\b)[a-z]+"
+    r"\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|years?|months?|days?|weeks?|hours?|more|minus|plus"
+    r"|percent|of|in|on|is|as|because)\b)[a-z]+"
     r"(?:\s+[a-z]+)?(?=\s*(?:$|[.,;!\n]|in\b|on\b|visible|shown|seen|present|total))"
 )
 """What is counted, after a number."""
@@ -275,7 +299,8 @@ _OF_IMAGE = re.compile(
     r"|photo|slide|structure|side|lesion)s?\b[^,;]*$"
 )
 _CONTRAST = re.compile(
-    r"\b(?:below|beneath|next|near|adjacent|beside|behind|above|lateral|medial|anterior|posterior|lies|between|from|not|no|nor|than|instead|unlike|opposed|neither|but|without|excluded?|however|although|because"
+    r"\b(?:below|beneath|next|near|adjacent|beside|behind|above|lateral|medial|anterior|posterior|lies"
+    r"|between|from|not|no|nor|than|instead|unlike|opposed|neither|but|without|excluded?|however|although|because"
     r"|since|as)\b"
 )
 _OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b[^\n]*:$")
@@ -287,14 +312,14 @@ _OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those
 def claims(said: Response) -> Iterator[Claim]:
     """Every claim in the order of the text."""
     start, stop = said.listed
-    listing = _is_listing(said)
+    items = _items(said)
     for at, mention in enumerate(said.mentions):
         if start <= mention.start < stop and not _TICK.search(said.before(mention.start)):
             continue
         if said.options.lone and mention.crossed and not _ANSWER.search(said.lead(mention.start)):
             continue  # an option that is itself a letter: the figure's, or the place?
-        kind = _kind(said, at, listing)
-        if kind is not None:
+        kind = _kind(said, at, bool(items))
+        if kind is not None and (kind == "verdict" or mention.start not in items):
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
             unclear |= len(mention.options) > 1 and not said.multiple
             yield Claim(kind, mention.start, () if unclear else mention.options)
@@ -303,15 +328,26 @@ def claims(said: Response) -> Iterator[Claim]:
 _ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
 
 
-def _is_listing(said: Response) -> bool:
-    """Whether options begin lines, or all are named with their letters: then such a mention is an item, and says nothing by its place."""
-    items = {
-        mention.options
+def _items(said: Response) -> set[int]:
+    """Where the items stand of a list of options, by their letters: such a mention says nothing by its place."""
+    lines = [
+        mention
         for mention in said.mentions
-        if mention.letter and said.begins_line(mention) and not re.match(r"\s\w", said.text[mention.end :][:2])
-    }
-    labelled = {mention.options for mention in said.mentions if mention.letter and mention.text}
-    return len(items) == said.count if said.multiple else len(items) > 1 or 2 < said.count == len(labelled)
+        if mention.letter and said.begins_line(mention) and (mention.text or not _GOES_ON.match(said.text, mention.end))
+    ]
+    named = {mention.options for mention in lines}
+    if said.multiple:
+        return {mention.start for mention in lines} if len(named) == said.count else set()
+    labels = [each for each in said.mentions if each.letter and (each.text or _IS_LABEL.match(said.text, each.end))]
+    in_order = [each.options for each in labels[: said.count]] == [(place,) for place in range(said.count)]
+    if in_order:
+        stop = said.line_end(labels[said.count - 1].end)
+        return {mention.start for mention in said.mentions if labels[0].start <= mention.start < stop}
+    return {mention.start for mention in lines} if len(named) > 1 else set()
+
+
+_GOES_ON = re.compile(r"(?<![.:)])\s\w")
+_IS_LABEL = re.compile(r"[.:)]?\s+\w")
 
 
 def _kind(said: Response, at: int, listing: bool) -> Kind | None:
@@ -321,7 +357,9 @@ def _kind(said: Response, at: int, listing: bool) -> Kind | None:
     if said.is_asked(mention) or _HYPOTHETICAL.search(before) or _is_number_of_item(said, mention, tail):
         return None
     labelled, undone = mention.letter and mention.text, said.lettered and _UNDONE.match(tail) is not None
-    if (_TICK.search(before) and not undone) or (_VERDICT.match(tail) and (_NAMES.search(before) or _STATES.search(before))):
+    if (_TICK.search(before) and not undone) or (
+        _VERDICT.match(tail) and (_NAMES.search(before) or _STATES.search(before))
+    ):
         return "verdict"
     if labelled and said.begins_line(mention) and _CLOSES_ITEM.search(said.lowered[end : said.line_end(end)]):
         return "verdict"
@@ -335,17 +373,27 @@ def _kind(said: Response, at: int, listing: bool) -> Kind | None:
             return "statement"
     if undone:
         return None
-    if closed and mention.letter and ((_SEEN if mention.text else _IS).search(before) or _POINTS_TO_OPTION.match(before)):
+    if (
+        closed
+        and mention.letter
+        and ((_SEEN if mention.text else _IS).search(before) or _POINTS_TO_OPTION.match(before))
+    ):
         return "statement"
     if closed and (_NOT_BUT.search(before) or (labelled and said.multiple and _NAMES.search(before))):
         return "statement"
-    if _ALONE.fullmatch(said.lowered, 0, mention.start):
-        if closed and not (listing and said.begins_line(mention)) and _leads(said, at, tail):
-            return "leading option"
-    elif (_ENDS_LINE if mention.letter else _CLOSES).match(tail) and not _in_list(said, at, listing):
-        if _ALONE.fullmatch(said.before(mention.start)) or (mention.letter and _LAST_WORD.search(before) and end + 3 >= len(said.text)):
+    first = _ALONE.fullmatch(said.lowered, 0, mention.start) is not None
+    if first and closed and not (listing and said.begins_line(mention)) and _leads(said, at, tail):
+        return "leading option"
+    if not first and (_ENDS_LINE if mention.letter else _CLOSES).match(tail) and not _in_list(said, at, listing):
+        at_end = mention.letter and _LAST_WORD.search(before) and end + 3 >= len(said.text)
+        alone = at_end or _ALONE.fullmatch(said.before(mention.start))
+        if alone:
             return "last line"
-    if not said.lettered and closed and (_NAMES.search(before) or (_IS.search(before) and _TRUTH.match(said.lowered, mention.start))):
+    if (
+        not said.lettered
+        and closed
+        and (_NAMES.search(before) or (_IS.search(before) and _TRUTH.match(said.lowered, mention.start)))
+    ):
         return "statement"
     if mention.text and not mention.letter and _stands_alone(said, at) and _seen(said, mention, before, tail, closed):
         return "option seen"
@@ -354,20 +402,29 @@ def _kind(said: Response, at: int, listing: bool) -> Kind | None:
 
 _UNTICKED = re.compile(r"(?:\[\s*\]|[☐✗❌✘×])\W{0,4}$")
 _LAST_WORD = re.compile(r";\s+\W?$")
-_POINTS_TO_OPTION = re.compile(rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{_SHOWN})\s+{_NOUN}\s*\W?$", re.DOTALL)
+_POINTS_TO_OPTION = re.compile(
+    rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{_SHOWN})\s+{_NOUN}\s*\W?$", re.DOTALL
+)
 _TRUTH = re.compile(r"(?:true|false|correct|incorrect)\b")
+
+
+_ITEM_NUMBER = re.compile(r"(?:^|\n)\W*\d{1,2}[.)]\s")
 
 
 def _is_number_of_item(said: Response, mention: Mention, tail: str) -> bool:
     """Whether a number only counts the items of a list ("2. Then I compare")."""
     numeric = mention.text and not mention.letter and not said.options.numeric.isdisjoint(mention.options)
-    return numeric and said.begins_line(mention) and re.match(r"[.)]\s+\w", tail) is not None
+    if not numeric or re.match(r"[.)]\s+\w", tail) is None or not said.begins_line(mention):
+        return False
+    return said.lowered[mention.start].isdigit() and len(_ITEM_NUMBER.findall(said.text)) > 1
 
 
 def _closed(said: Response, mention: Mention, tail: str) -> bool:
     """Whether what a frame names ends here, and does not go on ("A or B", "A-lines")."""
     if said.options.yes_no and not mention.letter:
         return _ENDS_WORD.match(tail) is not None
+    if mention.bracketed and not mention.text and said.text[mention.end - 1] == ")":
+        return _OR.match(tail) is None
     ends = _ENDS_LETTER if mention.letter and not mention.text else _ENDS
     return ends.match(tail) is not None and _OR.match(tail) is None
 
@@ -398,7 +455,10 @@ def _leads(said: Response, at: int, tail: str) -> bool:
         following = said.mentions[at + 1] if at + 1 < len(said.mentions) else None
         if said.multiple or following is None or not (following.letter and following.text and mention.text):
             return True
-        return following.options == mention.options or re.search(r"\w{2}", said.text[mention.end : following.start]) is not None
+        return (
+            following.options == mention.options
+            or re.search(r"\w{2}", said.text[mention.end : following.start]) is not None
+        )
     if said.options.yes_no:
         return True
     if said.lowered[mention.start : mention.end] in COMMON | EVERYDAY:
@@ -418,7 +478,10 @@ def _stands_alone(said: Response, at: int) -> bool:
     last = said.mentions[at - 1] if at else None
     if last is None or last.start < start or last.options == mention.options:
         return True
-    return re.search(r"\b(?:and|while|whereas|or)\b", said.lowered[last.end : mention.start]) is None
+    joined = re.search(
+        r"\b(?:and|while|whereas|or)\b|\b(?:is|are|has)\b[^,;]*[,;]", said.lowered[last.end : mention.start]
+    )
+    return joined is None and _SEEN.search(said.lead(last.start)) is None
 
 
 def _in_list(said: Response, at: int, listing: bool) -> bool:

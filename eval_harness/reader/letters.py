@@ -29,6 +29,8 @@ _AFTER_A = re.compile(
 )
 """What stands after the article."""
 ENDS = re.compile(rf"\s*(?:$|\n|[(.,;:!?)\]}}\"'<>|/&]|[-–—]\s|(?:and|n?or|et|und|oder|ou|y|o)\b|[{CJK}])")
+
+
 def position(letter: str, count: int) -> int:
     """The position that a letter stands for, -1 outside the options."""
     place = LETTERS.index(letter.upper())

@@ -30,7 +30,7 @@ class Mention:
 
 
 _SENTENCE = re.compile(
-    r"[.!?](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bDr\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\bapprox\.)[.!?]*[\"')\]]*(?=\s|$)|\n"
+    r"[.!?](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\b[Ff]ig\.)(?<!\bDr\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\bapprox\.)[.!?]*[\"')\]]*(?=\s|$)|\n"
 )
 _LABEL_GAP = re.compile(r"[^\S\n]*[.:)\]=,–—-]{0,2}[^\S\n]?[\"'(]{0,2}(?:(?<![.,] )(?:the|an?)\s)?")
 _LETTER_AFTER = re.compile(r"[\"']?\s*[(\[](?:option |choice |answer )?\"?([a-z])\"?[)\]]")
@@ -44,7 +44,7 @@ _PAIR = re.compile(r"\s*(?:/\s*)?(?P<by>and|or|nor)?\s*(?<=[/r d] )?|/")
 _EITHER = frozenset(["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"])
 
 
-MOST = 200
+MOST = 60
 """Mentions that are looked at: a response with more is a model in a loop."""
 
 
@@ -97,7 +97,9 @@ class Response:
         stop = self.sentence(max(mention.end - 1, mention.start))[1]
         if not self.lowered[max(mention.end, stop - 3) : stop].rstrip("\"') \n").endswith("?"):
             return False
-        return self.lowered[mention.end : mention.end + 1] != "?" or not any(o.endswith("?") for o in self.options.plain)
+        return self.lowered[mention.end : mention.end + 1] != "?" or not any(
+            o.endswith("?") for o in self.options.plain
+        )
 
     @cached_property
     def named(self) -> list[Mention]:
@@ -136,7 +138,9 @@ class Response:
             while start > 0 and self.text[start - 1] in "\"'([{<「":
                 start -= 1
             place = position(match["letter"], self.count)
-            named = lone.get(match["letter"].lower(), place)  # options that are themselves letters: the place, or the text?
+            named = lone.get(
+                match["letter"].lower(), place
+            )  # options that are themselves letters: the place, or the text?
             crossed = named != place and place >= 0
             options = (place if crossed else named,)
             found.append(Mention(options, start, match.end(), True, False, crossed, bracketed=bool(match["close"])))
@@ -179,50 +183,39 @@ def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[
         while text_at < len(texts) and texts[text_at].start < letter.end:
             merged.append(texts[text_at])
             text_at += 1
-        gap = _LABEL_GAP.match(lowered, letter.end)
         named = texts[text_at] if text_at < len(texts) else None
-        labels = named is not None and gap is not None and letter.end < named.start <= gap.end()
         if (
-            labels
-            and named is not None
-            and (
-                letter.bracketed
-                or lowered[letter.end : named.start].strip()
-                or named.options in (letter.options, (-2,))
-            )
-        ):
-            same = named.options in (letter.options, (-2,))
-            merged.append(
-                replace(
-                    letter,
-                    end=named.end,
-                    text=True,
-                    crossed=not same,
-                    options=letter.options if same else (*letter.options, *named.options),
-                )
-            )
-            text_at += 1
-        elif (
             merged
             and not merged[-1].letter
-            and (after := _LETTER_AFTER.match(lowered, merged[-1].end))
-            and after.start(1) in range(letter.start, letter.end + 1)
+            and (after := _LETTER_AFTER.match(lowered, merged[-1].end)) is not None
+            and (letter.start <= after.start(1) <= letter.end)
         ):
-            last = merged.pop()
-            same = last.options in (letter.options, (-2,))
-            merged.append(
-                replace(
-                    last,
-                    end=after.end(),
-                    letter=True,
-                    crossed=not same,
-                    options=letter.options if same else (*last.options, *letter.options),
-                    bracketed=True,
-                )
-            )
+            merged.append(_labelled(letter, merged.pop(), after.end()))
+        elif named is not None and _labels(letter, named, lowered):
+            merged.append(_labelled(letter, named, named.end))
+            text_at += 1
         else:
             merged.append(letter)
     return merged + texts[text_at:]
+
+
+def _labels(letter: Mention, named: Mention, lowered: str) -> bool:
+    gap = _LABEL_GAP.match(lowered, letter.end)
+    if gap is None or not letter.end < named.start <= gap.end():
+        return False
+    return (
+        letter.bracketed or bool(lowered[letter.end : named.start].strip()) or named.options in (letter.options, (-2,))
+    )
+
+
+def _labelled(letter: Mention, named: Mention, end: int) -> Mention:
+    """A letter and a text as one; `crossed` where they are of different options."""
+    same = named.options in (letter.options, (-2,))
+    options = letter.options if same else (*letter.options, *named.options)
+    start = min(letter.start, named.start)
+    return replace(
+        letter, options=options, start=start, end=end, text=True, crossed=not same, bracketed=letter.bracketed
+    )
 
 
 def _joined(mentions: list[Mention], lowered: str, row: re.Pattern[str]) -> tuple[Mention, ...]:

@@ -6,11 +6,11 @@ and a sign that ends a word ("ER-", "contrast +") are words of their own, so tha
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import takewhile
 
 from eval_harness.reader.text import CJK, plain
 
@@ -235,7 +235,11 @@ class OptionTexts:
     @cached_property
     def _shared(self) -> int:
         """How many words all options begin with ("The tumor is in the ...")."""
-        return len(os.path.commonprefix([*self.words])) if self.count > 1 else 0
+        return (
+            sum(1 for _ in takewhile(lambda alike: len(set(alike)) == 1, zip(*self.words, strict=False)))
+            if self.count > 1
+            else 0
+        )
 
     @cached_property
     def _unit(self) -> tuple[str, ...]:
@@ -329,7 +333,8 @@ class OptionTexts:
 _LETTER_INSIDE = re.compile(r"\w\W+[A-Z]\b")
 _FRAME = re.compile(
     r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right|likely|most) )*(?:answer|choice|diagnosis)(?:\s*:| is)"
-    r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals|demonstrates)"
+    r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals"
+    r"|demonstrates)"
     r"|(?:there|it|this) (?:is|are)(?: most)?(?: likely)?)?\s*"
 )
 """What may stand before a few words that are all one option's ("The diagnosis is pneumonia" for "Lobar pneumonia")."""

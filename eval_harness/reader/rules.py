@@ -1,7 +1,7 @@
 """The rules that read a response, as one table (`RULES`), and `read_choice`.
 
-What a response states decides: its whole text, a marked answer, the claims of its sentences (`claims.py`), yes and no, declining. Claims of one
-rank have to agree, or those after the last correction; else nothing is read.
+What a response states decides: its whole text, a marked answer, the claims of its sentences (`claims.py`), yes and no, declining.
+Claims of one rank have to agree, or those after the last correction; else nothing is read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ RULES = (
     Rule("verdict", "explicit", "one option is called correct, or ticked", "A: wrong. B: correct."),
     Rule("leading option", "explicit", "the response begins with an option", "B. The edge is sharp there."),
     Rule("last line", "explicit", "it ends with a sentence or line that is nothing but one option", "It lies in the pelvis.\nB"),
-    Rule("leading yes or no", "explicit", "it begins with yes or no", "No, the lung is clear."),
     Rule("option that declines", "explicit", "the option 'I do not know', said in its words", "I do not know that."),
     Rule("refusal", "declining", "the response declines to answer", "I cannot interpret medical images."),
     Rule("undecided", "declining", "it does not know whether yes or no", "It is unclear."),
@@ -131,19 +130,30 @@ def _nothing(rule: str) -> Reading:
 
 
 def _read(said: Response, raw: str, cut: bool) -> Reading:
-    reading = _explicit(said, raw)
-    if reading is not None:
+    if (whole := _whole(said)) is not None:
+        return _decide(whole, said.multiple, "whole response")
+    if fields := json_answers(raw):
+        return _marked(said, fields, [])
+    found = list(claims(said))
+    reading = _explicit(said, raw, [claim for claim in found if claim.kind != "option seen"])
+    unsure = said.options.yes_no and undecided(said.lowered)
+    if reading is not None and not (unsure and reading.rule == "statement"):
         return reading
-    start, stop = said.listed
-    if start >= 0 and not re.search(r"\w{3}", said.lowered[:start] .replace("answer", "")+ said.lowered[stop:]):
+    if _only_lists(said):
         return _nothing("every option listed")
     if (place := _declining_option(said)) is not None:
         return Reading((place,), "answered", "option that declines")
     if declines(said.lowered):
         return Reading((), "refused", "refusal")
-    if said.options.yes_no and undecided(said.lowered):
+    if unsure:
         return Reading((), "refused", "undecided")
-    return (None if cut else _implied(said)) or _nothing("no option named")
+    return (None if cut else _implied(said, found)) or _nothing("no option named")
+
+
+def _only_lists(said: Response) -> bool:
+    """Whether the response is the list of the options, and says nothing more."""
+    start, stop = said.listed
+    return start >= 0 and not re.search(r"\w{3}", said.lowered[:start].replace("answer", "") + said.lowered[stop:])
 
 
 def _decide(found: Sequence[int], multiple: bool, rule: str) -> Reading:
@@ -157,16 +167,12 @@ def _decide(found: Sequence[int], multiple: bool, rule: str) -> Reading:
 
 # --- explicit: what the response states ---
 
-def _explicit(said: Response, raw: str) -> Reading | None:
-    if (whole := _whole(said)) is not None:
-        return _decide(whole, said.multiple, "whole response")
-    if fields := json_answers(raw):
-        return _marked(said, fields, [])
-    stated = [claim for claim in claims(said) if claim.kind != "option seen"]
-    if said.options.yes_no and stated and declines(said.lowered[slice(*said.sentence(stated[0].place))]):
-        return None
-    marked = marked_answers(raw)
-    if marked:
+
+def _explicit(said: Response, raw: str, stated: list[Claim]) -> Reading | None:
+    leads = said.options.yes_no and stated and stated[0].kind == "leading option"
+    if leads and declines(said.lowered[slice(*said.sentence(stated[0].place))]):
+        return None  # "No, I cannot diagnose that from a photo."
+    if marked := marked_answers(raw):
         return _marked(said, marked, stated)
     return _agreed(_decisive(said, stated), said.multiple)
 
@@ -187,7 +193,11 @@ def _marked(said: Response, marked: list[str], stated: list[Claim]) -> Reading:
 
 def _decisive(said: Response, stated: list[Claim]) -> list[Claim]:
     """Where claims disagree, those that name the answer outright, and of these the ones after the last correction."""
-    outright = [claim for claim in stated if claim.kind in ("answer statement", "leading option", "last line")]
+    outright = [
+        claim
+        for claim in stated
+        if said.options.yes_no or said.multiple or claim.kind in ("answer statement", "leading option", "last line")
+    ]
     stated = [claim for claim in outright or stated if claim.options != (-1,)] or stated
     if len({claim.options for claim in stated}) < 2:
         return stated
@@ -210,7 +220,7 @@ def _agreed(stated: list[Claim], multiple: bool) -> Reading | None:
 
 
 _CUE = re.compile(
-    r"[\s\"'(\[#:]*(?:(?:based on|according to|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*)?"
+    r"[\s\"'(\[#:]*(?:(?:based on|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*)?"
     r"(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|ans|choice|diagnosis|option)\b(?: is)?\s*[:=–-]?\s*"
     r"|(?:it|this) is (?:an? |the )?)?",
     re.IGNORECASE,
@@ -225,7 +235,7 @@ _NUMBERED = re.compile(r"\W*(?:option|choice|statement)\s+(\d{1,2})\W*", re.IGNO
 def _whole(said: Response) -> tuple[int, ...] | None:
     """The option(s) of a response that is nothing else, with its letter, after "Answer:", or as letters in a row."""
     text, texts = said.text, said.options
-    if text[:1] in "✗❌✘":
+    if text[:1] in "✗❌✘" and "\n" not in text:
         return ()
     if text.endswith("?") and not any(option.endswith("?") for option in texts.plain):
         return None
@@ -288,17 +298,14 @@ def _declining_place(texts: OptionTexts) -> int | None:
 # --- implied: what the response says to see ---
 
 
-def _implied(said: Response) -> Reading | None:
+def _implied(said: Response, seen: list[Claim]) -> Reading | None:
     if said.options.yes_no:
         for name, find in (("denial", yes_no.denies), ("affirmation", yes_no.affirms)):
             if (word := find(said.text)) is not None:
                 return Reading((said.options.yes_no.index(word),), "answered", name)
         return None
-    seen = [claim for claim in claims(said) if claim.kind == "option seen"]
-    if seen and said.multiple:
-        return _decide([place for claim in seen for place in claim.options], True, "option seen")
     if seen:
-        return _agreed(seen, False)
+        return _agreed(seen, said.multiple)
     if len(said.text) > 60 or said.mentions or said.options.numeric or said.options.common or said.multiple:
         return None
     place = said.options.told_by(said.text)

@@ -101,7 +101,7 @@ _MARKUP = (
     ("#", re.compile(r"^[ \t]*#{1,6}[ \t]*", re.MULTILINE)),
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
 )
-_QUOTES = str.maketrans("’‘“”′−–‒×·≥⩾≤⩽", "''\"\"'---**≥≥≤≤")
+_QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
 _BLANKS, _LINES, _RUN = re.compile(r"[^\S\n]{2,}|\t"), re.compile(r"\n\s+"), re.compile(r"([^\w\s])\1{3,}")
 _SIGNS = re.compile(r"[^\w\s]{4}")
 _CONTRACTED = (("an't", "an not"), ("won't", "would not"), ("n't", " not"), ("annot", "an not"))

@@ -71,7 +71,8 @@ _NOTHING = (
     r"|several things|great question"
     r"|question|problem|issue|need|way|room|image|doubt|suspicion|concern|chance|likelihood|probability|risk"
     r"|limit\w*|uncertain\w*"
-    r"|possib\w+|difficult\w*|(?:only|one|two|three|several|many|multiple|some) (?:possib\w+|findings?|things|factors|features|answers?|options?"
+    r"|possib\w+|difficult\w*|(?:only|one|two|three|several|many|multiple|some) (?:possib\w+|findings?|things"
+    r"|factors|features|answers?|options?"
     r"|limit\w*|uncertain\w*))\b"
     r"|(?:small|slight|low|high|real|good|some|serious) (?:possib\w+|chance|likelihood|probability|risk|suspicion"
     r"|uncertain\w*))"
@@ -86,9 +87,15 @@ _AFFIRMS = re.compile(
 _RESTRICTS = re.compile(r"\b(?:but|yet|however|except|although|though|instead)\b")
 """A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
 _NO_SUCH = re.compile(
-    r"\W*(?:no(?!\s+(?:\w+ly\s+)?(?:idea|clue|information|image|answer|comment|way|doubt|one|two|matter|prior|previous|longer|problem"
-    r"|worries|question|of|puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]|cuento|dispongo|\w+ (?:conclusion|answer|determination)|need|harm|conclusion|determination|judge?ment)\b)|no hay|kein\w*|pas de|not that i can (?:see|tell))\b[^.;:!?\n]{0,80}[.!]?\s*"
+    r"[\s*]*(?:no(?!\s+(?:\w+ly\s+)?(?:idea|clue|information|image|answer|comment|way|doubt|one|two|matter"
+    r"|prior|previous|longer|problem"
+    r"|worries|thanks|question|of|yes|further|contrast|puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]"
+    r"|cuento|dispongo|need|harm)\b"
+    r"|\s+\w+ (?:conclusion|answer|determination|questions)\b)|no hay|kein\w*|pas de|not that i can (?:see|tell))\s"
+    r"(?:(?!\b(?:is|are|was|were|can|could|do|does|has|have|let|if|unless|would|should)\b)[\w/' -]){2,60}"
+    rf"(?:(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FOUND})?[.!]?\s*"
 )
+"""A noun phrase that is denied, and nothing else ("No nodules.")."""
 
 
 def whole(text: str) -> str | None:
