@@ -52,7 +52,8 @@ _GAP = (
 _START = (
     r"(?:(?:^|[.!?;:,(\n–—✓✔✅✗❌【】]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
     r"|\b(?:so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while|donc|por (?:lo )?tanto|daher|somit"
-    r"|deshalb|(?:to )?gets?|gives|creo que|je pense que|ich denke,? dass|(?:i|we) (?:think|believe|conclude"
+    r"|deshalb|(?<!not )(?:confident|certain|sure|clear) that|(?:to )?gets?|gives|creo que|je pense que"
+    r"|ich denke,? dass|(?:i|we) (?:think|believe|conclude"
     r"|suspect|would say)(?: that)?"
     r"|(?:suggest|indicat|mean|conclud|confirm)\w* that)[\s,]+)[\s\"'*#>•-]*){1,2}"
 )
@@ -130,7 +131,7 @@ _STATES = re.compile(
 _NOT_BUT = re.compile(
     r"\bnot\b(?!\s+only)[^.;\n]{1,80}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|it is|is|an?|the|option)\s+)*\W?$"
 )
-_NAMES = re.compile(rf"(?:{_START}|\bmakes?\s+)(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*)?[\"'*(\[]*$")
+_NAMES = re.compile(rf"(?:{_START}|\bmak(?:es?|ing)\s+)(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*)?[\"'*(\[]*$")
 """The beginning of a clause, and perhaps "option"."""
 _TICK = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
@@ -157,7 +158,7 @@ _HYPOTHETICAL = re.compile(
 
 _CLOSE = r"[\"'”»)\]}>*]*(?:\s*\((?!\s*\w\s*\))[^()\n]{1,120}\))?"
 _PAUSE = (
-    r"(?:\s*(?:$|[.!;)|\n]|\(|:(?!\s*\.?\d)|[-–—](?!\w)"
+    r"(?:\s*(?:$|[.!;)|\n]|\(|:(?!\s*\.?\d)|[-–—](?![\w>])"
     r"|,(?!\s*(?:but also|as well as|or|and also|if|unless|also)\b))"
     rf"|\s+(?:probably|for sure|i think|i believe|it is)\W*$|\s*[{CJK}])"
 )
@@ -178,7 +179,8 @@ _ENDS_LETTER = re.compile(
 _ENDS_WORD = re.compile(
     rf"[\"'”)\]}}*]*(?!\.\s*(?:of\b|\d))(?:{_PAUSE}|{_BECAUSE}|\s+(?=(?:it|there|they|this|that"
     rf"|i)\b))(?!\s*(?:(?:wait|hold on|let me|please|that is an? (?:great|good)"
-    r"|(?:of course,? )?i (?:can|will|would be happy to|am able to) (?:\w+ )?(?:help|assist|answer|look|analy[sz]e)"
+    r"|(?:of course,? )?i understand|(?:of course,? )?i (?:can|will|would be happy to"
+    r"|am able to) (?:\w+ )?(?:help|assist|answer|look|analy[sz]e)"
     r"|i (?:can )?see (?:the|your|an?) (?:image|picture))\b))"
 )
 """After yes or no: not "No. 3", "Yes, I can help"."""
@@ -275,7 +277,7 @@ _SEEN = re.compile(
 """The clause before an option's text that says that it is seen."""
 _IS = re.compile(rf"{_START}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
 _SEEN_AFTER = re.compile(
-    r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be|was|were)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
+    r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
     r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured"
     r"|affected|involved|fractured|suspected"
     r"|identified|the (?:organ|structure|diagnosis|finding)|diagnosed|most likely|what)\b(?!\s+(?:only|if|when|by)\b)"
@@ -313,13 +315,14 @@ def claims(said: Response) -> Iterator[Claim]:
     """Every claim in the order of the text."""
     start, stop = said.listed
     items = _items(said)
+    inline = items if items and "\n" not in said.text[min(items) : max(items)].rstrip() else set()
     for at, mention in enumerate(said.mentions):
-        if start <= mention.start < stop and not _TICK.search(said.before(mention.start)):
+        if (start <= mention.start < stop or mention.start in inline) and not _TICK.search(said.before(mention.start)):
             continue
         if said.options.lone and mention.crossed and not _ANSWER.search(said.lead(mention.start)):
             continue  # an option that is itself a letter: the figure's, or the place?
         kind = _kind(said, at, bool(items))
-        if kind is not None and (kind == "verdict" or mention.start not in items):
+        if kind is not None and (kind in ("verdict", "answer statement") or mention.start not in items):
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
             unclear |= len(mention.options) > 1 and not said.multiple
             yield Claim(kind, mention.start, () if unclear else mention.options)
@@ -332,13 +335,13 @@ def _items(said: Response) -> set[int]:
     """Where the items stand of a list of options, by their letters: such a mention says nothing by its place."""
     lines = [
         mention
-        for mention in said.mentions
+        for mention in said.named
         if mention.letter and said.begins_line(mention) and (mention.text or not _GOES_ON.match(said.text, mention.end))
     ]
     named = {mention.options for mention in lines}
     if said.multiple:
         return {mention.start for mention in lines} if len(named) == said.count else set()
-    labels = [each for each in said.mentions if each.letter and (each.text or _IS_LABEL.match(said.text, each.end))]
+    labels = [each for each in said.named if each.letter and (each.text or _IS_LABEL.match(said.text, each.end))]
     in_order = [each.options for each in labels[: said.count]] == [(place,) for place in range(said.count)]
     if in_order:
         stop = said.line_end(labels[said.count - 1].end)
@@ -347,14 +350,14 @@ def _items(said: Response) -> set[int]:
 
 
 _GOES_ON = re.compile(r"(?<![.:)])\s\w")
-_IS_LABEL = re.compile(r"[.:)]?\s+\w")
+_IS_LABEL = re.compile(r"(?:[.:)]|(?<=[)\]}]))\s+\w")
 
 
 def _kind(said: Response, at: int, listing: bool) -> Kind | None:
     mention = said.mentions[at]
     before, end = said.lead(mention.start), _noun_end(said, mention)
     tail = said.lowered[end : end + 160]
-    if said.is_asked(mention) or _HYPOTHETICAL.search(before) or _is_number_of_item(said, mention, tail):
+    if said.is_asked(mention) or _HYPOTHETICAL.search(before, _turn(before)) or _is_number_of_item(said, mention, tail):
         return None
     labelled, undone = mention.letter and mention.text, said.lettered and _UNDONE.match(tail) is not None
     if (_TICK.search(before) and not undone) or (
@@ -417,6 +420,14 @@ def _is_number_of_item(said: Response, mention: Mention, tail: str) -> bool:
     if not numeric or re.match(r"[.)]\s+\w", tail) is None or not said.begins_line(mention):
         return False
     return said.lowered[mention.start].isdigit() and len(_ITEM_NUMBER.findall(said.text)) > 1
+
+
+def _turn(before: str) -> int:
+    """Where a sentence turns to what it means ("at first I thought B, but ...")."""
+    return max((turn.end() for turn in _BUT.finditer(before)), default=0)
+
+
+_BUT = re.compile(r"\b(?:but|however|yet)\b")
 
 
 def _closed(said: Response, mention: Mention, tail: str) -> bool:

@@ -103,7 +103,6 @@ _MODALITIES = (
     ("ecg", "ekg", "electrocardiogram", "electrocardiography"),
 )
 """Names of one imaging modality, which mean the same wherever they stand."""
-_NONE = re.compile(r"none(?: of (?:the )?(?:above|these|those|option|choice|answer|(?:above|given|listed|other) \w+))?")
 _NONE_NAMES = (
     "none", "none of the above", "none of these", "none of them", "none of the options", "none of the given options",
     "none of the listed options",
@@ -126,7 +125,8 @@ EVERYDAY = vocabulary("normal abnormal healthy left right positive negative")
 _YES_NO = {
     kind: tuple(words_of(word).words for word in words.split())
     for kind, words in {
-        "yes": "yes true correct affirmative yeah yep yup oui sí sì ja si да evet sim tak ano hai はい 是 是的 有 对 对的 예 네 نعم हाँ ναι כן",
+        "yes": "yes true correct affirmative yeah yep yup oui sí sì ja si да evet sim tak ano hai はい"
+        " 是 是的 有 对 对的 예 네 نعم हाँ ναι כן",
         "no": "no false incorrect nope nah non nein nej não nie нет hayır いいえ 否 不 不是 没有 아니요 아니오 لا नहीं όχι לא",
     }.items()
 }

@@ -134,13 +134,13 @@ def _read(said: Response, raw: str, cut: bool) -> Reading:
         return _decide(whole, said.multiple, "whole response")
     if fields := json_answers(raw):
         return _marked(said, fields, [])
+    if _only_lists(said):
+        return _nothing("every option listed")
     found = list(claims(said))
     reading = _explicit(said, raw, [claim for claim in found if claim.kind != "option seen"])
     unsure = said.options.yes_no and undecided(said.lowered)
     if reading is not None and not (unsure and reading.rule == "statement"):
         return reading
-    if _only_lists(said):
-        return _nothing("every option listed")
     if (place := _declining_option(said)) is not None:
         return Reading((place,), "answered", "option that declines")
     if declines(said.lowered):
@@ -151,9 +151,16 @@ def _read(said: Response, raw: str, cut: bool) -> Reading:
 
 
 def _only_lists(said: Response) -> bool:
-    """Whether the response is the list of the options, and says nothing more."""
-    start, stop = said.listed
-    return start >= 0 and not re.search(r"\w{3}", said.lowered[:start].replace("answer", "") + said.lowered[stop:])
+    """Whether the response is a list of all options, perhaps after the question, and says nothing more."""
+    options = [option.lower() for option in said.options.plain]
+    if said.options.yes_no or said.count < 2 or any(option not in said.lowered for option in options):
+        return False
+    start, rest = min(map(said.lowered.index, options)), said.lowered
+    for option in sorted(options, key=len, reverse=True):
+        if option not in rest:
+            return False
+        rest = rest.replace(option, "", 1)
+    return not re.search(r"\w{3}|[✓✔✅☑]|\[\w\]", rest[max(start - 6, 0) :])
 
 
 def _decide(found: Sequence[int], multiple: bool, rule: str) -> Reading:

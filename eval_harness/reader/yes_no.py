@@ -84,12 +84,12 @@ _AFFIRMS = re.compile(
     + rf"(?:there (?:is|are)\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)"
     r"|\W{0,20}indeed\b"
 )
-_RESTRICTS = re.compile(r"\b(?:but|yet|however|except|although|though|instead)\b")
+_RESTRICTS = re.compile(r"[;.]\s+there (?:is|are) (?!no\b)|\b(?:but|yet|however|except|although|though|instead)\b")
 """A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
 _NO_SUCH = re.compile(
     r"[\s*]*(?:no(?!\s+(?:\w+ly\s+)?(?:idea|clue|information|image|answer|comment|way|doubt|one|two|matter"
     r"|prior|previous|longer|problem"
-    r"|worries|thanks|question|of|yes|further|contrast|puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]"
+    r"|worries|thanks|question|of|yes|further|contrast|history|puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]"
     r"|cuento|dispongo|need|harm)\b"
     r"|\s+\w+ (?:conclusion|answer|determination|questions)\b)|no hay|kein\w*|pas de|not that i can (?:see|tell))\s"
     r"(?:(?!\b(?:is|are|was|were|can|could|do|does|has|have|let|if|unless|would|should)\b)[\w/' -]){2,60}"
