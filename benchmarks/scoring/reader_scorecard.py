@@ -5,7 +5,8 @@
 SAMPLE: labelled answers, JSON Lines of `response, options, accepted` (readings that a careful human allows: lists of option positions,
 null for none) and `kind` (`yesno` for a question that is answered by the words yes and no). The other parsers are taken out of checkouts
 of their repositories and run as they are: VLMEvalKit's `can_infer` and `YOrN_Extraction`, lmms-eval's `extract_mcq_answer`, its MMMU
-parser and POPE's comparison, MMMU's `parse_multi_choice_response`. None of their code is in this project. A parser that draws an option
+parser and POPE's comparison, MMMU's `parse_multi_choice_response`,
+inspect's `parse_answers` (`--inspect`: the folder of its packages). None of their code is in this project. A parser that draws an option
 at random where it finds none has read that option.
 
 *right*: as a careful human; *unread*: nothing, where an option is chosen; *wrong*: an option where none, or another, is chosen.
@@ -17,9 +18,11 @@ import argparse
 import ast
 import json
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from eval_harness.reader import read_choice
@@ -106,6 +109,15 @@ def others(args: argparse.Namespace) -> dict[str, Parser]:
     if args.mmmu:
         parse = functions(args.mmmu / "mmmu/utils/eval_utils.py")["parse_multi_choice_response"]
         found["MMMU"] = lambda answer: by_mmmu(parse, answer)
+    if args.inspect:
+        sys.path.append(str(args.inspect))
+        from inspect_ai.solver._multiple_choice import parse_answers
+
+        def inspect(answer: Answer) -> str | None:
+            state = SimpleNamespace(output=SimpleNamespace(completion=answer.response), choices=answer.options)
+            return next(iter(parse_answers(state, False)), None)
+
+        found["inspect"] = inspect
     return found
 
 
@@ -131,7 +143,7 @@ def row(name: str, parser: Parser, answers: list[Answer]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("samples", type=Path, nargs="+")
-    for name in ("--vlmevalkit", "--lmms-eval", "--mmmu"):
+    for name in ("--vlmevalkit", "--lmms-eval", "--mmmu", "--inspect"):
         parser.add_argument(name, type=Path)
     args = parser.parse_args()
     readers: dict[str, Parser] = {"ours": ours} | others(args)

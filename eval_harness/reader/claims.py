@@ -218,7 +218,7 @@ _VERDICT = re.compile(
     r"|[^\S\n]*[:=.)|–—-]+[^\S\n]*(?:this is |is )?(?:the )?(?:correct|true|yes|present|right(?=\W*(?:$|\n|[.,;]))"
     r"|most (?:likely|consistent)|best (?:fit|match|answer|choice)|fits best|✓|✔|✅)"
     r"|\s+remains(?=\W*(?:$|\n))|\s+(?:richtig|korrekt)(?: ist| wäre)?|\s+die richtige|\s+(?:the"
-    r"|my) (?:most (?:likely|probable|plausible)|best|correct)"
+    r"|my) (?:most \w+|best|correct)"
     r"|\s+(?:best )?(?:fits|matches|describes)(?: best| the (?:image|picture|findings?|description)(?: best)?)"
     r"|\s+(?:it is|wins)\b|\s*(?:是|为|選項|选项)*(?:正确|最佳|对|最合适|最可能)"
     rf")(?:['\"”)\]*]*\s*(?:$|[.,;:!\n)|–—-]|{_NOUN}|one\b|diagnos\w+|finding|description|interpretation|explanation"
