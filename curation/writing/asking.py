@@ -18,6 +18,7 @@ from curation.writing.prompts import SYSTEM
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from dataset_builders.journal import Journal, read_journal
+from eval_harness.models.http.client import PROVIDER
 from eval_harness.models.http.sending import permit_sending
 from eval_harness.records.names import storable
 from eval_harness.records.request import Request, Response
@@ -71,7 +72,7 @@ def ask(
     """
     if prompts and getattr(model, "is_api", False):
         size = f"{len(prompts):,} texts ({desc}: prompts with what they are about; {sum(map(len, prompts.values())):,} characters)"
-        permit_sending(model.name, getattr(model, "base_url", None), lambda: size, asking.send)
+        permit_sending(model.name, getattr(model, "base_url", PROVIDER), lambda: size, asking.send)
     requests = [
         Request(
             key,

@@ -68,9 +68,11 @@ def prompt_of(method: str) -> dict[str, str]:
 
 
 def judge_named(judge: str, base_url: str | None, method: str) -> dict[str, Any]:
-    """What a run says of its judge (`method.judge`), from `openai:NAME`. Raises BadInput for another form."""
-    if not judge.startswith("openai:") or judge == "openai:":
-        raise BadInput(f"--judge {judge}: unknown. Give openai:NAME, a model behind an OpenAI-compatible server.")
+    """What a run says of its judge (`method.judge`), from `openai:NAME` or `azure:NAME`. Raises BadInput for another form."""
+    if not judge.startswith(("openai:", "azure:")) or judge.endswith(":"):
+        raise BadInput(
+            f"--judge {judge}: unknown. Give openai:NAME, a model behind an OpenAI-compatible server, or azure:DEPLOYMENT."
+        )
     return {"model": judge.removeprefix("openai:"), "base_url": base_url} | prompt_of(method)
 
 

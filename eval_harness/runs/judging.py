@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dataset_builders.files import replace_file
+from eval_harness.models.http.client import server_address
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from eval_harness.reader.judge import Query
@@ -29,7 +29,7 @@ class Judge:
     def __init__(self, model: str, cache: Path, base_url: str | None = None) -> None:
         self.model = model.removeprefix("openai:")
         self.cache = cache
-        self.base_url = base_url or os.environ.get("OPENAI_BASE_URL") or None
+        self.base_url = server_address(self.model, base_url)
         self._settings = Settings(base_url=self.base_url, in_flight=WORKERS)
         self._server: OpenAIChat | None = None
 

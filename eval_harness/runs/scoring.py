@@ -23,6 +23,7 @@ from eval_harness.derive.answer_table import (
 from eval_harness.derive.derivation import Derived, derive, write_derived
 from eval_harness.derive.files import ANSWERS, JUDGE
 from eval_harness.derive.reading import judge_queries, with_judge, without_judge
+from eval_harness.models.http.client import server_address
 from eval_harness.models.http.sending import permit_sending
 from eval_harness.reader.judge import judge_named
 from eval_harness.records.result import Result
@@ -87,7 +88,7 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
     named = judge_named(judge, base_url, run.method.name)
     if run.benchmark.origin == "custom" and run.benchmark.name != run.benchmark.family:
         sent = f"the unread answers to questions of {run.benchmark.name}, with the questions"
-        permit_sending(f"--judge {judge}", base_url, lambda: sent, send_to_provider)
+        permit_sending(f"--judge {judge}", server_address(judge, base_url), lambda: sent, send_to_provider)
     found = answered(folder, judge=named)
     derived = found.derived()
     if found.replies is not None:

@@ -8,6 +8,7 @@ requests are in flight and trying again (`in_flight.py`, `openai_chat.py`).
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import os
 import re
@@ -55,7 +56,7 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
             )
         except (openai.OpenAIError, ValueError) as error:
             raise BadInput(f"{called}: {error}") from None
-    url = server_address(settings.base_url)
+    url = server_address(name, settings.base_url)
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not key and not is_local(url):
         raise BadInput(
@@ -67,9 +68,13 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=url, api_key=key or "none", max_retries=0, timeout=timeout, http_client=http)
 
 
-def server_address(base_url: str | None) -> str:
-    """Where a client without `azure:` sends to: `base_url`, OPENAI_BASE_URL, or OpenAI. Raises BadInput for anything but http(s)."""
-    return _checked(base_url or os.environ.get("OPENAI_BASE_URL")) or PROVIDER
+def server_address(name: str, base_url: str | None) -> str:
+    """Where the client of model `name` sends to: `base_url`, else what the environment says, else OpenAI.
+
+    Raises BadInput where that is no http(s) address.
+    """
+    variable = "AZURE_OPENAI_ENDPOINT" if name.startswith(AZURE) else "OPENAI_BASE_URL"
+    return _checked(base_url or os.environ.get(variable)) or PROVIDER
 
 
 def address_of(client: AsyncOpenAI) -> str:
@@ -105,10 +110,13 @@ async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: flo
         raise ServerFailure(f"the server's reply is not a chat completion ({said})", "unreadable") from None
 
 
-def is_local(url: str | None) -> bool:
-    """True for an address of this machine."""
-    host = urlsplit(url or "").hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
+def is_local(url: str) -> bool:
+    """True for a loopback address of this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _checked(url: str | None) -> str | None:

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 from collections.abc import Callable
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.client import server_address
+from eval_harness.models.http.client import is_local
 
 
-def destination(base_url: str | None) -> str | None:
-    """The host that the client sends requests to; None where they stay on this machine. Raises BadInput where `base_url` is no address.
+def destination(address: str) -> str | None:
+    """The host that requests to an address go to; None where they stay on this machine.
 
     They stay for loopback addresses and `localhost`, unless the environment names a proxy for them and does not exempt them literally (the
     client reads other forms of NO_PROXY in its own way).
     """
-    parts = urlsplit(server_address(base_url))
+    parts = urlsplit(address)
     host = parts.hostname or ""
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost" or host.endswith(".localhost")
-    if not loopback:
-        return host or str(base_url)
+    if not is_local(address):
+        return host or address
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     exempt = {entry.strip() for entry in proxies.get("no", "").split(",")}
     return urlsplit(proxy).hostname or proxy if proxy and not exempt & {host, "*"} else None
 
 
-def permit_sending(name: str, base_url: str | None, amount: Callable[[], str], allowed: bool) -> None:
+def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: bool) -> None:
     """Say what is about to be sent, how much and to whom. Raises BadInput, before anything is sent, where it leaves this machine and was
     not `allowed`.
 
-    `name`: the model behind the server at `base_url`. `amount`: what would be sent, in words; called only where it leaves this machine.
+    `name`: the model behind the server at `address`. `amount`: what would be sent, in words; called only where it leaves this machine.
     """
-    host = destination(base_url)
+    host = destination(address)
     if host is None:
         return
     if not allowed:

@@ -5,6 +5,7 @@ See also: which addresses stay on this machine (`models/http/sending.py`); `cura
 
 from __future__ import annotations
 
+from eval_harness.models.http.client import PROVIDER, server_address
 from eval_harness.models.http.sending import permit_sending
 from eval_harness.runs.planning.dry_run import size_of
 from eval_harness.runs.planning.plan import Plan
@@ -22,9 +23,9 @@ def check_sending(plan: Plan) -> None:
         return f"up to {size.requests:,} prompts of {repository.name} ({size.characters:,} characters) with {size.images:,} images"
 
     if plan.backend.is_api:
-        permit_sending(
-            plan.backend.model.name, getattr(plan.backend, "base_url", None), questions, config.send_to_provider
-        )
+        address = getattr(plan.backend, "base_url", PROVIDER)
+        permit_sending(plan.backend.model.name, address, questions, config.send_to_provider)
     if config.judge:
         answers = f"up to {len(plan.instances):,} answers to questions of {repository.name}, with the questions"
-        permit_sending(f"--judge {config.judge}", config.settings.base_url, lambda: answers, config.send_to_provider)
+        address = server_address(config.judge, config.settings.base_url)
+        permit_sending(f"--judge {config.judge}", address, lambda: answers, config.send_to_provider)

@@ -9,6 +9,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.phantoms import write_sources
 from dataset_builders.sources.files import ORIGIN_MARKER
+from eval_harness.models.http.client import server_address
 from eval_harness.models.http.sending import destination, permit_sending
 from eval_harness.models.interface import Settings
 from eval_harness.runs.planning.config import EvalConfig
@@ -47,9 +48,9 @@ def test_what_stays(address, monkeypatch):
 
 @pytest.mark.parametrize("address", [*AWAY, None])
 def test_what_leaves(address, monkeypatch):
-    assert destination(address)
+    assert destination(server_address("m", address))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    assert (destination(address) is None) == (address is None)
+    assert (destination(server_address("m", address)) is None) == (address is None)
 
 
 def test_it_is_said_what_how_much_and_to_whom(capsys):

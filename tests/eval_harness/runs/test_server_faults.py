@@ -3,16 +3,19 @@
 import hashlib
 import json
 import random
+import re
 import time
 
 import pytest
 
 from dataset_builders.errors import BadInput
+from eval_harness.models.http import openai_chat
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
+from tests.eval_harness.models.http.asking import request
 from tests.sampling import few
 
 PASSING = ("500", "429", "429 without Retry-After", "503", "hang", "hang in the body", "slow bytes", "reset", "half", "type",
@@ -109,6 +112,9 @@ def test_every_run_ends_with_a_score_or_one_line_and_resumes(phantoms, tmp_path,
         assert set(statuses) == {"answered"}, line
     if result is None:
         assert not (tmp_path / "run" / "result.json").exists(), "what was never asked is not scored"
+    if scope == "some questions" and kind in (*PASSING, "tools"):
+        with Faulty(kind, scope, seed) as server:  # only those that it fails on are left
+            assert run(server).statuses["failed"] == len(concerned)
     with ChaosServer() as calm:
         assert run(calm) is not None
         asked = sum(calm.asked.values())
@@ -117,3 +123,18 @@ def test_every_run_ends_with_a_score_or_one_line_and_resumes(phantoms, tmp_path,
     now = journal(tmp_path / "run")
     assert {now[key]["response"] for key in answered} == {kept[key]["response"] for key in answered}
     assert [entry["status"] for entry in now.values()] == ["answered"] * limit
+
+
+def test_what_is_waited_for_is_said(monkeypatch, capsys):
+    """Before the first answer a line every ten seconds (here 0.1), later one for each long wait."""
+    monkeypatch.setattr(openai_chat, "LINE_EVERY", 0.1)
+    monkeypatch.setattr(OpenAIChat, "first_wait", 0.2)
+    for kind, scope, words in (
+        ("503", "the first requests", r"waiting for http://127\S+ since .* of at most 60 s \(HTTP 503: trouble 503"),
+        ("hang", "the first requests", r"waiting for http://127\S+ since .* of at most 60 s \(its reply is awaited\)"),
+        ("429", "now and then", r"HTTP 429: trouble 429.*; asked again in \d+ s"),
+    ):
+        with Faulty(kind, scope, 1) as server:
+            backend = OpenAIChat("m", Settings(base_url=server.url, timeout=1.0, wait_server=60.0))
+            assert {found.status for found in backend.generate([request(i) for i in range(12)])} == {"answered"}
+        assert re.search(f"--model openai:m: {words}", capsys.readouterr().err), kind

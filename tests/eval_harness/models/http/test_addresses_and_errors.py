@@ -76,13 +76,6 @@ def test_what_an_error_says_is_shown_in_whatever_form_it_comes(status, body, wor
         list(model(server).generate([request(i) for i in range(4)]))
 
 
-def test_a_web_page_instead_of_a_reply_is_told_soon():
-    with ChaosServer(answer=lambda _: (200, Raw(PAGE, "text/html"))) as server:
-        with pytest.raises(BadInput, match="Sign in & go on"):
-            list(model(server).generate([request(i) for i in range(4)]))
-        assert sum(server.asked.values()) == 3
-
-
 def test_replies_that_never_come_do_not_hold_up_an_error():
     def answer(body):
         if "Question 3?" in json.dumps(body):

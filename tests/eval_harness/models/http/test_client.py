@@ -165,9 +165,9 @@ def test_the_environment_of_the_openai_package_is_used(monkeypatch):
     with ChaosServer() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_ORG_ID", "ward")
-        assert destination(None) is None
         backend = OpenAIChat("m", Settings())
         assert backend.base_url == server.url
+        assert destination(backend.base_url) is None
         assert [found.status for found in backend.generate([request()])] == ["answered"]
         assert server.headers[0]["authorization"] == f"Bearer {KEY}"
         assert server.headers[0]["openai-organization"] == "ward"

@@ -8,41 +8,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.http.server_errors import seconds_of, without_key
 from eval_harness.models.interface import Settings
-from tests.chaos.server import FAULTS, ChaosServer, answer_to, completion
-from tests.eval_harness.models.http.asking import KEY, model, request, text_of
-
-
-def test_every_kind_of_trouble_ends_in_the_right_answer():
-    requests = [request(i) for i in range(40)]
-    with ChaosServer(FAULTS, hang=4) as server:
-        backend = model(server, in_flight=8, timeout=3.0)
-        found = list(backend.generate(requests))
-        expected = {text_of(body): answer_to(body) for body in server.bodies}
-    assert sorted(response.question_id for response in found) == sorted(r.question_id for r in requests)
-    assert {f"Question {r.question_id}?": r.text for r in found} == expected
-    assert {response.status for response in found} == {"answered"}
-    assert set(server.faulted) == set(FAULTS)
-    assert len(set(expected.values())) == 2
-
-
-def test_what_fails_for_good_is_failed_and_its_error_is_no_answer():
-    def one_is_broken(body):
-        text = text_of(body)
-        return (500, {"error": {"message": "The answer is A"}}) if text == "Question 3?" else answer_to(body)
-
-    with ChaosServer(answer=one_is_broken) as server:
-        found = {r.question_id: r for r in model(server, in_flight=2).generate([request(i) for i in range(5)])}
-    assert (found["3"].status, found["3"].text) == ("failed", "")
-    assert "HTTP 500" in found["3"].error
-    assert {r.status for i, r in found.items() if i != "3"} == {"answered"}
-
-
-def test_a_server_that_is_gone_stops_the_run_in_one_line():
-    with ChaosServer(answer=lambda body: (500, {"error": {"message": "down"}})) as server:
-        backend = model(server)
-        with pytest.raises(BadInput, match=r"the server answers no question, .*: HTTP 500"):
-            list(backend.generate([request(i) for i in range(30)]))
-        assert len(server.asked) < 30
+from tests.chaos.server import ChaosServer, completion
+from tests.eval_harness.models.http.asking import KEY, model, request
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "refuses the key"), (404, "no such model")])
