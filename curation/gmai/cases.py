@@ -56,11 +56,8 @@ class Case:
 
 def values_of(sources: Sources) -> tuple[dict[str, str], dict[str, str]]:
     """(tasks, departments) -> abbreviations: the official ones, or custom ones."""
-    tasks = {name: TASKS.get(name, name) for name in sources.tasks} if sources.tasks else TASKS
-    departments = (
-        {name: DEPARTMENTS.get(name, name) for name in sources.departments} if sources.departments else DEPARTMENTS
-    )
-    return dict(tasks), dict(departments)
+    tasks = {name: TASKS.get(name, name) for name in sources.tasks or TASKS}
+    return tasks, {name: DEPARTMENTS.get(name, name) for name in sources.departments or DEPARTMENTS}
 
 
 def make_cases(

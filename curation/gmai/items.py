@@ -170,12 +170,9 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
                 ),
             }
     if not items:
-        first = "; ".join(
-            f"{what} ({count})" for (_, what), count in Counter((s.dataset, s.reason) for s in skips).most_common(5)
-        )
-        raise BadInput(
-            f"no dataset gives a single target. {'What was skipped: ' + first if first else 'They are empty'}."
-        )
+        first = "; ".join(f"{what} ({count})" for what, count in Counter(skip.reason for skip in skips).most_common(5))
+        why = f"What was skipped: {first}" if first else "They are empty"
+        raise BadInput(f"no dataset gives a single target. {why}.")
     return items, skips, counts
 
 
@@ -355,12 +352,8 @@ def _overlap(one: Target, other: Target) -> bool:
     if one.kind == "class" or other.kind == "class":
         return True
     if one.box is not None and other.box is not None:
-        starts = (max(one.box[0], other.box[0]), max(one.box[1], other.box[1]))
-        ends = (
-            min(one.box[0] + one.box[2], other.box[0] + other.box[2]),
-            min(one.box[1] + one.box[3], other.box[1] + other.box[3]),
-        )
-        return starts[0] < ends[0] and starts[1] < ends[1]
+        a, b = one.box, other.box
+        return all(max(a[k], b[k]) < min(a[k] + a[k + 2], b[k] + b[k + 2]) for k in (0, 1))
     if one.mask is not None and other.mask is not None:
         return bool((one.mask & other.mask).any())
     box, mask = (one.box, other.mask) if one.box is not None else (other.box, one.mask)

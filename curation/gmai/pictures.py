@@ -214,30 +214,32 @@ def paired(
     return pairs, skips, [path for at, path in enumerate(images) if at not in used]
 
 
-def picture_units(
-    found: Found, dataset: Dataset, without: str, stored: bool = True, pictures: list[Path] | None = None
-) -> Iterator[Unit | Skip]:
+def picture_units(found: Found, dataset: Dataset, without: str, stored: bool = True) -> Iterator[Unit | Skip]:
     """One unit per picture of a dataset that has an annotation. without: what is said of a picture that has none."""
     annotations, skips = found
-    if pictures is None:
-        pictures, more = pictures_below(dataset)
-        skips = skips + more
-        files = {file for each in annotations for file in each.files}
-        pictures = [path for path in pictures if path not in files]
-    pairs, more, alone = paired(annotations, pictures, dataset)
-    yield from skips + more
+    pictures, odd = pictures_below(dataset)
+    files = {file for each in annotations for file in each.files}
+    pairs, unpaired, alone = paired(annotations, [path for path in pictures if path not in files], dataset)
+    yield from skips + odd + unpaired
     for annotation, path in pairs:
-        yield Unit(
-            below(path, dataset.path),
-            [path, *annotation.files],
-            partial(load_picture, path, annotation, dataset, stored),
-        )
+        load = partial(load_picture, path, annotation, dataset, stored)
+        yield Unit(below(path, dataset.path), [path, *annotation.files], load)
     yield from (Skip(dataset.name, below(path, dataset.path), without) for path in alone)
 
 
 def load_picture(path: Path, annotation: Annotation, dataset: Dataset, stored: bool, unit: Unit) -> list[Picture]:
-    """The picture of a file with its targets. stored: DICOM as its pixels are stored, which boxes and masks count. Raises Skipped."""
-    pixels, said = open_picture(path, dataset, annotation.label, stored)
+    """The picture of a file with its targets. stored: DICOM as its pixels are stored, which boxes and masks of other formats count. Raises
+    Skipped where the file is no complete picture, or has no target."""
+    said: dict[str, str] = {}  # only DICOM says of itself who it is of
+    try:
+        if path.suffix.lower() not in SUFFIXES and is_dicom(path):
+            pixels, said = read_frame(path, dataset, annotation.label, stored)
+        else:
+            pixels = np.asarray(open_rgb(path.read_bytes()))
+    except ImageError as error:
+        raise Skipped(str(error)) from None
+    except OSError as error:
+        raise Skipped(f"cannot be read ({cause(error)})") from None
     targets = annotation.targets((pixels.shape[0], pixels.shape[1]))
     if not targets:
         raise Skipped("has no label")
@@ -248,24 +250,6 @@ def is_dicom(path: Path) -> bool:
     """Whether a file is DICOM, whatever it is called. Old ones have no preamble, so that only their name tells."""
     with path.open("rb") as file:
         return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
-
-
-def open_picture(
-    path: Path, dataset: Dataset, label: str = "", stored: bool = False
-) -> tuple[np.ndarray, dict[str, str]]:
-    """(height, width, 3) uint8 of one file, and what it says of itself (patient, study, age, sex, modality; only DICOM does). stored: DICOM
-    as its pixels are stored, which boxes and masks of other formats count.
-
-    Raises Skipped where the file is no complete picture.
-    """
-    try:
-        if path.suffix.lower() not in SUFFIXES and is_dicom(path):
-            return read_frame(path, dataset, label, stored)
-        return np.asarray(open_rgb(path.read_bytes())), {}
-    except ImageError as error:
-        raise Skipped(str(error)) from None
-    except OSError as error:
-        raise Skipped(f"cannot be read ({cause(error)})") from None
 
 
 def patient_of(path: str, dataset: Dataset) -> str | None:
@@ -290,16 +274,8 @@ def picture_of(
     facts = said | listed
     patient = listed.get("patient") or patient_of(name, dataset) or said.get("patient")
     facts.pop("patient", None)
-    return Picture(
-        name,
-        pixels,
-        targets,
-        unsure=set(unsure),
-        patient=patient,
-        study=facts.pop("study", None),
-        modality=facts.pop("modality", None),
-        attributes=facts,
-    )
+    study, modality = facts.pop("study", None), facts.pop("modality", None)
+    return Picture(name, pixels, targets, [], set(unsure), patient, study, modality, facts)
 
 
 def box_of(values: Any, shape: tuple[int, ...]) -> Box:
