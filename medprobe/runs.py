@@ -17,7 +17,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.derive.files import READINGS, RESULT
 from eval_harness.records.names import model_slug
 from eval_harness.records.request import Request, Response
-from eval_harness.records.result import Result, read_result
+from eval_harness.records.result import Model, Result, read_result
 from eval_harness.runs.planning.config import checked_options, config_of
 from eval_harness.scores.grading import grade
 from eval_harness.store.comparison import Side, load_side
@@ -141,10 +141,11 @@ def evaluate(
         given["model"] = f"object:{kind}"
 
         def load(_: str, settings: Settings) -> Backend:
-            return plug_in(model, f"model {kind}", settings)
+            return plug_in(model, kind, f"model {kind}", settings)
 
         if out is None:
-            called = options.get("name") or getattr(getattr(model, "model", None), "name", kind)
+            said = getattr(model, "model", None)
+            called = options.get("name") or (said.name if isinstance(said, Model) else kind)
             given["out"] = _new_folder(f"{benchmark}-{model_slug(str(called))}-{method}")
     checked = checked_options({name: value for name, value in given.items() if value is not None})
     result, folder = run_model(config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv), load)

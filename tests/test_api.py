@@ -160,8 +160,14 @@ def test_texts_in_order_and_responses_in_any_order_are_the_same_run(phantoms, tm
         medprobe.evaluate("gmai-mmbench", Says(form), data=phantoms / "gmai-mmbench", out=tmp_path / str(number))
         for number, form in enumerate(forms)
     ]
+    with_network = Says(texts)
+    with_network.model = object()
+    runs.append(
+        medprobe.evaluate("gmai-mmbench", with_network, data=phantoms / "gmai-mmbench", out=tmp_path / "network")
+    )
     for run in runs[1:]:
         pd.testing.assert_frame_equal(run.answers, runs[0].answers)
+    assert {run.result.model.name for run in runs} == {"Says"}
 
 
 BAD_MODELS = {

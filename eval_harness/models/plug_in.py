@@ -16,10 +16,11 @@ from eval_harness.records.result import Model
 GUIDE = "See docs/plug_in.md."
 
 
-def plug_in(made: Any, called: str, settings: Settings) -> Backend:
+def plug_in(made: Any, name: str, called: str, settings: Settings) -> Backend:
     """An object as a back end; it needs only `generate(requests)`, and what else `Backend` has is filled in where it is missing.
 
-    `generate` gives a Response for each request in any order, or a text for each in the requests' order. `called`: how messages name it.
+    `generate` gives a Response for each request in any order, or a text for each in the requests' order. `name`: the model's, where the
+    object has no `model` of the type Model (many have a network of that name). `called`: how messages name it.
     Raises BadInput where it cannot generate, or does not honour an option that was given.
     """
     if isinstance(made, type):
@@ -28,7 +29,7 @@ def plug_in(made: Any, called: str, settings: Settings) -> Backend:
         raise BadInput(f"{called}: has no generate(requests). {GUIDE}")
     if getattr(made, "options", None) is not None:
         check_options(called.removeprefix("--model "), settings, made.options)
-    return cast(Backend, _PlugIn(made, called))
+    return cast(Backend, _PlugIn(made, name, called))
 
 
 def load_plug_in(model: str, settings: Settings) -> Backend:
@@ -57,19 +58,16 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
         raise
     except Exception as error:
         raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
-    backend = plug_in(made, f"--model {model}", settings)
-    if not hasattr(backend.made, "model"):  # type: ignore[attr-defined]
-        backend.model = Model(name=name)
-    return backend
+    return plug_in(made, name, f"--model {model}", settings)
 
 
 class _PlugIn:
     """What the object has, and the defaults of `Backend` for what it has not."""
 
-    def __init__(self, made: Any, called: str) -> None:
+    def __init__(self, made: Any, name: str, called: str) -> None:
         self.made, self._called = made, called
-        if not hasattr(made, "model"):
-            self.model = Model(name=type(made).__name__)
+        said = getattr(made, "model", None)
+        self.model = said if isinstance(said, Model) else Model(name=name)
         if not hasattr(made, "deviations"):
             self.deviations: list[str] = []
 
