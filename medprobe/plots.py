@@ -27,7 +27,7 @@ def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
     axes.plot(rows["value"], places, "o", color=BLUE, label="score, 95 % interval")
     axes.plot(rows["chance"], places, "|", color=GREY, markersize=14, label="chance")
     axes.set(yticks=places, yticklabels=rows["metric"], xlim=(-2, 102), xlabel="percent")
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_title(f"{result.model.name} on {result.benchmark.name}")
     axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)

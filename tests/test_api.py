@@ -174,6 +174,8 @@ BAD_MODELS = {
     "27 texts for 28 requests": Says(lambda requests: ["A"] * (len(requests) - 1)),
     "29 texts for 28 requests": Says(lambda requests: (text for text in ["A"] * (len(requests) + 1))),
     "1 texts for 28 requests": Says(lambda requests: (text for text in ["A"])),
+    "exactly one response": Says(lambda requests: 2 * [medprobe.Response(requests[0].question_id, 0, "A")]),
+    "was not asked": Says(lambda requests: [medprobe.Response("nobody", 0, "A")]),
     "returned nothing": Says(lambda requests: None),
     "returned one str": Says(lambda requests: "A"),
     "is a class": Says,

@@ -248,7 +248,6 @@ def test_the_example_plug_in_runs_and_beats_chance_on_phantoms(data, tmp_path):
     ("text", "name", "words"),
     [
         ("x = 1", "Nobody", "defines no Nobody"),
-        ("class M:\n    def __init__(self, settings): pass", "M", "no generate"),
         ("1 / 0", "M", "ZeroDivisionError"),
         (None, "M", "there is no file"),
     ],
@@ -259,20 +258,6 @@ def test_a_plug_in_that_cannot_be_used_is_one_line(tmp_path, text, name, words):
         file.write_text(text)
     with pytest.raises(BadInput, match=words):
         load_backend(f"{file}:{name}", Settings())
-
-
-def test_an_answer_to_a_question_that_was_not_asked_is_an_error(data, tmp_path):
-    file = tmp_path / "twice.py"
-    file.write_text(
-        "from eval_harness.records.request import Response\n"
-        "class Twice:\n    needs_images = False\n    def __init__(self, s): pass\n"
-        "    def generate(self, requests):\n        for r in requests:\n            yield Response(r.question_id, 0, 'A')\n"
-        "            yield Response(r.question_id, 0, 'B')\n"
-    )
-    with pytest.raises(BadInput, match="exactly one response"):
-        evaluate(asked(data, model=f"{file}:Twice", out=tmp_path / "run"))
-    lines = [json.loads(line) for line in (tmp_path / "run/answers.jsonl").read_text().splitlines()]
-    assert [line["response"] for line in lines] == ["A"]
 
 
 def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
