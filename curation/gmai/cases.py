@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from curation.gmai.items import Item
@@ -87,7 +88,11 @@ def make_cases(
     left_out: Counter[str] = Counter({"label that no table maps": sum(unmapped.values())} if unmapped else {})
     cases: list[Case] = []
     wrong: set[str] = set()
-    whole: dict[tuple[str, str], list[tuple[Item, str, str, str]]] = defaultdict(list)
+    whole: dict[tuple[str, str, str], list[tuple[Item, str, str, str]]] = defaultdict(list)
+    known: dict[str, set[str]] = defaultdict(set)
+    """What is on a picture by all sources that hold it: the same pixels may be labelled twice."""
+    for item, name in mapped:
+        known[item.picture] |= {name, *_names(item.present, item, datasets[item.dataset], table)}
     for item, name in mapped:
         dataset = datasets[item.dataset]
         task, department = (_tag(subject, item, name, dataset, table, tags) for subject in ("task", "department"))
@@ -97,17 +102,20 @@ def make_cases(
             left_out[f"label without a {'department' if task else 'task'}"] += 1
             continue
         if item.kind == "class" and "granularity" not in item.tags:
-            whole[item.dataset, item.picture].append((item, name, task, department))
+            whole[item.dataset, item.picture, item.patient].append((item, name, task, department))
             continue
         granularities = (item.tags["granularity"],) if "granularity" in item.tags else OF_KIND[item.kind]
-        cases += [_case(item, (name,), task, department, each, dataset, table, sources) for each in granularities]
+        cases += [
+            _case(item, (name,), task, department, each, dataset, table, sources, known[item.picture])
+            for each in granularities
+        ]
     if wrong:
         raise BadInput(
             f"{'; '.join(sorted(wrong)[:5])}: not in the tree. Use the tree's values, or give `tasks` and `departments`."
         )
-    several = {name for (name, _), found in whole.items() if len(found[0][0].present) > 1}
-    for (name, _), found in whole.items():
-        cases += _whole_image(found, datasets[name], name in several, table, sources, left_out)
+    several = {name for (name, _, _), found in whole.items() if len(found[0][0].present) > 1}
+    for (name, picture, _), found in whole.items():
+        cases += _whole_image(found, datasets[name], name in several, table, sources, left_out, known[picture])
     return cases, left_out, unmapped
 
 
@@ -123,12 +131,15 @@ def _tag(subject: str, item: Item, name: str, dataset: Dataset, table: LabelTabl
 
 def _whole_image(
     found: list[tuple[Item, str, str, str]], dataset: Dataset, has_several: bool, table: LabelTable, sources: Sources,
-    left_out: Counter[str],
+    left_out: Counter[str], known: set[str],
 ) -> list[Case]:  # fmt: skip
     """The cases of a picture's classes. Several labels are asked about only where the set is labelled exhaustively, and then all at once
     per task; a label above another one of the picture says nothing more and is left out."""
     present = found[0][0].present
     place = _place(found[0][0], dataset)
+    if any(item.present != present for item, _, _, _ in found):
+        left_out["whole image: two files with the same pixels are labelled differently"] += len(found)
+        return []
     if any(table.name_of(raw, place) is None for raw in present):
         left_out["whole image: one of its labels is not mapped"] += len(found)
         return []
@@ -142,17 +153,19 @@ def _whole_image(
     for each in unique.values():
         by_task[each[2]].append(each)
     return [
-        _case(own[0][0], tuple(sorted(each[1] for each in own)), task, own[0][3], IMAGE, dataset, table, sources)
+        _case(own[0][0], tuple(sorted(each[1] for each in own)), task, own[0][3], IMAGE, dataset, table, sources, known)
         for task, own in by_task.items()
     ]
 
 
 def _case(
     item: Item, names: tuple[str, ...], task: str, department: str, granularity: str, dataset: Dataset, table: LabelTable,
-    sources: Sources,
+    sources: Sources, known: set[str],
 ) -> Case:  # fmt: skip
-    place = _place(item, dataset)
-    present = frozenset(name for raw in item.present if (name := table.name_of(raw, place)) is not None) | set(names)
+    """known: labels on the picture by all sources. Where one of another source lies is not known: it may lie where the target does."""
+    own = _names(item.present, item, dataset, table) | set(names)
+    elsewhere = frozenset(known) - own
+    present = own | elsewhere if granularity == IMAGE else own
     content = [sources.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
     return Case(
         case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
@@ -163,11 +176,16 @@ def _case(
         granularity=granularity,
         modality=item.modality,
         present=present,
-        unsure=frozenset(name for raw in item.unsure if (name := table.name_of(raw, place)) is not None),
-        overlapping=frozenset(name for raw in item.overlapping if (name := table.name_of(raw, place)) is not None),
+        unsure=_names(item.unsure, item, dataset, table),
+        overlapping=_names(item.overlapping, item, dataset, table) | elsewhere,
         regions=_regions(present, names, dataset, table),
         order=hashlib.sha256(repr(content).encode()).hexdigest(),
     )
+
+
+def _names(raw: Iterable[str], item: Item, dataset: Dataset, table: LabelTable) -> frozenset[str]:
+    place = _place(item, dataset)
+    return frozenset(name for each in raw if (name := table.name_of(each, place)) is not None)
 
 
 def _place(item: Item, dataset: Dataset) -> Place:
@@ -188,43 +206,37 @@ def _regions(present: frozenset[str], names: tuple[str, ...], dataset: Dataset, 
 
 
 def without_duplicates(cases: list[Case], bits: int) -> tuple[list[Case], Counter[str]]:
-    """The cases on pictures of different patients that are no near-duplicates of one another (the first by `order` stays), and counts.
-
-    Two near-duplicates of different sets that are labelled differently for one task contradict each other: both go.
-    """
+    """The cases on pictures of different patients or datasets that are no near-duplicates of one another (the first by `order` stays), and
+    counts. Two near-duplicates that are labelled differently for one task contradict each other: both go."""
     import numpy as np
 
     counts: Counter[str] = Counter()
     if bits < 0 or not cases:
         return cases, counts
-    first: dict[str, Case] = {}
+    first: dict[tuple[str, str, str], Case] = {}
+    labels: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for case in sorted(cases, key=lambda case: case.order):
-        first.setdefault(case.item.picture, case)
-    pictures = list(first)
-    hashes = np.array([int(first[picture].item.phash, 16) for picture in pictures], np.uint64)
-    patients = np.array([first[picture].item.patient for picture in pictures])
-    labels: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for case in cases:
+        shown = case.item.picture, case.item.patient, case.item.dataset
+        first.setdefault(shown, case)
         if case.granularity == IMAGE:
-            labels[case.item.picture][case.task] |= set(case.answers)
-    gone: set[str] = set()
+            labels[shown][case.task] |= set(case.answers)
+    pictures = list(first)
+    hashes = np.array([int(case.item.phash, 16) for case in first.values()], np.uint64)
+    sources = np.array([f"{patient}\0{dataset}" for _, patient, dataset in pictures])
+    gone: set[tuple[str, str, str]] = set()
     alive = np.ones(len(pictures), bool)
     for at, picture in enumerate(pictures):
         if not alive[at]:
             continue
-        near = np.flatnonzero(
-            (np.bitwise_count(hashes[at + 1 :] ^ hashes[at]) <= bits)
-            & (patients[at + 1 :] != patients[at])
-            & alive[at + 1 :]
-        ) + (at + 1)
-        for other in near:
+        is_near = (np.bitwise_count(hashes[at + 1 :] ^ hashes[at]) <= bits) & (sources[at + 1 :] != sources[at])
+        for other in np.flatnonzero(is_near & alive[at + 1 :]) + (at + 1):
             alive[other] = False
             gone.add(pictures[other])
             if _contradict(labels[picture], labels[pictures[other]]) and picture not in gone:
                 gone.add(picture)
                 counts["near-duplicates that are labelled differently"] += 1
-    kept = [case for case in cases if case.item.picture not in gone]
-    counts["near-duplicate of another patient's picture"] = len(cases) - len(kept)
+    kept = [case for case in cases if (case.item.picture, case.item.patient, case.item.dataset) not in gone]
+    counts["near-duplicate of a picture of another patient or dataset"] = len(cases) - len(kept)
     return kept, counts
 
 

@@ -377,7 +377,7 @@ def test_near_duplicates_of_other_patients_go_and_contradicting_ones_both():
     same = replace(two, item=replace(two.item, phash=one.item.phash))
     kept, _ = without_duplicates([one, same, three], 6)
     assert kept == [one, three]
-    same_patient = replace(same, item=replace(same.item, patient=one.item.patient))
+    same_patient = replace(same, item=replace(same.item, patient=one.item.patient, dataset=one.item.dataset))
     assert without_duplicates([one, same_patient, three], 6)[0] == [one, same_patient, three]
     whole = [replace(one, granularity=IMAGE), replace(same, granularity=IMAGE, answers=("spleen",)), three]
     kept, counts = without_duplicates(whole, 6)

@@ -14,6 +14,7 @@ from curation.gmai import pipeline
 from curation.gmai.items import patient_id
 from curation.gmai.labels import read_labels
 from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.errors import BadInput
 from dataset_builders.terms import place_of
 from tests.curation.gmai.phantoms import save
 from tests.helpers import refused
@@ -117,3 +118,37 @@ def test_no_key_is_wrong_and_no_patient_on_both_sides(tmp_path, seed):
     sources.write_text(json.dumps(document))
     assert "different registries" in refused(pipeline.run, sources, tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("seed", few(range(12), 4))
+def test_pictures_that_are_labelled_twice_contradict_nothing(tmp_path, seed):
+    """Files with the same pixels in two classes or two sets, of one patient or two, with and without the search for near-duplicates."""
+    rng = random.Random(seed)
+    labels = ("pneumonia", "atelectasis", "cardiomegaly", "pneumothorax")
+    truth, datasets = defaultdict(set), []
+    pixels = [
+        np.asarray(Image.fromarray(np.frombuffer(rng.randbytes(36), np.uint8).reshape(6, 6)).resize((48, 48)))
+        for _ in range(30)
+    ]
+    for name in ("a", "b"):
+        rows = []
+        for at in range(60):
+            which, label = rng.randrange(30), rng.choice(labels)
+            save(tmp_path / name / f"{at}.png", pixels[which])
+            truth[pixels[which].tobytes()].add(label)
+            rows.append({"image": f"{at}.png", "label": label, "mrn": f"p{rng.choice((which, at))}"})
+        pd.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
+        datasets.append({"name": name, "reader": "csv", "path": name, "annotations": f"{name}.csv", "columns": {"patient": "mrn"},
+                         "modality": "X-ray", "region": "chest"})  # fmt: skip
+    near = rng.choice((-1, 6))
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": datasets, "near_duplicate": near, "per_patient": None}))
+    try:
+        written = pipeline.run(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True).written
+    except BadInput as nothing:  # every picture may be contradicted
+        assert "no question can be made" in str(nothing) and near == 6
+        return
+    for each in written:
+        with Image.open(tmp_path / "set" / "private" / "pictures" / f"{each.case.item.picture}.png") as image:
+            there = truth[np.asarray(image)[..., 0].tobytes()]
+        right = {each.choice.options[at] for at in each.choice.right}
+        assert len(right) == 1 and right <= there and not (set(each.choice.options) - right) & there
