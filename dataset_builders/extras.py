@@ -17,6 +17,7 @@ EXTRAS = {
     "bitsandbytes": "bitsandbytes",
     "inspect_ai": "inspect",
     "num2words": "num2words",
+    "openpyxl": "vlmevalkit",
     "matplotlib": "plot",
     "peft": "peft",
     "ray": "ray",

@@ -1,6 +1,6 @@
-"""What inspect-ai, lmms-eval and VLMEvalKit write goes to `submit` as it comes: the same answers, the same numbers.
+"""What lmms-eval and VLMEvalKit write goes to `submit` as it comes: the same answers, the same numbers.
 
-The files are written here as those harnesses write them; the real ones run in tests/eval_harness/integrations/.
+The files are written here as those harnesses write them; the real ones, and inspect-ai's logs, are in tests/eval_harness/integrations/.
 """
 
 import csv
@@ -16,9 +16,8 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import frame_of
 from eval_harness.integrations.described import letters_of
-from eval_harness.integrations.reading.converted import prepare_any, submit_any
+from eval_harness.integrations.reading.converted import prepare_any
 from eval_harness.integrations.vlmevalkit import export_tsv
 from tests import commands
 from tests.eval_harness.store.submitting import questions_of
@@ -58,51 +57,6 @@ def ours(path, answers):
     return write_lines(path / "ours.jsonl", [{"question_id": q.question_id, "response": said} for q, said in answers])
 
 
-def sample(question, said, epoch=1, **more):
-    content = [{"type": "reasoning", "reasoning": "B? No."}, {"type": "text", "text": said or ""}]
-    choices = [] if said is None else [{"message": {"role": "assistant", "content": content}, "stop_reason": "stop"}]
-    return {
-        "id": question.question_id,
-        "epoch": epoch,
-        "choices": list(question.options),
-        "target": letters_of(question.answer),
-        "metadata": {"question_id": question.question_id},
-        "output": {"model": "m", "choices": choices, "time": 0.5},
-        **more,
-    }
-
-
-def inspect_header(status="success", **metadata):
-    return {
-        "version": 2,
-        "status": status,
-        "eval": {
-            "task": "medprobe/x",
-            "model": "openai/m",
-            "config": {},
-            "packages": {"inspect_ai": "0.3.285"},
-            "metadata": metadata,
-        },
-    }
-
-
-def inspect_json(path, answers):
-    document = inspect_header() | {"samples": [sample(q, said) for q, said in answers]}
-    file = path / "log.json"
-    file.write_text(json.dumps(document, indent=2))
-    return file
-
-
-def inspect_eval(path, answers):
-    file = path / "log.eval"
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("_journal/start.json", "{}")
-        archive.writestr("header.json", json.dumps(inspect_header()))
-        for question, said in answers:
-            archive.writestr(f"samples/{question.question_id}_epoch_1.json", json.dumps(sample(question, said)))
-    return file
-
-
 def lmms(path, answers):
     def line(number, question, said):
         text = "[LMMS_EVAL_REQUEST_FAILED after 3 retries] Answer: A" if said is None else said
@@ -132,30 +86,8 @@ def vlmevalkit(path, answers, data):
 
 
 def vlmevalkit_xlsx(path, answers, data):
-    """A minimal xlsx file: shared strings for the texts, as spreadsheet libraries write them; an empty cell is left out."""
-    table = vlmevalkit_table(data, path, answers).astype(object)
-    rows = [list(table.columns), *table.where(table.notna(), "").to_numpy().tolist()]
-    shared = sorted({str(cell) for row in rows for cell in row})
-    escape = lambda text: text.replace("&", "&amp;").replace("<", "&lt;")  # noqa: E731
-    number = {text: index for index, text in enumerate(shared)}
-    column = lambda n: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n] if n < 26 else "A" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n - 26]  # noqa: E731
-    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-    lines = [
-        f'<row r="{r}">'
-        + "".join(
-            f'<c r="{column(n)}{r}" t="s"><v>{number[str(cell)]}</v></c>' for n, cell in enumerate(row) if str(cell)
-        )
-        + "</row>"
-        for r, row in enumerate(rows, 1)
-    ]
     file = path / "model_medprobe.xlsx"
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("xl/workbook.xml", f"<workbook {space}/>")
-        texts = "".join(f'<si><t xml:space="preserve">{escape(text)}</t></si>' for text in shared)
-        archive.writestr("xl/sharedStrings.xml", f"<sst {space}>{texts}</sst>")
-        archive.writestr(
-            "xl/worksheets/sheet1.xml", f"<worksheet {space}><sheetData>{''.join(lines)}</sheetData></worksheet>"
-        )
+    vlmevalkit_table(data, path, answers).to_excel(file, index=False)
     return file
 
 
@@ -171,8 +103,6 @@ def test_the_same_answers_are_the_same_numbers(data, seed, tmp_path):
 
     expected = result(ours(tmp_path, answers))
     files = [
-        inspect_json(tmp_path, answers),
-        inspect_eval(tmp_path, answers),
         lmms(tmp_path, answers),
     ]
     files += [vlmevalkit(tmp_path, answers, data), vlmevalkit_xlsx(tmp_path, answers, data)]
@@ -196,22 +126,9 @@ def test_letters_that_vlmevalkit_shows_for_yes_and_no_are_read(tmp_path):
     ]
 
 
-def test_a_log_names_model_and_benchmark_itself_and_lands(mediconfusion, tmp_path):
-    answers = list(drawn(mediconfusion, 3))
-    document = inspect_header(medprobe={"benchmark": "mediconfusion", "data": str(mediconfusion), "split": "test"})
-    file = tmp_path / "log.json"
-    file.write_text(json.dumps(document | {"samples": [sample(q, said) for q, said in answers]}))
-    done = submit_any(file, tmp_path / "store")
-    assert done.submission.result.model.name == "openai/m" and done.new
-    reasons = frame_of(done.submission.sent.answers)["reasoning"].dropna().tolist()
-    assert set(reasons) == {"B? No."}
-    assert not submit_any(file, tmp_path / "store").new
-
-
 def test_bad_files_are_one_line_and_nothing_lands(mediconfusion, tmp_path):
     answers = [(q, "A") for q in questions_of(mediconfusion).itertuples()]
     other = [(q._replace(answer=[1 - q.answer[0]]), "A") for q, _ in answers]
-    turned = [(q._replace(options=list(q.options)[::-1]), "A") for q, _ in answers]
 
     def refused(file, words):
         said = commands.medprobe(
@@ -223,23 +140,8 @@ def test_bad_files_are_one_line_and_nothing_lands(mediconfusion, tmp_path):
         assert words in said and said.count("\n") == 1, said
         assert not (tmp_path / "store").exists()
 
-    refused(inspect_json(tmp_path, answers[:6]), "answers 6 of 28 questions")
-    refused(inspect_json(tmp_path, other), "another version of the dataset")
-    refused(inspect_json(tmp_path, turned), "other options, or in another order")
     refused(lmms(tmp_path, other), "another version of the dataset")
     refused(lmms(tmp_path, answers[:6]), "answers 6 of 28 questions")
-    log = inspect_json(tmp_path, answers)
-    document = json.loads(log.read_text())
-    for change, words in (
-        ({"status": "error"}, "did not finish"),
-        ({"eval": document["eval"] | {"config": {"limit": 5}}}, "asked a part"),
-        ({"eval": document["eval"] | {"metadata": {"medprobe": {"fingerprint": "v1-0"}}}}, "another version of it"),
-    ):
-        log.write_text(json.dumps(document | change))
-        refused(log, words)
-    packed = inspect_eval(tmp_path, answers)
-    packed.write_bytes(packed.read_bytes()[:-200])
-    refused(packed, "is a damaged log of inspect-ai")
     strangers = [json.loads(line) for line in lmms(tmp_path, answers).read_text().splitlines()]
     for line in strangers:
         del line["medprobe_answer"]
@@ -260,7 +162,7 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
     for name, answers in (("other", of_other), ("version", renamed), ("nobody", of_nobody)):
         workdir = tmp_path / name
         workdir.mkdir()
-        files = [make(workdir, answers) for make in (inspect_json, inspect_eval, lmms)]
+        files = [lmms(workdir, answers)]
         if name == "other":
             files.append(vlmevalkit(workdir, answers, other))
         for file in files:
@@ -272,14 +174,6 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
             ).stderr
             assert file.name in said and len(said.splitlines()) <= 12, said
             assert not (tmp_path / "store").exists()
-    log = inspect_json(tmp_path, rows)
-    for missing in ((), ("--benchmark", "mediconfusion")):
-        said = commands.medprobe("submit", log, "--to", tmp_path / "store", *missing, cwd=tmp_path, code=2).stderr
-        assert said.count("\n") == 1 and "--" in said, said
-    document = inspect_header(medprobe={"benchmark": "probmed", "data": str(other), "split": "test"})
-    log.write_text(json.dumps(document | {"samples": [sample(q, said) for q, said in rows]}))
-    said = commands.medprobe("submit", log, "--to", tmp_path / "store", "--data", mediconfusion, cwd=tmp_path, code=2)
-    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize("export", ["export-tsv", "export-lmms-eval"])
@@ -297,16 +191,6 @@ def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(mediconfusio
         said = commands.medprobe(export, data, *more, "--out", tmp_path / "out", cwd=tmp_path, code=2).stderr
         assert said.count("\n") == 1, said
         assert not (tmp_path / "out").exists()
-
-
-def test_epochs_of_inspect_are_samples(mediconfusion, tmp_path):
-    rows = list(questions_of(mediconfusion).itertuples())
-    samples = [sample(q, "A" if epoch == 1 else "B", epoch) for epoch in (1, 2) for q in rows]
-    file = tmp_path / "log.json"
-    file.write_text(json.dumps(inspect_header() | {"samples": samples}))
-    found = prepare_any(file, "mediconfusion", "M", str(mediconfusion))
-    assert found.problems == [] and found.result.method.samples == 2
-    assert found.result.scores["individual_accuracy"].value == 50 and found.result.scores["set_accuracy"].value == 0
 
 
 def test_the_tsv_is_read_back_whole(data, tmp_path):
