@@ -1,10 +1,10 @@
-"""Running tasks on a Ray cluster: workers take leases, each writes a journal of its own, and the sweep puts them together.
+"""Running tasks on a Ray cluster, one model after the other: actors hold the model and take parts of its runs (`ray.util.ActorPool`).
 
-The folders are shared by the nodes. A worker is a Ray actor with one model; when it dies, what its journal lacks of its lease goes to
-another one. This process holds the run folders (`Shard().taking_part`), reads the journals without writing to them while workers live,
-and scores a task once all of it was asked. Killed, it goes on where the journals are.
+Ray restarts an actor that dies and gives it its part again. Each time it begins, an actor writes a journal of its own and asks what no
+journal of the run holds, so that nothing is asked twice. The folders are shared by the nodes; this process holds the run folders
+(`Shard().taking_part`), and puts the journals together and scores once a model's parts are done. Killed, it goes on where the journals are.
 
-See also: who has what (`leases.py`), running without Ray (`local.py`).
+See also: the forecast that says what is left (`forecast.py`), running without Ray (`local.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +22,45 @@ from eval_harness.runs.ask import ask
 from eval_harness.runs.folder import AnswerJournal, disk_errors, make_run_folder
 from eval_harness.runs.planning.permission import check_sending
 from eval_harness.runs.planning.plan import Plan, make_plan
-from eval_harness.runs.planning.requests import Instance
+from eval_harness.runs.planning.requests import AT_ONCE, Instance
 from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, answers_of, case_numbers, folder_lock, put_together
 from eval_harness.sweep.forecast import Forecast
-from eval_harness.sweep.leases import MOST_DEATHS, Lease, Leases
 from eval_harness.sweep.local import Outcome, in_one_line, keep_loaded
 from eval_harness.sweep.tasks import Task
 
+RETRIES = 4
+"""How often a part is given to an actor again after one has died on it."""
+
+Part = tuple[Task, list[Instance]]
+
 
 class Worker:
-    """What runs in a worker's process: one model, and for each task it meets a journal."""
+    """An actor: one model, and for each task it meets a journal."""
 
     def __init__(self, folder: str) -> None:
         os.chdir(folder)  # paths of the sweep file are those of the folder it was started in
         self._load = keep_loaded()
-        self._begun: dict[int, tuple[Plan, Path]] = {}
+        self._begun: dict[int, tuple[Plan, Path] | str] = {}
+        """Number of a task -> its plan and journal, or why it cannot be run."""
 
-    def answer(self, task: Task, instances: Sequence[Instance]) -> str | None:
-        """Ask these instances of a task; returns why that cannot be done, None where it is done."""
+    def answer(self, task: Task, instances: Sequence[Instance]) -> tuple[int, str | None]:
+        """Ask what no journal holds of a part of a task; returns the task's number, and why that cannot be done, None where it is done."""
         try:
             with disk_errors(task.folder):
-                plan, path = self._begun.get(task.number) or self._begin(task)
-                with AnswerJournal(path) as journal:
+                begun = self._begun.get(task.number) or self._begin(task)
+                if isinstance(begun, str):
+                    return task.number, begun
+                plan, path = begun
+                known = answers_of(task.folder, case_numbers(plan.selection.questions))
+                with AnswerJournal(path, known.values()) as journal:
                     ask(plan, journal, list(instances))
                 record_findings(task.folder, plan.run, plan.backend)
         except Exception as error:
-            return in_one_line(error, task)
-        return None
+            self._begun[task.number] = said = in_one_line(error, task)
+            return task.number, said
+        return task.number, None
 
     def _begin(self, task: Task) -> tuple[Plan, Path]:
         plan = make_plan(task.config, self._load)
@@ -62,124 +73,81 @@ class Worker:
 
 def run_on_ray(expected: Sequence[Forecast], cluster: Cluster, first: int | None = None) -> Iterator[Outcome]:
     """Run the tasks that are not done. Raises BadInput where there is no cluster, or none of its nodes has what a worker needs."""
-    with connected(cluster) as ray, ExitStack() as held:
-        run = _Sweep(cluster, ray)
-        for each in expected:
-            if not each.is_done and not each.problem:
-                yield from run.begin(each, held, first)
-        yield from run.outcomes()
+    open_tasks = [each for each in expected if not each.is_done and not each.problem]
+    with connected(cluster) as ray:
+        for _, group in groupby(sorted(open_tasks, key=lambda each: each.task.number), lambda each: each.task.model):
+            with ExitStack() as held:
+                begun: list[Forecast] = []
+                for each in group:
+                    try:
+                        make_run_folder(each.task.folder)
+                        held.enter_context(Shard().taking_part(each.task.folder))
+                    except BadInput as error:
+                        yield Outcome(each.task, str(error))
+                    else:
+                        begun.append(each)
+                parts = [part for each in begun for part in parts_of(each, cluster.workers, first)]
+                errors, death = _answered(ray, cluster, parts)
+                for each in begun:
+                    said = errors.get(each.task.number)
+                    yield Outcome(each.task, said) if said else _finished(each, first, death)
 
 
-class _Sweep:
-    """The sweep as this process sees it."""
+def parts_of(each: Forecast, workers: int, first: int | None = None) -> list[Part]:
+    """What a task has still to ask, in parts of whole cases, so that an actor reads an image once."""
+    assert each.plan is not None
+    cases = case_numbers(each.plan.selection.questions)
+    waiting = list(each.waiting)[:first]
+    size = max(1, min(AT_ONCE, -(-len(waiting) // (4 * workers))))
+    parts: list[Part] = []
+    for _, case in groupby(waiting, lambda instance: cases[each.plan.key(instance)[0]]):  # type: ignore[union-attr]
+        if not parts or len(parts[-1][1]) >= size:
+            parts.append((each.task, []))
+        parts[-1][1].extend(case)
+    return parts
 
-    def __init__(self, cluster: Cluster, ray: Any) -> None:
-        self.cluster, self._ray = cluster, ray
-        self.leases = Leases()
-        self.plans: dict[int, tuple[Task, Plan, dict[str, int], Sequence[Instance]]] = {}
-        self.workers: dict[str, tuple[Any, str]] = {}
-        """Name -> (actor, model)."""
-        self.busy: dict[Any, str] = {}
-        """Ray's reference to a lease's end -> name of the worker."""
-        self._count = 0
 
-    def begin(self, each: Forecast, held: ExitStack, first: int | None) -> Iterator[Outcome]:
-        """Hold the run folder of a task and cut what it has still to ask into leases."""
-        task, plan = each.task, each.plan
-        assert plan is not None
+def _answered(ray: Any, cluster: Cluster, parts: Sequence[Part]) -> tuple[dict[int, str], str | None]:
+    """Let actors answer the parts; returns number of a task -> why it cannot be run, and what Ray said last of a part on which actors died
+    too often."""
+    errors: dict[int, str] = {}
+    death: str | None = None
+    options = {**cluster.resources, "max_restarts": -1, "max_task_retries": RETRIES}
+    count = min(cluster.workers, len(parts))
+    actors = [ray.remote(Worker).options(**options).remote(str(Path.cwd())) for _ in range(count)]
+    pool = ray.util.ActorPool(actors)
+
+    for part in parts:
+        pool.submit(lambda actor, given: actor.answer.remote(*given), part)
+    while pool.has_next():
         try:
-            make_run_folder(task.folder)
-            held.enter_context(Shard().taking_part(task.folder))
-        except BadInput as error:
-            yield Outcome(task, str(error))
-            return
-        cases = case_numbers(plan.selection.questions)
-        waiting = list(each.waiting)[:first]
-        self.plans[task.number] = task, plan, cases, waiting
-        numbers = [cases[plan.key(instance)[0]] for instance in waiting]
-        self.leases.add(task.number, task.model, waiting, numbers, self.cluster.workers)
-        if not waiting:
-            yield self._finish(task.number)
+            number, error = pool.get_next_unordered(timeout=CHECK_AFTER)
+        except TimeoutError:
+            check_nodes(ray, cluster)
+        except ray.exceptions.RayError as died:
+            death = str(died).strip().partition("\n")[0]
+        else:
+            if error is not None:
+                errors[number] = error
+    for actor in actors:
+        ray.kill(actor)
+    return errors, death
 
-    def outcomes(self) -> Iterator[Outcome]:
-        """Hand out leases until none is open; an outcome per task, as it ends."""
-        self._hand_out()
-        while self.busy:
-            done, _ = self._ray.wait(list(self.busy), num_returns=1, timeout=CHECK_AFTER)
-            if not done:
-                check_nodes(self._ray, self.cluster)
-                continue
-            [ready] = done
-            name = self.busy.pop(ready)
-            try:
-                error = self._ray.get(ready)
-            except self._ray.exceptions.RayError as death:
-                outcome = self._died(name, death)
-            else:
-                lease = self.leases.done(name)
-                if error is not None and lease.task not in self.leases.failed:
-                    self.leases.fail(lease.task)
-                    outcome = Outcome(self.plans[lease.task][0], error)
-                else:
-                    outcome = None if lease.task in self.leases.failed else self._finish_if_last(lease)
-            if outcome is not None:
-                yield outcome
-            self._hand_out()
 
-    def _hand_out(self) -> None:
-        """Give every free worker a lease; a worker whose model has none left makes room for another model's."""
-        working = set(self.busy.values())
-        for name in [name for name in self.workers if name not in working]:
-            if not self._lend(name):
-                self._stop(name)
-        while len(self.workers) < self.cluster.workers:
-            model = self.leases.next_model(model for _, model in self.workers.values())
-            if model is None:
-                return
-            self._lend(self._start(model))
-
-    def _lend(self, name: str) -> bool:
-        actor, model = self.workers[name]
-        lease = self.leases.take(name, model)
-        if lease is None:
-            return False
-        self.busy[actor.answer.remote(self.plans[lease.task][0], lease.instances)] = name
-        return True
-
-    def _start(self, model: str) -> str:
-        self._count += 1
-        name = f"worker {self._count}"
-        self.workers[name] = self._ray.remote(Worker).options(**self.cluster.resources).remote(str(Path.cwd())), model
-        return name
-
-    def _stop(self, name: str) -> None:
-        self._ray.kill(self.workers.pop(name)[0])
-
-    def _died(self, name: str, death: Exception) -> Outcome | None:
-        """What the dead worker's journal lacks goes to another one; a lease that kills every worker fails its task."""
-        lease = self.leases.held[name]
-        self._stop(name)
-        task, plan, cases, _ = self.plans[lease.task]
-        answered = answers_of(task.folder, cases)
-        left = [instance for instance in lease.instances if plan.key(instance) not in answered]
-        if not left:
-            self.leases.done(name)
-            return None if lease.task in self.leases.failed else self._finish_if_last(lease)
-        if self.leases.died(name, left) is None:
-            return None
-        why = str(death).strip().partition("\n")[0]
-        return Outcome(task, f"{MOST_DEATHS} workers died on question {plan.key(left[0])[0]} or the next ones ({why})")
-
-    def _finish_if_last(self, lease: Lease) -> Outcome | None:
-        return None if self.leases.is_open(lease.task) else self._finish(lease.task)
-
-    def _finish(self, number: int) -> Outcome:
-        """Put the journals of a task together and score it, where all of it was asked."""
-        task, plan, cases, _ = self.plans[number]
-        try:
-            with disk_errors(task.folder), folder_lock(task.folder):
-                if put_together(task.folder, cases).issuperset(map(plan.key, plan.instances)):
-                    score_run(task.folder)
-        except Exception as error:
-            return Outcome(task, in_one_line(error, task))
-        return Outcome(task)
+def _finished(each: Forecast, first: int | None, death: str | None) -> Outcome:
+    """Put the journals of a task together and score it, where all of it was asked."""
+    task, plan = each.task, each.plan
+    assert plan is not None
+    try:
+        with disk_errors(task.folder), folder_lock(task.folder):
+            asked = put_together(task.folder, case_numbers(plan.selection.questions))
+            if asked.issuperset(map(plan.key, plan.instances)):
+                score_run(task.folder)
+                return Outcome(task)
+            left = [plan.key(instance) for instance in list(each.waiting)[:first]]
+            if missing := [name for name, sample in left if (name, sample) not in asked]:
+                died = f"{1 + RETRIES} workers died on question {missing[0]} or the next ones"
+                return Outcome(task, f"{died} ({death}); the answers so far are kept")
+    except Exception as error:
+        return Outcome(task, in_one_line(error, task))
+    return Outcome(task)

@@ -60,6 +60,27 @@ def test_killed_workers_lose_and_repeat_nothing(ray_python, tmp_path):
         assert not list(ours.glob("answers.rank*"))
 
 
+def test_a_question_that_kills_every_worker_fails_its_task_alone(ray_python, tmp_path):
+    build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
+    loop = "        for request in requests:"
+    dies = f"{loop}\n            if request.question_id.endswith('5-1'):\n                os._exit(1)"
+    (tmp_path / "bad.py").write_text(SLOW.replace(loop, dies))
+    (tmp_path / "good.py").write_text(SLOW)
+    document = {"models": ["bad.py:Model", "good.py:Model"], "benchmarks": ["mediconfusion"]}
+    (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
+    process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "local", "--out", "ray")
+    assert process.wait(300) == 2
+    said = (tmp_path / "said").read_text()
+    assert "5 workers died on question" in said and "Traceback" not in said
+    assert "1 of 2 tasks are done" in said
+    kept = [
+        json.loads(line)
+        for path in (tmp_path / "ray").glob("*bad*/answers*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert 0 < len(kept) == len({record["question_id"] for record in kept})
+
+
 def test_no_cluster_is_one_line(ray_python, tmp_path):
     build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
     document = {"models": ["baseline:chance"], "benchmarks": ["mediconfusion"]}
