@@ -59,7 +59,7 @@ def embed(
     spec = encoder_spec(encoder, pooling, precision, image_size, revision, name)
     encode = None
     if ray is not None:
-        from curation.mining.ray_embedding import encode_on_ray
+        from curation.mining.on_ray import encode_on_ray
         from dataset_builders.ray_cluster import Cluster
 
         encode = encode_on_ray(Cluster(ray, workers, gpus_per_worker), device)
@@ -175,7 +175,7 @@ def pairs(
 
     run: Runner = run_here
     if ray is not None:
-        from curation.mining.ray_search import Source, run_on_ray
+        from curation.mining.on_ray import Source, run_on_ray
         from dataset_builders.ray_cluster import Cluster
 
         if sample is not None:

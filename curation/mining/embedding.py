@@ -2,8 +2,8 @@
 memory-mapped array at the end.
 
 An embeddings folder holds `images.parquet` (row k = row k of every array), `unreadable.csv`, and per encoder
-`<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` keeps each vector by its image's sha256, from the moment its batch is
-done: a run that was killed goes on where it stopped, and added images cost only themselves.
+`<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` has a file per batch with its images' sha256 and vectors, from the moment
+it is done: a run that was killed goes on where it stopped, and added images cost only themselves.
 
 See also: the encoders (`encoders.py`), the images' table (`image_index.py`).
 """
@@ -15,9 +15,9 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -83,10 +83,10 @@ def embed(
         key = encoder_key(encoder, dtype)
         cache = out / "cache" / key
         cache.mkdir(parents=True, exist_ok=True)
-        vectors = VectorCache(cache, dtype)
+        remove_temp_files(cache)
         wanted = index.drop_duplicates("sha256")
-        todo = wanted[~wanted["sha256"].isin(vectors.known)]
-        todo = todo[["file", "sha256"]].rename(columns={"file": "image"})
+        known = {sha for names, _ in batches_in(cache) for sha in names}
+        todo = wanted[~wanted["sha256"].isin(known)][["file", "sha256"]].rename(columns={"file": "image"})
         bar = tqdm(
             total=len(wanted),
             initial=len(wanted) - len(todo),
@@ -97,19 +97,14 @@ def embed(
         with bar:
             for count in (encode or encode_here)(Encoding(files, todo, cache, encoder, batch_size, dtype)):
                 bar.update(count)
-        return _assemble(out, key, index, vectors, encoder, dtype)
+        return _assemble(out, key, index, encoder, dtype)
 
 
-def encode_here(work: Encoding, vectors: VectorCache | None = None) -> Iterator[int]:
-    """Encode in this process, batch by batch, into `vectors` (None: a file of its own): once a batch is counted, a killed run has it."""
-    kept = vectors or VectorCache(work.cache, work.dtype)
-    try:
-        for names, batch in _batches(work):
-            kept.add(names, work.encoder.encode(batch).numpy())
-            yield len(names)
-    finally:
-        if vectors is None:
-            kept.close()
+def encode_here(work: Encoding) -> Iterator[int]:
+    """Encode in this process, batch by batch: once a batch is counted, a killed run has it."""
+    for names, batch in _batches(work):
+        _keep(work, names, work.encoder.encode(batch).numpy())
+        yield len(names)
 
 
 def _batches(work: Encoding) -> Iterable[tuple[list[str], Any]]:
@@ -136,77 +131,46 @@ def _batches(work: Encoding) -> Iterable[tuple[list[str], Any]]:
         yield names, torch.stack(pixels)
 
 
-class VectorCache:
-    """Vectors by sha256, in files `<random>.vectors` that are only ever appended to, one per run; `known` says what is
-    there.
+def _keep(work: Encoding, names: list[str], vectors: np.ndarray) -> None:
+    """Keep the vectors (b, d) of these images."""
+    kept = vectors.astype(work.dtype)
+    bad = np.flatnonzero(~np.isfinite(kept).all(1) | ~kept.any(1))
+    if len(bad):
+        raise BadInput(
+            f"image with sha256 {names[bad[0]]}: its embedding is zero or not finite. Use --precision float32, --dtype float32."
+        )
 
-    A file is the vectors' length (8 bytes), then records of a sha256 in hex and its vector. A record that a killed run
-    tore is at the end, shorter than the others, and not read.
-    """
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file:
+            np.savez(file, sha256=names, vectors=kept)
 
-    def __init__(self, folder: Path, dtype: str) -> None:
-        self.folder, self.dtype = folder, dtype
-        self._file: IO[bytes] | None = None
-
-    @cached_property
-    def known(self) -> set[str]:
-        """The images whose vectors were there when this was first asked."""
-        return {sha.decode() for shard in self.shards() for sha in shard["sha256"].tolist()}
-
-    def shards(self) -> Iterator[np.ndarray]:
-        """The whole records of each file, mapped: fields sha256 (64 bytes) and vector (d,)."""
-        for path in sorted(self.folder.glob("*.vectors")):
-            with path.open("rb") as file:
-                head = file.read(8)
-            if len(head) == 8:
-                record = self._record(int.from_bytes(head, "little"))
-                count = (path.stat().st_size - 8) // record.itemsize
-                if count:
-                    yield np.memmap(path, record, "r", 8, (count,))
-
-    def _record(self, dimensions: int) -> np.dtype:
-        return np.dtype([("sha256", "S64"), ("vector", self.dtype, (dimensions,))])
-
-    def add(self, names: list[str], vectors: np.ndarray) -> None:
-        """Keep the vectors (b, d) of these images: once this returns, a killed run has them."""
-        kept = vectors.astype(self.dtype)
-        bad = np.flatnonzero(~np.isfinite(kept).all(1) | ~kept.any(1))
-        if len(bad):
-            raise BadInput(
-                f"image with sha256 {names[bad[0]]}: its embedding is zero or not finite. Use --precision float32, --dtype float32."
-            )
-        records = np.empty(len(names), self._record(kept.shape[1]))
-        records["sha256"], records["vector"] = names, kept
-        if self._file is None:
-            self._file = (self.folder / f"{uuid.uuid4().hex}.vectors").open("wb")
-            self._file.write(kept.shape[1].to_bytes(8, "little"))
-        self._file.write(records.tobytes())
-        self._file.flush()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    replace_file(work.cache / f"{uuid.uuid4().hex}.npz", write)
 
 
-def _assemble(out: Path, key: str, index: pd.DataFrame, cache: VectorCache, encoder: Encoder, dtype: str) -> Path:
-    """One array from the cache, in the order of the index, without holding more than a piece of it."""
+def batches_in(cache: Path) -> Iterator[tuple[list[str], Callable[[], np.ndarray]]]:
+    """(sha256 of its images, what reads their vectors (b, d)) of each batch that was kept."""
+    for path in sorted(cache.glob("*.npz")):
+        with np.load(path) as kept:
+            yield kept["sha256"].tolist(), partial(kept.__getitem__, "vectors")
+
+
+def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder, dtype: str) -> Path:
+    """One array from the cache, in the order of the index, without holding more than a batch of it."""
     rows: dict[str, list[int]] = {}
     for row, sha in enumerate(index["sha256"]):
         rows.setdefault(sha, []).append(row)
-    array: np.memmap | None = None
-    target = out / f"{key}.npy"
+    target, size = out / f"{key}.npy", 0
 
     def write(path: Path) -> None:
-        nonlocal array
-        for shard in cache.shards():
+        nonlocal size
+        array: np.memmap | None = None
+        for names, read in batches_in(out / "cache" / key):
+            vectors = read()
             if array is None:
-                shape = (len(index), shard["vector"].shape[1])
-                array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
-            for first in range(0, len(shard), 4096):
-                piece = shard[first : first + 4096]
-                for sha, vector in zip(piece["sha256"].tolist(), piece["vector"], strict=True):
-                    array[rows.get(sha.decode(), [])] = vector
+                size = vectors.shape[1]
+                array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (len(index), size))
+            for sha, vector in zip(names, vectors, strict=True):
+                array[rows.get(sha, [])] = vector
         assert array is not None, "an index has at least one image"
         array.flush()
 
@@ -216,7 +180,7 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, cache: VectorCache, enco
         "weights_and_preprocessing": encoder.fingerprint,
         "dtype": dtype,
         "images": len(index),
-        "dimensions": int(array.shape[1]),  # type: ignore[union-attr]
+        "dimensions": size,
         "index_sha256": index_sha256(index),
     }
     write_json(out / f"{key}.json", about, ensure_ascii=True)

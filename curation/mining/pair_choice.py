@@ -4,7 +4,7 @@ with no image too often, or those of each image.
 The largest gaps of each image are chosen block by block, so that nobody ever holds all pairs: what a block drops could never have been
 kept, since an image's k-th largest gap only grows as more pairs are seen (pairs that tie for the k-th rank are kept).
 
-See also: the blocks (`pair_mining.py`), workers on other machines (`ray_search.py`).
+See also: the blocks (`pair_mining.py`), workers on other machines (`on_ray.py`).
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ from curation.mining.pair_choice import (
     largest_of,
     reasons,
 )
-from curation.mining.pair_sampling import sample_pairs
-from curation.mining.pair_search import Pairs, PairSearch
+from curation.mining.pair_search import Pairs, PairSearch, sample_pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 

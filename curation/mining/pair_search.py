@@ -9,7 +9,7 @@ The product is narrower than the embeddings where that pays: rotate the unit vec
 (uncentred PCA), keep those k numbers and append the length r of the rest. By Cauchy-Schwarz x.y <= x[:k].y[:k] + r_x r_y, so that the
 product of the (k+1)-vectors bounds the cosine from above.
 
-See also: blocks on disk, resuming, setting pairs aside (`pair_mining.py`); samples (`pair_sampling.py`).
+See also: blocks on disk, resuming, setting pairs aside (`pair_mining.py`); which pairs are kept (`pair_choice.py`).
 """
 
 from __future__ import annotations
@@ -407,3 +407,55 @@ def find_pairs(
     """
     search = PairSearch(med, gen, Thresholds(med_at_least=med_at_least, gen_at_most=gen_at_most), device)
     return Pairs.join(list(search.all())).frame()
+
+
+# Samples of thresholds that too many pairs meet to list them (easy, reversed)
+
+DRAW = 2**18
+EFFORT = 2**23
+"""Pairs drawn at most; if they do not suffice, few pairs meet the thresholds, and all are searched."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Pairs in (i, j) order; `drawn` pairs were looked at, and `complete` says that these are all that meet the thresholds."""
+
+    pairs: Pairs
+    drawn: int
+    complete: bool
+
+
+def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> Sample:
+    """`count` different pairs drawn uniformly from those that meet `search.thresholds`, or as many as there are.
+
+    The same seed, embeddings and thresholds give the same pairs. Every matching pair is equally likely to be in the sample.
+    """
+    rng = np.random.default_rng(seed)
+    n = search.n
+    total = n * (n - 1) // 2
+    if total <= EFFORT:
+        return _of_all(search, count, rng)
+    kept, drawn = Pairs.join([]), 0
+    while len(kept) < count and drawn < EFFORT:
+        ends = np.sort(rng.integers(0, n, (DRAW, 2)), axis=1)
+        ends = ends[ends[:, 0] < ends[:, 1]]
+        found = search.decide(np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1]))
+        drawn += len(ends)
+        kept = Pairs.join([kept, found])
+        first = np.sort(np.unique(kept.i * n + kept.j, return_index=True)[1])
+        kept = kept.take(first[:count])
+    if len(kept) < count:
+        return _of_all(search, count, rng)
+    return Sample(kept.take(np.lexsort((kept.j, kept.i))), drawn, complete=False)
+
+
+def _of_all(search: PairSearch, count: int, rng: np.random.Generator) -> Sample:
+    """The same from all pairs there are: each gets a random number, the smallest are kept."""
+    kept, keys, met = Pairs.join([]), np.empty(0), 0
+    for found in search.all():
+        met += len(found)
+        kept, keys = Pairs.join([kept, found]), np.append(keys, rng.random(len(found)))
+        if len(kept) > count:
+            smallest = np.argpartition(keys, count - 1)[:count]
+            kept, keys = kept.take(smallest), keys[smallest]
+    return Sample(kept.take(np.lexsort((kept.j, kept.i))), search.n * (search.n - 1) // 2, met <= count)

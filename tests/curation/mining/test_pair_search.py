@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from curation.mining import pair_search
 from curation.mining.pair_mining import why_none
-from curation.mining.pair_sampling import sample_pairs
 from curation.mining.pair_search import (
     HELD,
     MODES,
@@ -24,6 +23,7 @@ from curation.mining.pair_search import (
     find_pairs,
     make_bound,
     pick_device,
+    sample_pairs,
 )
 from dataset_builders.errors import BadInput
 from tests.curation.mining.brute_force import any_search, brute, clustered, same
@@ -242,8 +242,8 @@ def test_a_sample_holds_only_matches_and_repeats_with_its_seed():
 
 def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
     """Above the size where all pairs are gone through, each matching pair is drawn about equally often."""
-    monkeypatch.setattr("curation.mining.pair_sampling.EFFORT", 60)
-    monkeypatch.setattr("curation.mining.pair_sampling.DRAW", 64)
+    monkeypatch.setattr("curation.mining.pair_search.EFFORT", 60)
+    monkeypatch.setattr("curation.mining.pair_search.DRAW", 64)
     rng = np.random.default_rng(6)
     med = rng.standard_normal((12, 5))
     search = PairSearch(med, med, Thresholds(med_at_most=0.2))
@@ -260,8 +260,8 @@ def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
 
 @pytest.mark.parametrize("count", [30, 10_000])
 def test_a_sample_of_rare_pairs_comes_from_all_of_them(monkeypatch, count):
-    monkeypatch.setattr("curation.mining.pair_sampling.EFFORT", 1)
-    monkeypatch.setattr("curation.mining.pair_sampling.DRAW", 8)
+    monkeypatch.setattr("curation.mining.pair_search.EFFORT", 1)
+    monkeypatch.setattr("curation.mining.pair_search.DRAW", 8)
     rng = np.random.default_rng(8)
     med, gen = clustered(rng, 300, 20, 1.0, np.float32), clustered(rng, 300, 20, 1.0, np.float32)
     search = PairSearch(med, gen, MODES["reversed"])
