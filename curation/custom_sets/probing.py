@@ -58,7 +58,8 @@ def probe(
 
     Per image: `modality_gt/_hallu`, `body_part_gt/_hallu`, `abnormality`, `entity_gt_k/_hallu_k` per finding (a normal image: one
     `entity_hallu`), `grounding_gt_k/_hallu_k` per finding with a position. `balanced`: only as far as no text pays; else the paper's
-    random draw of every fact that can be ruled out. Raises BadInput where no question, or none with one of the answers, can be asked.
+    random draw of every fact that can be ruled out. An aspect that would have answers of one kind only is left out. Raises BadInput where
+    nothing is left.
     """
     images = standardised(images)
     draw = balanced_pairs if balanced else drawn_pairs
@@ -84,11 +85,14 @@ def probe(
         for image in images
         for kind, question, answer in _questions_of(image, chosen, of_normal, abnormality)
     ]  # fmt: skip
-    answers = Counter(row["answer"] for row in rows)
-    if len(answers) < 2:
+    sides = {aspect: {row["answer"] for row in rows if _aspect(row) == aspect} for aspect in map(_aspect, rows)}
+    one_sided = [row for row in rows if len(sides[_aspect(row)]) < 2]
+    rows = [row for row in rows if len(sides[_aspect(row)]) == 2]
+    left_out.update(f"without_{_aspect(row)}" for row in one_sided)
+    if not rows:
         only = (
-            f"every question that can be asked has the answer {next(iter(answers))!r}"
-            if answers
+            f"every question that can be asked has the answer {one_sided[0]['answer']!r}"
+            if one_sided
             else "no question can be asked"
         )
         raise BadInput(
@@ -97,6 +101,11 @@ def probe(
             "is not there in the column `absent`, or add images of other organs and modalities."
         )
     return rows, {what: count for what, count in sorted(left_out.items()) if count}
+
+
+def _aspect(row: Mapping[str, str]) -> str:
+    """How a row's `qa_type` begins: a set asks of an aspect with both answers, or not at all."""
+    return next(start for start in ASPECT_OF if row["qa_type"].startswith(start))
 
 
 def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, dict[str, float]], str]:

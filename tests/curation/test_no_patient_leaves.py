@@ -172,7 +172,7 @@ def deidentify(ward, served):
         assert "not to be decided about" in again.json()["error"]
 
     served(decide)
-    ward.run("curate texts clean")
+    ward.run("curate texts clean --port 0")
     report = json.loads((clean / "deidentification.json").read_text())
     assert report["files"] == {"dicom": 4, "images": 25} and sum(report["not_taken"].values()) == 3
     assert report["text"]["decisions"] == {"mask": 1, "keep": 1, "drop": 1} and report["text"]["undecided"] == 0
@@ -193,7 +193,7 @@ def mine(ward, served, models):
     log = ReviewLog(ward.folder / "questions")
     pictures = [f"/picture/{side}?item={pair}" for pair in log.pairs for side in (0, 1)]
     served(lambda client: [client.get(path).content for path in ("/", "/item", *pictures)])
-    ward.run("curate review questions --images raw")
+    ward.run("curate review questions --images raw --port 0")
     for at, pair in enumerate(log.pairs):
         for name, value in ((SCORES[0], 9), (SCORES[1], 9 if at else 4), *((check, True) for check in CHECKS)):
             log.change("Ada", pair, name, value)
@@ -206,13 +206,13 @@ def make_sets(ward, served):
     """A set of every other kind."""
     ward.run("curate probe given/images.csv --images raw --out probe-set --no-text-search")
     given = "given/images.csv --images raw --table given/images.csv --fake-questions given/fakes.jsonl"
-    ward.run(f"curate hallucinate {given} --out halt-set --no-text-search")
+    ward.run(f"curate hallucinate {given} --out halt-set --no-text-search --accept-text-alone")
     assert " x is no complete NIfTI" in ward.run(
         "curate gmai given/sources.yaml --out gmai-set"
     )  # what is skipped is counted
     served(lambda client: [client.get(path).content for path in ("/", "/item")])
-    ward.run("curate gmai-tag gmai-set --taggers Ada,Bo,Cy")
-    ward.run("curate gmai-validate gmai-set")
+    ward.run("curate gmai-tag gmai-set --taggers Ada,Bo,Cy --port 0")
+    ward.run("curate gmai-validate gmai-set --port 0")
     for name in FORMATS:
         (ward.folder / name / "about.yaml").write_text("deidentification: all metadata removed by the tool\n")
 

@@ -1,0 +1,150 @@
+"""Embedding and pair search on a Ray cluster: workers that die are started again and repeat their batch or block; a vector that is in the
+cache twice is the same twice. The folders are shared by the nodes.
+
+See also: the same in one process (`encode_here` in `embedding.py`, `run_here` in `pair_mining.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from curation.mining.embedding import Encode, Encoding, encode_here
+from curation.mining.pair_choice import Images
+from curation.mining.pair_mining import BlockWriter, block_name, largest_so_far, read_block
+from curation.mining.pair_search import PairSearch, Thresholds
+from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
+
+EMBEDDING_TRIES = 5
+"""How often a batch is tried whose worker died."""
+MOST_ROWS = 4096
+"""Images that a worker takes at a time; those of one that dies are encoded again."""
+BATCHES_AT_ONCE = 4
+"""Batches of the encoder in one of Ray's, so that images are decoded while the encoder is busy."""
+
+
+class EncodingWorker:
+    """What runs in a worker's process: encodes rows of image and sha256, and hands back how many."""
+
+    def __init__(self, work: Encoding, spec: Any, device: str) -> None:
+        from curation.mining.encoders import load_encoder
+        from curation.mining.pair_search import pick_device
+
+        self._work = replace(work, encoder=load_encoder(spec, pick_device(device)))
+
+    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        done = sum(encode_here(replace(self._work, todo=pd.DataFrame(batch))))
+        return {"done": np.array([done])}
+
+
+def encode_on_ray(cluster: Cluster, device: str) -> Encode:
+    """What `embed` takes to have its images encoded by workers of a Ray cluster."""
+
+    def encode(work: Encoding) -> Iterator[int]:
+        if work.todo.empty:
+            return
+        with connected(cluster) as ray:
+            import_module("ray.data")
+            given = replace(
+                work,
+                cache=work.cache.absolute(),
+                todo=pd.DataFrame(),
+                encoder=None,  # type: ignore[arg-type]
+            )
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            size = work.batch_size * BATCHES_AT_ONCE
+            # Cut here: a step of Ray Data's own would wait for a CPU that the workers already have.
+            rows = max(size, min(MOST_ROWS, -(-len(work.todo) // (4 * cluster.workers))))
+            table = work.todo[["image", "sha256"]].reset_index(drop=True)
+            parts = [table.iloc[first : first + rows] for first in range(0, len(table), rows)]
+            counted = ray.data.from_pandas(parts).map_batches(
+                EncodingWorker,
+                fn_constructor_args=(given, work.encoder.spec, device),
+                batch_size=size,
+                compute=ray.data.ActorPoolStrategy(size=cluster.workers),
+                num_cpus=cluster.cpus,
+                num_gpus=cluster.gpus or None,
+                max_restarts=EMBEDDING_TRIES,
+                max_task_retries=EMBEDDING_TRIES,
+            )
+            for batch in counted.iter_rows():
+                yield int(batch["done"])
+
+    return encode
+
+
+SEARCH_TRIES = 20
+"""How often a block is tried whose worker died."""
+TOLD_EVERY = 16
+"""Blocks after which the workers hear what the largest gaps are by then."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a worker finds what is searched: both encoders' arrays, and the rows to search among (None: all)."""
+
+    med: Path
+    gen: Path
+    thresholds: Thresholds
+    rows: np.ndarray | None = None
+    device: str = "auto"
+
+    def open(self) -> PairSearch:
+        arrays = (np.load(path, mmap_mode="r") for path in (self.med, self.gen))
+        med, gen = (array if self.rows is None else array[self.rows] for array in arrays)
+        return PairSearch(med, gen, self.thresholds, self.device)
+
+
+class Searcher:
+    """What runs in a worker's process."""
+
+    def __init__(self, source: Source, writer: dict[str, Any], blocks: str, threads: int) -> None:
+        search = source.open()
+        search.threads = threads
+        self._writer, self._blocks = BlockWriter(search, **writer), Path(blocks)
+
+    def write(self, first: int, least: np.ndarray | None) -> int:
+        """Write one block; `least` as in `BlockWriter`."""
+        replace(self._writer, least=least).write(self._blocks, first)
+        return first
+
+
+def run_on_ray(source: Source, cluster: Cluster) -> Callable[[BlockWriter, Path, list[int]], Iterator[int]]:
+    """What `mine` takes to have its blocks written by workers."""
+
+    def run(writer: BlockWriter, blocks: Path, todo: list[int]) -> Iterator[int]:
+        with connected(cluster) as ray:
+            known = largest_so_far(writer, blocks)
+            nameless = Images(np.empty(0, object), writer.images.hashes, writer.images.groups, np.empty(0, np.int64))
+            given = ray.put({"images": nameless, "choice": writer.choice})
+            options = cluster.resources | {"max_restarts": -1, "max_task_retries": SEARCH_TRIES}
+            remote = ray.remote(Searcher).options(**options)
+            threads = max(1, int(cluster.cpus))
+            pool = ray.util.ActorPool(
+                [remote.remote(source, given, str(blocks.absolute()), threads) for _ in range(cluster.workers)]
+            )
+            least = ray.put(known.least) if known else None
+            waiting = list(todo)
+            done = 0
+            while waiting or pool.has_next():
+                while waiting and pool.has_free():
+                    pool.submit(lambda actor, given: actor.write.remote(*given), (waiting.pop(0), least))
+                try:
+                    first = pool.get_next_unordered(timeout=CHECK_AFTER)
+                except TimeoutError:
+                    check_nodes(ray, cluster)
+                    continue
+                done += 1
+                if known:
+                    known.add(read_block(blocks / block_name(first)))
+                    if done % TOLD_EVERY == 0:
+                        least = ray.put(known.least)
+                yield first
+
+    return run
