@@ -31,7 +31,7 @@ from tqdm import tqdm
 from curation.deidentify.dicom import METHOD, deidentify_dataset
 from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
 from curation.deidentify.table import PatientTable, identifiers_of
-from curation.gmai.pictures import DICOM, VOLUMES, is_dicom
+from curation.gmai.pictures import DICOM, VOLUMES, is_dicom, is_turned
 from curation.gmai.pixels import Skipped, reading, shown
 from curation.images.burned_in_text import Box, Recall, find_text, measure_recall
 from curation.images.file_names import list_beside, write_list
@@ -135,7 +135,8 @@ def deidentify(
                 identifiers[group or name] |= words
                 new = file_name(pseudonyms.of("i", name), data)
                 picture = open_rgb(data)
-                sizes[path.absolute()] = picture.height, picture.width
+                if dataset is not None or not is_turned(path.read_bytes()):
+                    sizes[path.absolute()] = picture.height, picture.width
                 boxes = find_text(picture) if search_text else []
                 if boxes:
                     report.pending += 1

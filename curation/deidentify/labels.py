@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from curation.gmai.overlay import encode_mask
-from curation.gmai.pictures import DICOM, Pairs, Skip, Target, files_below, paired
+from curation.gmai.pictures import DICOM, TURNED, Pairs, Skip, Target, files_below, paired
 from curation.gmai.pixels import Skipped, cause
 from curation.gmai.read_shapes import LISTS, coco, masks, voc, yolo
 from curation.gmai.read_volumes import SUFFIXES as VOLUMES
@@ -105,7 +105,7 @@ def read_labels(path: Path, folder: Path) -> Labels:
 
 def write_labels(labels: Labels, out: Path, ids: Mapping[Path, str], sizes: Mapping[Path, tuple[int, int]]) -> int:
     """Write the labels of images that have an id to `out`; returns of how many images. ids: path -> name of the new file. sizes: path of a
-    picture -> (height, width)."""
+    picture that is not turned -> (height, width)."""
     kept = [(annotation, path) for annotation, path in labels.pairs if path in ids]
     images: list[dict[str, Any]] = []
     shapes: list[dict[str, Any]] = []
@@ -116,6 +116,8 @@ def write_labels(labels: Labels, out: Path, ids: Mapping[Path, str], sizes: Mapp
                 write_volume(annotation.files[0], out / ids[path])
                 images.append({})
                 continue
+            if path not in sizes:
+                raise Skipped(TURNED)
             height, width = sizes[path]
             targets = annotation.targets((height, width))
         except Skipped as reason:

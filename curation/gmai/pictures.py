@@ -14,10 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from PIL import Image
 
 from curation.gmai.pixels import Skipped, cause, read_frame
 from curation.gmai.sources import Dataset
@@ -28,6 +30,7 @@ from eval_harness.records.names import storable
 
 DICOM = (".dcm", ".dicom", ".ima")
 VOLUMES = (".nii", ".nii.gz", ".nrrd", ".mha", ".mhd")
+TURNED = "is turned by its EXIF orientation: whether boxes and masks count turned pixels is not known"
 NO_PICTURES = {"", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".pdf", ".html", ".names"}
 """Suffixes of what lies beside pictures as a matter of course."""
 Kind = Literal["class", "box", "mask"]
@@ -235,7 +238,10 @@ def load_picture(path: Path, annotation: Annotation, dataset: Dataset, stored: b
         if path.suffix.lower() not in SUFFIXES and is_dicom(path):
             pixels, said = read_frame(path, dataset, annotation.label, stored)
         else:
-            pixels = np.asarray(open_rgb(path.read_bytes()))
+            data = path.read_bytes()
+            pixels = np.asarray(open_rgb(data))
+            if stored and is_turned(data):
+                raise Skipped(TURNED)
     except ImageError as error:
         raise Skipped(str(error)) from None
     except OSError as error:
@@ -244,6 +250,12 @@ def load_picture(path: Path, annotation: Annotation, dataset: Dataset, stored: b
     if not targets:
         raise Skipped("has no label")
     return [picture_of(path, dataset, pixels, targets, said, annotation.facts, annotation.unsure)]
+
+
+def is_turned(data: bytes) -> bool:
+    """Whether a readable picture is shown turned or mirrored by its EXIF orientation."""
+    with Image.open(BytesIO(data)) as image:
+        return image.getexif().get(0x0112, 1) != 1
 
 
 def is_dicom(path: Path) -> bool:

@@ -382,7 +382,8 @@ def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape:
         if values.shape != shape:
             raise Skipped(size_mismatch("its mask", values.shape, shape))
         if label:
-            made += [Target(label, "mask", mask=values > 0)] if values.any() else []
+            shown = values > (127 if mask.suffix.lower() in (".jpg", ".jpeg") else 0)  # JPEG's black is not quite 0
+            made += [Target(label, "mask", mask=shown)] if shown.any() else []
             continue
         for value in (int(each) for each in np.unique(values) if each):
             if value not in classes:

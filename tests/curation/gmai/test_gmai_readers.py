@@ -274,6 +274,10 @@ def bad_sources(tmp_path):
     cases["corner"] = (coco("corner", {"segmentation": [[1, 1, 2, 2]]}), "a.png", "three corners")
     cases["outside"] = (coco("outside", {"bbox": [25, 1, 9, 5]}), "a.png", "outside its image")
     cases["flat"] = (coco("flat", {"bbox": [2, 1, 0, 5]}), "a.png", "no area")
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    cases["turned"] = (coco("turned", {"bbox": [1, 1, 5, 5]}), "a.png", "EXIF orientation")
+    Image.fromarray(good).save(tmp_path / "turned" / "a.png", exif=turned)
     cases["class"] = (coco("class", {"bbox": [1, 1, 5, 5], "category_id": 7}), "a.png", "category 7")
     folder = tmp_path / "voc"
     save(folder / "a.png", good)
