@@ -243,7 +243,10 @@ def yolo(dataset: Dataset) -> Found:
     folder = dataset.annotations or dataset.path
     files, skips = files_below(folder, dataset)
     texts = [path for path in files if path.suffix.lower() == ".txt" and path.name not in LISTS]
-    classes = dataset.named_classes or _yolo_classes(folder, dataset)
+    lists = [
+        path for path in (*files, *(dataset.path / name for name in LISTS)) if path.name in LISTS and path.is_file()
+    ]
+    classes = dataset.named_classes or _yolo_classes(list(dict.fromkeys(lists)), dataset)
     made = [
         Annotation(without_suffix(below(path, folder)), (path,), partial(_yolo_targets, path, classes))
         for path in texts
@@ -251,24 +254,31 @@ def yolo(dataset: Dataset) -> Found:
     return made, skips if folder != dataset.path else []
 
 
-def _yolo_classes(folder: Path, dataset: Dataset) -> dict[int, str]:
-    """Number -> label by a list of names, or a YAML with `names`. Raises BadInput where there is none, or it is no such list."""
-    for path in (parent / name for parent in dict.fromkeys((folder, dataset.path)) for name in LISTS):
-        if not path.is_file():
-            continue
+def _yolo_classes(lists: list[Path], dataset: Dataset) -> dict[int, str]:
+    """Number -> label by lists of names (the line is the number), or YAML with `names`. Raises BadInput where there is none, one is no such
+    list, or two say different things."""
+    remedy = "Give `classes: {0: name, ...}`."
+    found: dict[int, str] = {}
+    for path in lists:
         try:
-            if path.suffix not in (".yaml", ".yml"):
-                return dict(enumerate(line.strip() for line in read_text(path).splitlines() if line.strip()))
-            given = yaml.safe_load(read_text(path))["names"]
-            listed = dict(given) if isinstance(given, dict) else dict(enumerate(given))
-            return {int(number): str(name) for number, name in listed.items()}
+            if path.suffix in (".yaml", ".yml"):
+                given = yaml.safe_load(read_text(path))["names"]
+                listed = dict(given) if isinstance(given, dict) else dict(enumerate(list(given)))
+                classes = {int(number): str(name) for number, name in listed.items() if not isinstance(given, str)}
+            else:
+                lines = map(str.strip, read_text(path).splitlines())
+                classes = {number: name for number, name in enumerate(lines) if name}
         except (yaml.YAMLError, TypeError, KeyError, ValueError):
-            raise BadInput(
-                f"dataset {dataset.name}: {path} has no `names` (a list, or number: name). Or give `classes: {{0: name, ...}}`."
-            ) from None
-    raise BadInput(
-        f"dataset {dataset.name}: there is no {' or '.join(LISTS)} in {folder}. Or give `classes: {{0: name, ...}}`."
-    )
+            classes = {}
+        if not classes:
+            raise BadInput(f"dataset {dataset.name}: {path} has no `names` (a list, or number: name). {remedy}")
+        if found and classes != found:
+            raise BadInput(f"dataset {dataset.name}: {lists[0]} and {path} number the classes differently. {remedy}")
+        found = classes
+    if not found:
+        where = dataset.annotations or dataset.path
+        raise BadInput(f"dataset {dataset.name}: there is no {' or '.join(LISTS)} in {where}. {remedy}")
+    return found
 
 
 def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -> list[Target]:

@@ -306,3 +306,16 @@ def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
     pd.DataFrame({"image": [data.SOPInstanceUID], "label": "lung"}).to_csv(tmp_path / "t.csv", index=False)
     found, left_out = read(sources(reader="dicom", annotations="t.csv"))
     assert found == {} and {"lung/copy.dcm", "lung/one0.dcm"} <= set(left_out)
+
+
+def test_a_class_of_yolo_is_the_line_of_its_name_and_lists_that_differ_are_refused(tmp_path):
+    save(tmp_path / "i" / "a.png", np.zeros((SIDE, SIDE), np.uint8))
+    (tmp_path / "t" / "more").mkdir(parents=True)
+    (tmp_path / "t" / "a.txt").write_text("2 0.5 0.5 0.1 0.1")
+    (tmp_path / "t" / "classes.txt").write_text("liver\n\nspleen\n")
+    entry = {"name": "x", "reader": "yolo", "path": "i", "annotations": "t", "modality": "CT"}
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
+    sources = read_sources(tmp_path / "s.yaml")
+    assert read(sources)[0] == {"a.png": {"spleen"}}
+    (tmp_path / "t" / "more" / "data.yaml").write_text("names: [spleen, liver]")
+    assert "number the classes differently" in refused(units_of, sources.datasets[0], sources)
