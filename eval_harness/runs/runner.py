@@ -21,7 +21,7 @@ from eval_harness.records.result import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
 from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.permission import check_sending
+from eval_harness.runs.planning.dry_run import check_sending
 from eval_harness.runs.planning.plan import Load, Plan, make_plan
 from eval_harness.runs.resume import begin, record_findings, starts_over
 from eval_harness.runs.scoring import score_run

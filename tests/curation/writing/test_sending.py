@@ -13,7 +13,7 @@ from eval_harness.models.http.client import server_address
 from eval_harness.models.http.sending import destination, permit_sending
 from eval_harness.models.interface import Settings
 from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.permission import check_sending
+from eval_harness.runs.planning.dry_run import check_sending
 from eval_harness.runs.planning.plan import make_plan
 from eval_harness.runs.runner import evaluate
 

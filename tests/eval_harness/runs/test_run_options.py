@@ -272,13 +272,13 @@ def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
 
 
 def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, monkeypatch):
-    from eval_harness.runs.planning import description
+    from eval_harness.runs.planning import plan
 
     wish = asked(data, model="baseline:chance", out=tmp_path / "run")
-    monkeypatch.setattr(description, "collect_environment", lambda: {"git_commit": "old"})
+    monkeypatch.setattr(plan, "collect_environment", lambda: {"git_commit": "old"})
     evaluate(wish)
     journal = tmp_path / "run/answers.jsonl"
-    monkeypatch.setattr(description, "collect_environment", lambda: {"git_commit": "new"})
+    monkeypatch.setattr(plan, "collect_environment", lambda: {"git_commit": "new"})
     same, _ = evaluate(wish)
     assert same.environment["git_commit"] == "old"
     assert "resumed_with" not in same.environment
