@@ -7,6 +7,7 @@ Wiring only; what is shown comes from `service.py` and `views/`.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import socket
@@ -18,7 +19,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from threadpoolctl import threadpool_limits
 
 from dataset_builders.benchmarks import BENCHMARKS
@@ -34,11 +37,9 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import Front
 from leaderboard_space.service import Service
-from leaderboard_space.serving.access import SPACE, Access
+from leaderboard_space.serving.access import SPACE, Access, on_space
 from leaderboard_space.serving.body_limit import BodyLimit
 from leaderboard_space.serving.endpoint import Endpoint, Function
-from leaderboard_space.serving.gradio_import import get_space, gr
-from leaderboard_space.serving.preview import TITLE, Preview
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
 from leaderboard_space.views import about, claims, frame
@@ -89,12 +90,11 @@ def build_app(
     for name, (draw, save) in drawn.items():
         functions |= {f"{name}/page": draw, f"{name}/file": save}
     with gr.Blocks(
-        title=TITLE,
+        title=frame.TITLE,
         fill_width=True,
         analytics_enabled=False,
         delete_cache=(UPLOADS_KEPT // 6, UPLOADS_KEPT),
     ) as app:
-        app.space_id = None  # a page that knows it asks the Hub for a badge, and Google for the badge's fonts
         _html(frame.header(), "mp-header", "medprobe.start();")
         with gr.Tabs(elem_id="mp-tabs"):
             with gr.Tab("Overview", id="overview", elem_id="tab-overview"):
@@ -124,10 +124,6 @@ def build_app(
             show_progress="hidden",
             api_visibility="private",
         )
-        # Gradio's MCP server makes a tool of every event; the page's own are no agent's business.
-        for event in app.fns.values():
-            if event.fn is not None:
-                getattr(event.fn, "__func__", event.fn)._mcp_type = "page"
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
 
@@ -146,16 +142,20 @@ def _claimed(claimed: Claims, board: Board) -> str:
     return f'<div class="mp-page">{claims.section(claimed.current(), entries, claimed.problems)}</div>'
 
 
-def _spoken(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, with what is wrong with a call said to the caller instead of an internal error."""
+def _spoken(tool: Callable[..., Any]) -> Callable[..., str]:
+    """The same function with its answer as JSON text, which programs and agents read alike, and what is wrong with a call said to its
+    caller instead of an internal error."""
 
     @wraps(tool)
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*given: Any, **named: Any) -> str:
         try:
-            return tool(*given, **named)
+            return json.dumps(tool(*given, **named), ensure_ascii=False)
         except BadInput as error:
             raise gr.Error(str(error), print_exception=False) from None
 
+    call.__annotations__ = {**tool.__annotations__, "return": "str"}
+    call.__signature__ = inspect.signature(tool).replace(return_annotation=str)  # type: ignore[attr-defined]
+    del call.__wrapped__
     return call
 
 
@@ -178,10 +178,10 @@ def serve(
     # A server answers many readers at once on few cores: threads inside every matrix product would only wait for each other
     # (measured: 1 ms becomes 85 ms).
     threadpool_limits(1, user_api="blas")
-    may_write = host in LOOPBACK and get_space() is None
+    may_write = host in LOOPBACK and not on_space()
     app, endpoint, begin = build_app(store, data, may_write=may_write, hidden=hidden)
     served = {*LOOPBACK, host, *names} if may_write else None
-    access = Middleware(Access, names=served, framed_by=SPACE if get_space() else "'none'")
+    access = Middleware(Access, names=served, framed_by=SPACE if on_space() else "'none'")
     with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
         app.launch(
             server_name=host,
@@ -190,7 +190,6 @@ def serve(
             quiet=True,
             **launch_options(access, endpoint),
         )
-    _answer_agents_in_json(app)
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
     begin()
     app.block_thread()
@@ -207,24 +206,13 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
         "enable_monitoring": False,  # its address is a secret, which it would print
-        "app_kwargs": {"middleware": [Middleware(BodyLimit), Middleware(Preview), *middleware]},
+        "app_kwargs": {
+            "middleware": [Middleware(GZipMiddleware, minimum_size=10_000), Middleware(BodyLimit), *middleware]
+        },
         "state_session_capacity": SESSIONS,
-        "head": f"<script>{frame.scripts()}</script>",
+        "head": f"{frame.preview()}<script>{frame.scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
     }
-
-
-def _answer_agents_in_json(app: gr.Blocks) -> None:
-    """Gradio's MCP server writes what a tool returns as Python would print it; an agent reads JSON."""
-    server = app.mcp_server_obj
-    if server is None:
-        return
-    from mcp.types import TextContent
-
-    def in_json(data: list[Any], root_url: str) -> list[TextContent]:
-        return [TextContent(type="text", text=json.dumps(output, ensure_ascii=False)) for output in data]
-
-    server.postprocess_output_data = in_json  # type: ignore[method-assign, assignment]
 
 
 def _page(

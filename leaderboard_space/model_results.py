@@ -180,8 +180,8 @@ class Spot:
 
 
 def weak_spots(memory: Memory, lines: Sequence[Line]) -> list[Spot]:
-    """Where a model is weakest against guessing, over all of its benchmarks: of at least FEW cases, and not better than guessing where
-    there is such a spot."""
+    """Where a model is weakest against guessing, over all of its benchmarks: what is significantly worse first; of at least FEW cases, and
+    nothing that is better than guessing where there is other."""
     spots = []
     for line in lines:
         aspects = spec(line.section.family).aspects
@@ -194,7 +194,7 @@ def weak_spots(memory: Memory, lines: Sequence[Line]) -> list[Spot]:
                 for label, score in found.weakest
             ]
     known = [spot for spot in spots if spot.score.chance is not None and spot.score.n_cases >= FEW]
-    known.sort(key=lambda spot: spot.above_guessing)
+    known.sort(key=lambda spot: (spot.score.verdict != "worse", spot.above_guessing))
     bad = [spot for spot in known if spot.score.verdict != "better"]
     return (bad or known)[:MOST_SPOTS]
 

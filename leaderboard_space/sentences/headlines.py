@@ -203,12 +203,11 @@ def _in_running_text(label: str) -> str:
     return label if first != first.capitalize() else label[0].lower() + label[1:]
 
 
-def model_verdicts(name: str, judged: Sequence[tuple[str, Verdict | None, bool]]) -> str:
-    """What is to be known of a model at once: the verdict in each benchmark, named. `judged`: (benchmark, verdict of its first score,
-    whether that is against the paper's random run).
+def model_verdicts(name: str, judged: Sequence[tuple[str, Verdict | None]]) -> str:
+    """What is to be known of a model at once: the verdict in each benchmark, named. `judged`: (benchmark, verdict of its first score).
 
-    >>> model_verdicts("M", [("A", "better", False), ("B", "better", True), ("C", None, False)])
-    "M beats guessing on A and B (there the paper's random run); is not tested on C."
+    >>> model_verdicts("M", [("A", "better"), ("B", "better"), ("C", None)])
+    'M beats guessing on A and B; is not tested on C.'
     """
     if not judged:
         return f"This board has no ranked result of {name}."
@@ -219,9 +218,9 @@ def model_verdicts(name: str, judged: Sequence[tuple[str, Verdict | None, bool]]
         None: "is not tested on",
     }
     parts = [
-        f"{said} {_listed([f'{where} (there {RANDOM_RUN})' if drawn else where for where, found, drawn in judged if found == verdict])}"
+        f"{said} {_listed([where for where, found in judged if found == verdict])}"
         for verdict, said in words.items()
-        if any(found == verdict for _, found, _ in judged)
+        if any(found == verdict for _, found in judged)
     ]
     return f"{name} {'; '.join(parts)}."
 

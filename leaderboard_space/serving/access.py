@@ -6,12 +6,23 @@ reader's browser, by a name that it lets point to 127.0.0.1 (DNS rebinding).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlsplit
 
 SPACE = "'self' https://huggingface.co https://*.hf.space"
 """Pages that show a Space in a frame."""
+
+
+LOADS = "default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'"
+"""What a page may load: nothing from another machine, such as the badge that Gradio would fetch on a Space. Its components run scripts that
+the page itself holds."""
+
+
+def on_space() -> bool:
+    """Whether the board runs as a Space."""
+    return os.environ.get("SYSTEM") == "spaces"
 
 
 class Access:
@@ -40,7 +51,7 @@ class Access:
 
         async def framed(message: Any) -> None:
             if message["type"] == "http.response.start":
-                policy = (b"content-security-policy", f"frame-ancestors {self.framed_by}".encode())
+                policy = (b"content-security-policy", f"{LOADS}; frame-ancestors {self.framed_by}".encode())
                 message = message | {"headers": [*message.get("headers", []), policy]}
             await send(message)
 

@@ -16,6 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
+from gradio.utils import get_upload_folder
+
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.store.folder import duplicate_submissions
@@ -29,7 +32,7 @@ from leaderboard_space.data.open_submissions import OpenSubmissions
 from leaderboard_space.data.published_tables import models
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.serving.gradio_import import get_space, get_upload_folder, gr
+from leaderboard_space.serving.access import on_space
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.target_choice import target_of
 from leaderboard_space.submitting.targets import targets
@@ -65,7 +68,7 @@ class SubmitTab:
         self.published = {name: one.kind for name, one in models().items()}
         self.on_hub = store is not None and is_hub_store(str(store))
         self.waiting = OpenSubmissions(str(store)) if self.on_hub else None
-        can_sign_in = get_space() is not None and bool(os.environ.get("OAUTH_CLIENT_ID"))
+        can_sign_in = on_space() and bool(os.environ.get("OAUTH_CLIENT_ID"))
         self.signs_in = can_sign_in and (self.on_hub or hidden is not None)
         self.takes = store is not None and (may_write or (self.signs_in and self.on_hub))
 
@@ -290,11 +293,12 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
         )
     checked = [report, send, ready, how, told]
     check.click(
-        _by_client(tab.check), form, checked, api_name="check_submission", concurrency_limit=CHECKING, concurrency_id="check",
+        _by_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_description=CHECKS,
+        concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     at_once: dict[str, Any] = {  # a form that is complete is scored without being asked
-        "fn": _by_client(tab.check_when_complete), "inputs": form, "outputs": checked, "api_visibility": "private",
+        "fn": _by_client(tab.check_when_complete, "check_when_complete"), "inputs": form, "outputs": checked, "api_visibility": "private",
         "concurrency_limit": CHECKING,
         "concurrency_id": "check", "show_progress": "minimal", "show_progress_on": report,
     }  # fmt: skip
@@ -305,18 +309,25 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
     chosen.then(**at_once)
     model.submit(**at_once)
     send.click(
-        _signed_in(tab) if tab.signs_in else _by_client(tab.send),
-        form, [report, waiting, told], api_name="submit", concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
+        _signed_in(tab) if tab.signs_in else _by_client(tab.send, "submit"),
+        form, [report, waiting, told], api_name="submit", api_description=SUBMITS,
+        concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     return whole, target, waiting
 
 
-def _by_client(function: Callable[..., tuple[Any, ...]]) -> Any:
+CHECKS = "Score a file of answers to one of the board's sets of questions, without submitting it. Nothing is written."
+SUBMITS = "Submit a file of answers: add it to the store, or open a pull request for it, as the board is set up. Check it first."
+"""What the API and its MCP server say of the form's two buttons, which programs and agents may press, too."""
+
+
+def _by_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
     def called(
         key: str | None, files: list[str] | None, model: str | None, kind: str | None, request: gr.Request
     ) -> tuple[Any, ...]:
         return function(key, files, model, kind, client=_client_of(request))
 
+    called.__name__ = name  # as an agent's tool is called
     called.__annotations__ |= {"request": gr.Request}  # Gradio reads it to know what to hand over
     return called
 

@@ -171,7 +171,10 @@ def _headline(submission: Submission) -> str:
     result = submission.result
     benchmark = result.benchmark
     what = f"{result.model.name} on {benchmark.name}, {benchmark.split}, {plural(benchmark.questions, 'question')}"
+    missing, asked = result.statuses.get("missing", 0), max(sum(result.statuses.values()), 1)
     ready = "ready to be submitted" if not submission.problems else "cannot be submitted as it is"
+    if missing and not submission.problems:
+        ready = f"{count(missing)} of {plural(asked, 'answer')} missing, which count as wrong"
     part = ""
     if benchmark.selection:
         part = f'<p class="sub">Partial: {text(benchmark.selection, LONGEST)}. It is not ranked with complete runs.</p>'

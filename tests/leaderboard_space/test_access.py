@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from leaderboard_space.serving.access import SPACE, Access
+from leaderboard_space.serving.access import LOADS, SPACE, Access
 
 OURS = ("127.0.0.1", "localhost", "::1", "my.tunnel")
 
@@ -59,7 +59,7 @@ def test_other_names_are_not(name):
 @pytest.mark.parametrize(("names", "framed_by"), [(OURS, "'none'"), (None, SPACE)])
 def test_frames(names, framed_by):
     found = client(names, framed_by).get("/", headers={"host": "localhost"})
-    assert found.headers["content-security-policy"] == f"frame-ancestors {framed_by}"
+    assert found.headers["content-security-policy"] == f"{LOADS}; frame-ancestors {framed_by}"
 
 
 def test_a_board_that_writes_nothing_is_served_under_any_name():

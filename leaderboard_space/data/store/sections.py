@@ -100,7 +100,7 @@ class Section:
             "custom": self.benchmark,
             "partial": "Part of the official set",
             "sample": "Sample (not the complete official set)",
-            "unconfirmed": "Official set by its counts",
+            "unconfirmed": "Same size as the official set, unverified",
             "retired": "Retired (an earlier version of the dataset)",
         }
         return names[self.kind]

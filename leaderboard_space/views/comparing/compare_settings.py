@@ -42,7 +42,7 @@ def _different(found: Comparison) -> list[tuple[str, list[object]]]:
     """What differs in how the results were got: name, one value for each."""
     held = [_settings_of(entry) for entry in found.chosen]
     names = dict.fromkeys(name for settings in held for name in settings)
-    rows = [(name, [settings.get(name) for settings in held]) for name in names]
+    rows = [(name, [settings.get(name) for settings in held]) for name in names if not name.endswith("_hash")]
     return [(name, values) for name, values in rows if any(value != values[0] for value in values)]
 
 
@@ -59,13 +59,8 @@ def view(found: Comparison) -> str:
     different = _different(found)
     both = "Both" if len(found.chosen) == 2 else "All"
     if not different:
-        known = all(entry.result.kind == "measured" for entry in found.chosen)
-        line = (
-            f"{both} were run with the same settings."
-            if known
-            else "No differences are reported; papers print few settings."
-        )
-        return f'<h3>Settings</h3><p class="sub">{line}</p>'
+        known = all(entry.result.kind == "measured" for entry in found.chosen)  # papers print few settings
+        return f'<p class="sub">{both} were run with the same settings.</p>' if known else ""
     rows = "".join(
         f'<tr><th scope="row">{text(name)}</th>{"".join(f"<td>{text(said(value), 300)}</td>" for value in values)}</tr>'
         for name, values in different

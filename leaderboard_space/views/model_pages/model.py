@@ -53,7 +53,7 @@ def page(memory: Memory, claimed: Claims, request: Request) -> str:
     who = identity(wanted, [entry.result for _, entry in found])
     lines = lines_of(memory, wanted)
     main = main_lines(lines)
-    judged = [(line.questions, line.score.verdict, line.row.run is not None) for line in main]
+    judged = [(line.questions, line.score.verdict) for line in main]
     spots = weak_spots(memory, main)
     finding = sentences.model_verdicts(who.name, judged)
     if spots:

@@ -180,8 +180,8 @@ def test_a_link_restores_the_view(chromium: Any, address: str, store: Path) -> N
 def test_hostile_names_and_unreadable_files_are_shown_as_text(chromium: Any, address: str) -> None:
     page = open_page(chromium, address)
     page.get_by_role("tab", name="GMAI-MMBench").click()
-    page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Official set by its counts").click()
-    page.locator("#mp-gmai-mmbench [role=radio][aria-checked=true]", has_text="by its counts").wait_for()
+    page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Same size as the official set, unverified").click()
+    page.locator("#mp-gmai-mmbench [role=radio][aria-checked=true]", has_text="unverified").wait_for()
     eventually(lambda: HOSTILE in shown(page, "gmai-mmbench"), True)
     page.locator("#mp-gmai-mmbench .more").click()
     page.locator("#mp-gmai-mmbench .detail").wait_for()

@@ -394,10 +394,7 @@ def test_every_page_compares_a_score_with_the_same(front: Front) -> None:
     assert better <= alone and len(alone) > 30  # the overview corrects for all of its marks
     assert f"{len(alone)} of 50 models beat the paper's random run" in page
     of_model = plain(model.page(front.service.memory, front.service.claims, {"id": "GPT-4o"}))
-    assert (
-        "GMAI-MMBench (there the paper's random run)" in of_model
-        and "significantly better than the paper's random run (25.9%)" in of_model
-    )
+    assert "significantly better than the paper's random run (25.9%)" in of_model
     assert "GMAI-MMBench, guessing is the paper's own random run" in plain(front.page({}))
 
 
