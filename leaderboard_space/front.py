@@ -162,7 +162,7 @@ class Front:
     def search(self, request: Mapping[str, Any]) -> list[dict[str, str]]:
         """Hits for what a visitor types (`query`): `name`, `where`, `address`."""
         query = str(request.get("query") or "")[:LONGEST_QUERY]
-        found = search(query, self.hits())
+        found = [*_together(query, self.labels()), *search(query, self.hits())]
         return [{"name": hit.name, "where": hit.where, "address": html.unescape(hit.address)} for hit in found]
 
     def hits(self) -> list[Hit]:
@@ -208,6 +208,21 @@ class Front:
             words = (fold(LABELS[family]), fold(family), fold(spec(family).task), *map(fold, spec(family).words))
             found.append(Hit(LABELS[family], f"benchmark: {spec(family).task}", address_of("b", family), words, 5))
         return found + _findings({word for hit in found for word in hit.words})
+
+
+def _together(query: str, labels: list[Label]) -> list[Hit]:
+    """Labels of several facets that a query names at once, such as a department and a modality: the questions that have them all."""
+    said, held = f" {fold(query)} ", dict[str, dict[str, Label]]()
+    for label in labels:
+        if any(word and f" {word} " in said for word in label.words):
+            held.setdefault(label.family, {}).setdefault(label.facet, label)
+    found = []
+    for family, of in held.items():
+        if len(of) > 1:
+            address = address_of("b", family, facet=[f"{label.facet}:{label.value}" for label in of.values()])
+            name = " and ".join(label.shown for label in of.values())
+            found.append(Hit(name, f"both, in {LABELS[family]}", address, ()))
+    return found
 
 
 def _findings(known: set[str]) -> list[Hit]:

@@ -7,7 +7,7 @@ if (!root) return;
 const panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format, server = medprobe.server(format);
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, find: "", rows: null, sorts: {} };
-let stamp = panel.dataset.stamp || null, asked = 0, counts = {};
+let stamp = panel.dataset.stamp || null, asked = 0, counts = {}, total = 0;
 const tree = medprobeTree(root, (branches) => choose({ branches }));
 
 const say = (line) => {
@@ -91,8 +91,9 @@ async function update(quiet, ranks = false) {  // ranks: also those that take se
     Object.assign(state, shown.state);
     counts = shown.counts || {};
     say("");
+    total = state.branches.length ? shown.selected : 0;
     if (shown.tree !== tree.key()) await loadTree(shown.tree);
-    else tree.show(state.branches, counts);
+    else tree.show(state.branches, counts, total);
     if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
     if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(true, true); } }, ranks ? 1500 : 1000);
@@ -105,7 +106,7 @@ async function update(quiet, ranks = false) {  // ranks: also those that take se
 }
 async function loadTree(key) {
   tree.load(key === null ? { groups: [], facets: [] } : await ask("tree", { branches: [] }), key, keyOf([state.section, Boolean(key)]));
-  tree.show(state.branches, counts);
+  tree.show(state.branches, counts, total);
 }
 async function loadBreakdown() {
   const number = asked;

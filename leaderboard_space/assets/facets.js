@@ -79,6 +79,10 @@ return {
     }));
     host.replaceChildren(...facets.map(frame));
   },
+  inverted: (branches) => {
+    const on = new Set(branches.map(keyOf));
+    return facets.filter((facet) => branches.some((path) => path[0] === "=" + facet.facet)).flatMap((facet) => facet.values.map((value) => value.path).filter((path) => !on.has(keyOf(path))));
+  },
   show: (branches, found) => {
     chosen = new Set(branches.filter((path) => path[0].startsWith("=")).map(keyOf));
     counts = found || {};

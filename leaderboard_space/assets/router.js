@@ -89,6 +89,7 @@ window.medprobe = (() => {
     document.addEventListener("keydown", (event) => {  // Gradio opens a choice that Tab has just left
       if (event.key === "Tab" && event.target.matches("#mp-submit input[role=combobox]")) event.stopPropagation();
     }, true);
+    document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); focusPanel(); });
     document.addEventListener("click", (event) => {
       const link = event.target.closest('a[href^="#/"]');
       if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;

@@ -23,11 +23,11 @@ const grow = (nodes, path, parent) => nodes.map(([source, count, children, shown
   node.children = grow(children, node.path, node);
   return node;
 });
-function show(selected, counts) {
+function show(selected, counts, total) {
   if (drawn === null) for (const path of selected) for (let depth = 2; depth < path.length; depth++) open.add(keyOf(path.slice(0, depth)));
   branches = selected;
   if (!side.firstChild) return;
-  drawChips();
+  drawChips(total);
   facets.show(branches, counts);
   drawTree();
 }
@@ -82,15 +82,18 @@ function drawSide() {
   list.setAttribute("aria-label", "Lexical tree");
   list.addEventListener("keydown", onKey);
   const map = makeNode("details", "lexical");
-  map.open = mapOpen === null ? groups.some((group) => group.nodes.some((node) => node.children.length)) : mapOpen;  // a flat tree says what the facets say
+  map.open = mapOpen ?? true;
   map.addEventListener("toggle", () => { mapOpen = map.open; });
   map.append(makeNode("summary", "", "Lexical tree"), search, list);
-  box.append(title, chips, facets.host, map);
+  box.append(title, chips, facets.host);
+  if (groups.some((group) => group.nodes.some((node) => node.children.length))) box.append(map);  // a flat tree says what the facets say
   side.append(box);
   drawn = null;
 }
 function drawTree() {
-  const list = side.querySelector(".tree"), shows = keyOf([branches, [...open], query, current]);
+  const list = side.querySelector(".tree");
+  if (!list) return;
+  const shows = keyOf([branches, [...open], query, current]);
   if (shows === drawn) return;
   drawn = shows;
   const wanted = query.trim().toLowerCase(), had = list.contains(document.activeElement), scroll = list.scrollTop;
@@ -114,11 +117,22 @@ function drawTree() {
     list.append(heading);
     for (const node of group.nodes) add(node, 1);
   }
-  if (!rows.length) list.append(makeNode("p", "fine", "No matching branch."));
+  if (!rows.length) list.append(makeNode("p", "fine", "No matching branch." + near(wanted)));
   if (hidden) list.append(makeNode("p", "fine", hidden + " more: search on."));
   const at = rows.find((entry) => entry.key === current) || rows[0];
   if (at) { at.line.tabIndex = 0; if (had) at.line.focus({ preventScroll: true }); }
   list.scrollTop = scroll;
+}
+function near(wanted) {  // labels that begin as some word of it does
+  const starts = wanted.split(/\s+/).filter((word) => word.length > 2).map((word) => word.slice(0, 3)), found = new Set();
+  const look = (node) => { if (starts.some((start) => node.label.toLowerCase().split(/\s+/).some((word) => word.startsWith(start)))) found.add(node.label); node.children.forEach(look); };
+  for (const group of groups) group.nodes.forEach(look);
+  return found.size ? " Near: " + [...found].slice(0, 5).join(", ") + "." : "";
+}
+function invert() {  // of every facet and branch level in which something is chosen, what was not
+  const flat = (nodes) => nodes.flatMap((node) => [node, ...flat(node.children)]), all = groups.flatMap((group) => flat(group.nodes));
+  const chosen = new Set(branches.map(keyOf)), tops = new Set(branches.filter((path) => !path[0].startsWith("=")).map((path) => keyOf(path.slice(0, -1))));
+  select([...facets.inverted(branches), ...all.map((node) => node.path).filter((path) => tops.has(keyOf(path.slice(0, -1))) && !chosen.has(keyOf(path)))]);
 }
 function row(node, level, isOpen) {
   const line = makeNode("div", "branch"), key = keyOf(node.path), checked = stateOf(node);
@@ -162,7 +176,7 @@ function onKey(event) {
   }
   event.preventDefault();
 }
-function drawChips() {
+function drawChips(total) {
   const chips = side.querySelector(".chips"), summary = side.querySelector("summary"), [first] = branches;  // a closed choice says what is chosen
   if (first) summary.textContent = first.slice(1).join(" › ") + (branches.length > 1 ? " and " + (branches.length - 1) + " more" : "");
   else summary.textContent = "Choose " + groups.map((group) => group.label.toLowerCase()).join(", ");
@@ -180,7 +194,11 @@ function drawChips() {
     const clear = makeNode("button", "link", "clear");
     clear.type = "button";
     clear.addEventListener("click", () => select([]));
-    chips.append(clear);
+    const other = makeNode("button", "link", "invert");
+    other.type = "button";
+    other.addEventListener("click", invert);
+    chips.append(clear, other);
+    if (total) chips.append(makeNode("span", "fine", total.toLocaleString("en") + (total === 1 ? " question" : " questions")));
   }
 }
 return {

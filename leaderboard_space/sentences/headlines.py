@@ -128,7 +128,8 @@ def _leader(found: Finding) -> str:
     if len(equal) == len(found.ranked):
         return f"{'Both' if len(equal) == 2 else f'All {in_words(len(equal))}'} {many} score {value}."
     who = _few([row.name for row in equal], many)
-    lead = f"{who[0].upper()}{who[1:]} {'scores' if len(equal) == 1 else 'score'} {end} ({value})"
+    who = who if equal[0].name in who else who.capitalize()  # a model's name stays as it is
+    lead = f"{who} {'scores' if len(equal) == 1 else 'score'} {end} ({value})"
     if found.pending:
         return f"{lead}; whether others may be as good is being computed."
     rivals = [row.name for row in found.ranked if row.first == 1 and row not in equal]

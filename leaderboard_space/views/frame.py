@@ -41,7 +41,8 @@ def scripts() -> str:
 def header() -> str:
     """The style sheets, the name of the board, and the strip of tabs."""
     said = "medprobe <span>Can you trust your AI radiologist?</span>"
-    return f"<style>{_read(SHEETS)}</style><header><h1>{said}</h1></header>{_navigation()}"
+    skip = '<a class="skip" href="#mp-tabs">Skip to the results</a>'
+    return f"<style>{_read(SHEETS)}</style>{skip}<header><h1>{said}</h1></header>{_navigation()}"
 
 
 def benchmark(family: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from leaderboard_space import sentences
-from leaderboard_space.comparing import UNPAIRED, Comparison
+from leaderboard_space.comparing import Comparison
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.evidence.answers_shown import responses
 from leaderboard_space.data.store.sections import Entry
@@ -87,12 +87,7 @@ def view(board: Board, found: Comparison) -> str:
     """The cases of which one of the two got more right than the other, drawn with their images and both answers."""
     two = _two(found)
     if two is None:
-        why = (
-            f"The test is {UNPAIRED}: questions can be compared one by one only if the answers of both results are here."
-            if len([entry for entry in found.chosen if found.has_answers(entry)]) < 2
-            else "The answers to these questions cannot be scored with this metric."
-        )
-        return f'<h3>Questions that flip</h3><p class="sub">{text(why, 300)}</p>'
+        return ""
     assert found.outcomes is not None
     flipped = list(_won_alone(found, *two))
     if not flipped:

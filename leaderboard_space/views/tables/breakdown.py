@@ -10,7 +10,7 @@ from dataset_builders.benchmarks import FACETS
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.facets import cells_in
+from leaderboard_space.data.facets import cells_in, choice
 from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
@@ -22,6 +22,7 @@ from leaderboard_space.data.units.outcomes import Outcomes
 from leaderboard_space.data.units.scoring import Bools, scores_of
 from leaderboard_space.html import count, number, options, score_text, text
 from leaderboard_space.sentences import FEW
+from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
 from leaderboard_space.views.charts.plots import saves
 from leaderboard_space.views.parts import explained, files, sorted_by
 from leaderboard_space.views.tables.provenance import tags
@@ -137,8 +138,10 @@ def view(
     )
     head = f'<div class="bar-head"><h3>{text(title)}</h3>{control}</div>'
     columns = _columns(cells, facet)
-    if len(columns) == 1 and facets == [METRICS_FACET]:
-        return ""  # one number per result, which stands in the table above
+    if len(columns) == 1:
+        return (
+            below if facets == [METRICS_FACET] else head + below
+        )  # one number per result, which stands in the table above
     if not columns:
         return head + '<p class="sub">No numbers are known by this facet for this selection.</p>' + below
     dropped = max(len(columns) - MOST_COLUMNS, 0)
@@ -148,7 +151,10 @@ def view(
     entries = [entry for entry in drawn if any(entry.key in cells[name] for name in columns)]
     tag, names = tags(entries), called(entries)
     for entry in entries:
-        line = "".join(heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet) for name in columns)
+        line = "".join(
+            heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet, _link(section, entry, facet, name))
+            for name in columns
+        )
         more = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
         body += f'<tr><th scope="row"><bdi>{text(names[entry.key], 80)}</bdi>{more}</th>{line}</tr>'
     shown = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
@@ -270,7 +276,15 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
     )
 
 
-def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str) -> str:
+def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
+    """Where a cell leads: to the result's cases with that label where its answers are known, else to the ranking by that label or score."""
+    path = None if facet == METRICS_FACET else choice(facet, column)
+    if path is None or facet not in FACETS.get(section.family, ()) or entry.answers is None:
+        return benchmark_address(section, column if path is None else None, path)
+    return address_of("cases", set=set_name(section), label=f"{facet}:{column}", model=entry.key)
+
+
+def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str, link: str = "") -> str:
     """A cell of a heat map: the number, shaded by its height, with the sign of its test against chance.
 
     `column`: a value of the facet, or a metric."""
@@ -294,9 +308,11 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     )
     style = "" if shade is None else f' style="--s:{abs(shade):.3f}"'
     kind = "few" if score.n_cases < FEW else "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
+    shown = text(score_text(score.value, info.unit))
+    shown = f'<a href="{link}">{shown}</a>' if link else shown
     return (
         f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 400)}">'
-        f"{score_text(score.value, info.unit)}<i>{mark}</i>{misprint_mark(entry, metric, cell)}</td>"
+        f"{shown}<i>{mark}</i>{misprint_mark(entry, metric, cell)}</td>"
     )
 
 

@@ -56,7 +56,7 @@ def check_breakdown(service: Service, family: str, section: Section, truth: dict
             if score is None or score.value is None:
                 assert kind == "none", (label, line[0])
                 continue
-            value, sign = re.fullmatch(r"(.*?)<i>(.*?)</i>", body).groups()  # type: ignore[union-attr]
+            value, sign = re.fullmatch(r"(?:<a [^>]*>)?(.*?)(?:</a>)?<i>(.*?)</i>", body).groups()  # type: ignore[union-attr]
             assert rounds_to(html.unescape(value), score.value), (label, value, score)
             assert (kind == "few") == (score.n_cases < 30), (kind, score)
             cells.append((sign.strip(), score.verdict, kind == "few"))
