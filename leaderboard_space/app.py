@@ -210,7 +210,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
             "middleware": [Middleware(GZipMiddleware, minimum_size=10_000), Middleware(BodyLimit), *middleware]
         },
         "state_session_capacity": SESSIONS,
-        "head": f"{frame.preview()}<script>{frame.scripts()}</script>",
+        "head": f"<script>{frame.scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
     }
 

@@ -29,11 +29,10 @@ class ClusterSizes:
     squares: float
 
     @classmethod
-    def of(cls, sizes: NDArray[np.generic], times: Floats | None = None) -> ClusterSizes:
-        """From the sizes (G,) of the clusters; `times` (G,): how many clusters are of each size, if not one."""
-        many = np.ones(len(sizes)) if times is None else times
+    def of(cls, sizes: NDArray[np.generic]) -> ClusterSizes:
+        """From the sizes (G,) of the clusters."""
         each = np.asarray(sizes, dtype=float)
-        return cls(float(each @ many), float(many.sum()), float((each * each) @ many))
+        return cls(float(each.sum()), float(each.size), float(each @ each))
 
     @property
     def full(self) -> float:

@@ -121,23 +121,21 @@ def clustered_intervals(
     weight: Floats,
     squares: float,
     sizes: NDArray[np.generic],
-    times: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """95 % intervals of R shares sum(numerator) / sum(base) over the same U units, all base > 0, in the same G clusters.
 
     `sums` (R, G): numerators per cluster; `weight` (G,): bases per cluster; `sizes` (G,): units per cluster; `squared`, `crossed` (R,):
-    sums of numerator^2 and numerator x base over units; `squares`: the sum of base^2. `times` (R, G): how many clusters of a run are as
-    the column says, where alike ones are counted instead of listed; `sums` is (1, G) then. Gives low, high, effective sample size (R,).
+    sums of numerator^2 and numerator x base over units; `squares`: the sum of base^2. Gives low, high, effective sample
+    size (R,).
 
     Clopper and Pearson's interval at the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015 compare such intervals): p (1 - p)
     / V independent units if the numerators are the outcomes' means over samples or are weighted, `effective_size` of these in clusters.
     """
-    many = None if times is None else times[0]  # a run's hits differ, not how large its clusters are
-    total = float(weight.sum() if many is None else weight @ many)
-    hits = sums.sum(axis=1, dtype=np.float64) if times is None else times @ sums[0]
+    total = float(weight.sum())
+    hits = sums.sum(axis=1, dtype=np.float64)
     share = np.clip(hits / total, 0.0, 1.0)
     share = np.where(np.abs(share - np.rint(share)) < ROUNDING, np.rint(share), share)
-    layout = ClusterSizes.of(sizes, many)
+    layout = ClusterSizes.of(sizes)
     single = share * (1 - share)
     plain = total * total / squares  # as many equally weighted 0/1 outcomes (Kish 1965)
     independent = squared - 2 * share * crossed + share**2 * squares
@@ -148,7 +146,7 @@ def clustered_intervals(
     correlation = None
     if layout.clusters < layout.units:
         residual = np.square(sums - share[:, None] * weight)
-        between = (residual if times is None else residual * times) @ (1 / np.asarray(sizes, dtype=float))
+        between = residual @ (1 / np.asarray(sizes, dtype=float))
         correlation = intracluster_correlation(independent, between, layout)
     n = effective_size(n, share, layout, correlation)
     return (*clopper_pearson(share, n), n)

@@ -5,7 +5,6 @@ See also: what a section is (`sections.py`), scoring selections (`ranking.py`), 
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import threading
 import time
@@ -83,7 +82,6 @@ class Board:
         def loop() -> None:
             answer_cache.prune()
             self.prepare()
-            gc.freeze()  # half a million scores that stay: looking through them again costs a click a second
             while True:
                 self.prepare()
                 time.sleep(RESCAN_SECONDS)

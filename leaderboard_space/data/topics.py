@@ -54,11 +54,6 @@ class Label:
         return (fold(self.value), fold(self.shown))
 
 
-def kinds_of(label: Label) -> tuple[str, ...]:
-    """What a label says: a modality, a department, an organ ...; an image type is organ and modality at once."""
-    return ("organ", "modality") if label.facet == "image_type" else (label.facet,)
-
-
 @lru_cache(maxsize=10_000)
 def fold(word: str) -> str:
     """A word as it is compared: without accents, case and punctuation.

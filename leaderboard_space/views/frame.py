@@ -12,10 +12,6 @@ ASSETS = Path(__file__).parents[1] / "assets"
 SHEETS = ("board.css", "pages.css", "plots.css", "narrow.css")
 SCRIPTS = ("router.js", "table.js", "page.js", "plots.js", "facets.js", "tree.js", "board.js", "search.js")
 TITLE = "medprobe: can you trust your AI radiologist?"
-SAID = (
-    "Which vision-language models are better than guessing on medical reliability benchmarks, where, and with what certainty: "
-    "scores with 95% intervals, ties, and where every number comes from."
-)
 READING = '<h2 class="finding">Reading the results.</h2>'
 SEARCH = (
     '<div class="mp-search"><input type="search" role="combobox" aria-expanded="false" aria-controls="mp-hits" '
@@ -24,13 +20,6 @@ SEARCH = (
     '<ul id="mp-hits" role="listbox" aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
 )
 """The search of the first screen (`assets/search.js`)."""
-
-
-def preview() -> str:
-    """What a search engine and a shared link show of the board, for the page's head."""
-    said = {"og:site_name": "medprobe", "og:title": TITLE, "og:description": SAID}
-    tags = "".join(f'<meta property="{name}" content="{text(one, 300)}">' for name, one in said.items())
-    return f'<meta name="description" content="{text(SAID, 300)}">{tags}'
 
 
 def scripts() -> str:

@@ -31,8 +31,6 @@ NOTHING = Score(value=None, n=0, n_cases=0)
 _SCORES: TypeAdapter[list[Score]] = TypeAdapter(list[Score])
 """Makes hundreds of scores at once, which takes half as long as one by one."""
 LARGEST_BYTE = 255
-MOST_KINDS = 300
-"""Kinds of clusters up to which their clusters are counted instead of listed."""
 BLOCK = 2_000_000
 """Numbers that an interval's sums hold at a time."""
 
@@ -117,7 +115,7 @@ def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
         return [NOTHING] * runs
     n = np.broadcast_to((counted * units.count).sum(axis=1), runs)
     n_cases = np.broadcast_to(_distinct(counted, units.case), runs)
-    top = _hits(units.top.T) if units.top.dtype == np.uint8 else units.top.sum(axis=1, dtype=np.float64)
+    top = units.top.sum(axis=1, dtype=np.float64)
     if units.is_count:
         return [
             Score(value=float(_rounded(top[run])), n=int(n[run]), n_cases=int(n_cases[run]))
@@ -129,7 +127,7 @@ def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
     with np.errstate(invalid="ignore", divide="ignore"):
         share = top / total
         chance = np.broadcast_to(_chance(units, counted), runs) / total
-    numbers = np.stack([share, *_intervals(units, counted, top)])
+    numbers = np.stack([share, *_intervals(units, counted)])
     numbers[:3] *= 100
     levels = [level if math.isfinite(level) else None for level in _rounded(100 * chance).tolist()]
     return _SCORES.validate_python(
@@ -176,50 +174,9 @@ def even_weights(group: Ints, base: Floats) -> Floats:
         return np.where(sums > 0, 1 / sums, 0.0)[:, group]
 
 
-def _hits(hits: NDArray[Any]) -> Floats:
-    """How many of the units (U, R), each a hit or none, every run hits."""
-    hits = hits.view(np.uint8)
-    blocks = len(hits) // LARGEST_BYTE
-    in_blocks = hits[: blocks * LARGEST_BYTE].reshape(blocks, LARGEST_BYTE, hits.shape[1]).sum(axis=1, dtype=np.uint8)
-    rest = hits[blocks * LARGEST_BYTE :]
-    return np.asarray(in_blocks.sum(axis=0, dtype=np.float64) + rest.sum(axis=0, dtype=np.float64))
-
-
-def _counted_clusters(units: MetricUnits, total: Floats) -> tuple[Floats, Floats, Floats] | None:
-    """Of units that are a hit or none: the kinds of clusters by their size (K,) and how many of it are hits (K,), and how many clusters of
-    each kind every run has (R, K). None where there are so many kinds that counting saves nothing. `total`: hits of each run (R,)."""
-    sizes = np.diff(np.r_[units.starts, units.cluster.size])
-    different, many = np.unique(sizes, return_counts=True)
-    if different[-1] > LARGEST_BYTE or int(different.sum()) > MOST_KINDS:
-        return None
-    weight = np.repeat(different, different + 1)
-    hits = np.concatenate([np.arange(size + 1) for size in different])
-    times = np.zeros((len(units.top), weight.size))
-    by_unit, alone = units.top.T, total
-    for size, clusters in zip(different, many, strict=True):
-        if size == 1:  # what the others do not explain
-            continue
-        first = units.starts[sizes == size]
-        found = by_unit.take(first, axis=0)
-        for at in range(1, size):
-            found += by_unit.take(first + at, axis=0)
-        columns = np.flatnonzero(weight == size)
-        for column in columns[1:]:
-            times[:, column] = _hits(found == hits[column])
-        times[:, columns[0]] = clusters - times[:, columns[1:]].sum(axis=1)
-        alone = alone - times[:, columns] @ hits[columns]
-    if different[0] == 1:
-        times[:, 0], times[:, 1] = many[0] - alone, alone
-    return weight.astype(float), hits.astype(float), times
-
-
-def _intervals(units: MetricUnits, counted: Bools, total: Floats) -> tuple[Floats, Floats, Floats]:
-    """95 % intervals of all runs as shares, and their effective sample sizes; NaN where nothing is counted. `total`: the sums of their
-    numerators (R,)."""
+def _intervals(units: MetricUnits, counted: Bools) -> tuple[Floats, Floats, Floats]:
+    """95 % intervals of all runs as shares, and their effective sample sizes; NaN where nothing is counted."""
     runs = len(units.top)
-    if units.top.dtype == np.uint8 and counted.all() and (kinds := _counted_clusters(units, total)) is not None:
-        weight, hits, times = kinds
-        return clustered_intervals(hits[None, :], total, total, weight, float(units.cluster.size), weight, times)
     if units.top.dtype == np.uint8:
         units = replace(units, top=np.ascontiguousarray(units.top, dtype=np.float32))
     found = np.full((3, runs), np.nan)

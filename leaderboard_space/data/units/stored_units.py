@@ -1,14 +1,13 @@
 """The units of all runs of a section as they are kept: a byte for each run and unit, so that hundreds of models fit in memory.
 
 What a selection needs is made into numbers when it is asked for (`StoredUnits.part`). See also: where units come from (`outcomes.py`),
-what is computed of them (`ranking.py`).
+what is computed of them (`scoring.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,31 +131,12 @@ class StoredUnits:
     def shares(self, rows: Ints | None) -> Floats:
         """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted or most responses say nothing;
         nothing else of a score."""
-        bits = self._bits
-        if bits is not None and (rows is None or bool(np.all(rows[1:] > rows[:-1]))):
-            wanted = np.ones(self.case.size, dtype=bool)
-            if rows is not None:
-                wanted[:] = False
-                wanted[rows] = True
-            among = _packed(wanted[None, :])
-            words = np.flatnonzero(among)
-            if 2 * words.size < among.size:  # of most selections, few words hold a unit
-                among, bits = among[:, words], (bits[0][:, words], bits[1][:, words])
-            top, base = (np.bitwise_count(held & among).sum(axis=1, dtype=np.float64) for held in bits)
-        else:
-            top, base = _at(self.top, rows, None), _at(self.base, rows, None)
-            top = (top * base if top.dtype == bool else top).sum(axis=1, dtype=np.float64)
-            base = base.sum(axis=1, dtype=np.float64)
+        top, base = _at(self.top, rows, None), _at(self.base, rows, None)
+        top = (top * base if top.dtype == bool else top).sum(axis=1, dtype=np.float64)
+        base = base.sum(axis=1, dtype=np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             found = np.asarray(top / np.broadcast_to(base, top.size))
         return np.where(self.shown | ~are_silent(self.ends(rows)), found, np.nan)
-
-    @cached_property
-    def _bits(self) -> tuple[Column, Column] | None:
-        """Numerators and denominators that are all 0 or 1, a bit each."""
-        if self.top.dtype == bool and self.base.dtype == np.uint8 and self.base.max(initial=0) <= 1:
-            return _packed(self.top), _packed(self.base)
-        return None
 
     def run(self, run: int) -> tuple[Floats, Floats]:
         """Numerators and denominators (U,) of one run."""
@@ -221,11 +201,3 @@ def _at(values: Column, rows: Ints | None, runs: Ints | None) -> Column:
         values.T if rows is None else values.T.take(rows, axis=0)
     )  # few units of all runs are quick to read, not all of a few runs
     return (by_unit if runs is None or len(values) == 1 else by_unit[:, runs]).T
-
-
-def _packed(values: Column) -> Column:
-    """Zeros and ones (., U) as the bits of 64-bit words."""
-    packed = np.packbits(values, axis=1)
-    whole = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), np.uint8)
-    whole[:, : packed.shape[1]] = packed
-    return whole.view(np.uint64)

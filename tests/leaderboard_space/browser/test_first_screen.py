@@ -186,13 +186,3 @@ def test_a_plot_is_saved_with_its_citation(start: Any) -> None:
             continue
         said = " ".join(" ".join(ElementTree.fromstring(saved).itertext()).split())
         assert all(words in said for words in ("Sepehri et al.", "medprobe board, 20", "#/b/mediconfusion", "GPT-4o"))
-
-
-def test_a_shared_link_speaks_of_the_board(start: Any, address: str) -> None:
-    page = start()
-    served = page.request.get(address + "/").text()
-    head = served[: served.index("</head>")]
-    assert 'property="og:title" content="medprobe' in head and 'name="description"' in head
-    page.evaluate("medprobe.visit('#/about')")
-    page.locator(".about a[href='#/b/probmed']").click()
-    page.locator("#mp-probmed table[data-table=leaderboard]").wait_for()
