@@ -125,10 +125,11 @@ def test_sentences_of_a_difference_agree_with_themselves(
     p = 2 * float(stats.t.sf(abs(difference) / error, df))
     assume(abs(p - 0.05) > 1e-7 and abs(difference) > 1e-6)
     above = sentences.compared("A", "B", "Accuracy", up, difference, p)
-    below = sentences.compared_in_full(difference, difference - half, difference + half, p, "t", 10, 3, 4)
+    ends = (difference - half, difference + half)
+    below = sentences.compared_in_full("A", "B", difference, *ends, p, "t", (3, 4, 3), "question")
     low, high = (
         float(end.replace("−", "-"))
-        for end in re.search(r"interval (\S+) to (\S+), ", below).groups()  # type: ignore[union-attr]
+        for end in re.search(r"interval (\S+) to (\S+); ", below).groups()  # type: ignore[union-attr]
     )
     assert ("do not differ significantly" not in above) == (low > 0 or high < 0), (above, below)
     shown = re.search(r"p ([=<]) ([\d.]+)( \(under 0.05\))?", below)
