@@ -82,7 +82,9 @@ def test_a_run_says_what_its_files_say(phantoms, tmp_path, family, options):
     run = medprobe.evaluate(family, scripted(family)(), data=phantoms / family, out=tmp_path / "run", **options)
     typed, again = medprobe.load_run(tmp_path / "typed"), medprobe.load_run(run)
     document = json.loads((tmp_path / "typed" / "result.json").read_text())
-    assert run.result.model_dump()["scores"] == typed.result.model_dump()["scores"] == document["scores"]
+    told = json.loads(run.result.to_json())
+    for part in ("scores", "breakdown", "statuses", "benchmark", "method", "model", "deviations"):
+        assert told[part] == document[part] == json.loads(typed.result.to_json())[part], part
     for each in (run, typed, again):
         rows = each.scores.astype(object).where(each.scores.notna(), None).set_index("metric").to_dict("index")
         assert list(rows) == list(document["scores"])
