@@ -98,7 +98,7 @@ def demo(
 ) -> None:
     """Build a board with results from scratch: phantoms, datasets, evaluations; on one machine, offline."""
     from dataset_builders.extras import require
-    from eval_harness.demo import make_demo
+    from medprobe.commands.demo_board import make_demo
 
     require("torch", "transformers", *(() if no_serve else ("gradio",)))
     store = make_demo(folder, lambda line: typer.echo(line, err=True))

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dataset_builders.extras import EXTRAS, MissingExtra, missing_extra, require
-from medprobe import __version__
+from medprobe import __version__, load_results
 from tests.localhub.clients import closure, python_with_only, strangers_python
 
 pytestmark = pytest.mark.slow
@@ -197,24 +197,24 @@ def test_folders_of_data_hide_nothing_of_an_editable_install(source, tmp_path):
 
 
 READS_ITS_DATA = """
-import json, leaderboard_space, pathlib
-from leaderboard_space.data.published_results import published_results
-print(json.dumps([str(pathlib.Path(leaderboard_space.__file__)), len(published_results())]))
+import json, medprobe
+correct = medprobe.load_run("run").answers["correct"]
+print(json.dumps([medprobe.__file__, len(medprobe.load_results(published=True)), bool(correct.all())]))
 """
 
 
 def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
-    from leaderboard_space.data.published_results import published_results
-
     workdir = tmp_path / "workdir"
     workdir.mkdir()
     assert outside(installed / "medprobe", "--version", cwd=workdir)[0] == f"medprobe {__version__}\n"
     outside(installed / "medprobe", "build", "probmed", cwd=workdir)
     outside(installed / "medprobe", "eval", "probmed", "--model", "baseline:oracle", "--out", "run", cwd=workdir)
     assert json.loads((workdir / "run/result.json").read_text())["scores"]["overall"]["value"] == 100
-    where, published = json.loads(outside(installed / "python", "-c", READS_ITS_DATA, cwd=workdir)[0].splitlines()[-1])
+    where, published, correct = json.loads(
+        outside(installed / "python", "-c", READS_ITS_DATA, cwd=workdir)[0].splitlines()[-1]
+    )
     assert Path(where).is_relative_to(installed.parent)
-    assert published == len(published_results())
+    assert published == len(load_results(published=True)) and correct
 
 
 def other_project(folder):

@@ -9,14 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.build import build
-from dataset_builders.errors import BadInput
-from dataset_builders.hub.repository import open_repository
-from eval_harness.models.interface import Settings
 from eval_harness.records.run import read_run
-from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.runner import evaluate
-from eval_harness.store.submit import submit
+from medprobe import BadInput, build, evaluate, open_dataset, submit
 
 TINY = "tiny-vlm"
 BASELINES = ("baseline:chance", "baseline:always-A", "baseline:oracle")
@@ -49,7 +43,7 @@ def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
 def _dataset(family: str, folder: Path, say: Callable[[str], None]) -> None:
     if folder.is_dir():
         try:
-            if open_repository(folder).origin == "phantom":
+            if open_dataset(folder).origin == "phantom":
                 return
         except BadInput:
             pass
@@ -66,27 +60,18 @@ def _evaluation(family: str, model: str, folder: Path, say: Callable[[str], None
     if (out / "result.json").exists() and _is_current(out, data):
         submit(out, folder)
         return
-    result, _ = evaluate(
-        EvalConfig(
-            benchmark=family,
-            model=model,
-            data=str(data),
-            out=out,
-            resume=_is_current(out, data),
-            settings=Settings(),
-            argv=("eval", family, "--model", model, "--data", str(data), "--out", str(out)),
-        )
-    )
-    assert result is not None  # the demo is one process
-    say(f"evaluated {result.model.name} on {family}")
-    submit(out, folder)
+    argv = ("eval", family, "--model", model, "--data", str(data), "--out", str(out))
+    run = evaluate(family, model, data=data, out=out, resume=_is_current(out, data), argv=argv)
+    assert run.result is not None  # the demo is one process
+    say(f"evaluated {run.result.model.name} on {family}")
+    submit(run, folder)
 
 
 def _is_current(out: Path, data: Path) -> bool:
     """Whether the run folder was made from the dataset as it is now (False too when there is none)."""
     try:
         request = read_run(out).request
-        repository = open_repository(data)
+        repository = open_dataset(data)
         return request.fingerprint == repository.manifest["splits"][request.split]["fingerprint"]
     except BadInput:
         return False
