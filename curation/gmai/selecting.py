@@ -116,7 +116,7 @@ def _value(case: Case, name: str) -> str:
         return case.item.dataset
     value = case.item.attributes.get(name, "")
     if name == "age":  # by decade: "045Y" (DICOM) and "45" alike
-        digits = "".join(sign for sign in value.split(".")[0] if sign.isdigit())
+        digits = "".join(sign for sign in value.split(".")[0] if sign.isdecimal())
         return str(int(digits) // 10 if digits and not value.upper().endswith(("M", "W", "D")) else "")
     return value.casefold()
 

@@ -19,27 +19,8 @@ from dataset_builders.errors import BadInput
 from tests.curation.gmai.phantoms import MAKERS, write_all
 from tests.sampling import few
 
-JUNK = [
-    None,
-    "",
-    "text",
-    "12 cm",
-    [],
-    [1],
-    [[1]],
-    {},
-    {"a": 1},
-    -1,
-    0,
-    1e308,
-    1e-9,
-    float("nan"),
-    float("inf"),
-    True,
-    "../../x",
-    "\udcff",
-    "é" * 300,
-]
+JUNK = [None, "", "text", "12 cm", [], [1], [[1]], {}, {"a": 1}, -1, 0, 1e308, 1e-9, float("nan"), float("inf"), True]
+JUNK += ["../../x", "\udcff", "\ud800", "é" * 300]
 
 
 def places(document, path=()):

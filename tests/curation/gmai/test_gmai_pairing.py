@@ -158,10 +158,7 @@ def write(base, reader, made, rng, written):
             (files / f"{stem}.txt").write_text(f"{number[label]} 0.5 0.5 0.5 0.5")
             entry |= {"classes": {at: label for label, at in number.items()}}
         elif reader == "indexed":
-            save(
-                files / f"{stem}{word}.png",
-                np.full((SIDE, SIDE), number[label], np.uint8),
-            )
+            save(files / f"{stem}{word}.png", np.full((SIDE, SIDE), number[label], np.uint8))
             entry |= {"classes": {at: label for label, at in number.items()}}
         elif reader == "class folders":
             save(files / label / f"{stem}.png", np.ones((SIDE, SIDE), np.uint8))

@@ -180,16 +180,12 @@ def test_a_label_that_is_no_plain_finding_is_mapped_only_by_a_table_that_has_it_
     assert table.labels["pneumonia"].department == "Pulmonary Medicine"
 
 
-def test_the_vocabulary_is_whole():
+def test_the_vocabulary_has_the_trees_values_and_no_word_of_our_templates():
     table = read_labels(None)
+    questions = [f" {folded(text.format(noun='thing'))} " for texts in OURS.values() for text in texts]
     for name, label in table.labels.items():
-        assert label.task in {*TASKS, ""}, name
-        assert label.department in {*DEPARTMENTS, ""}, name
-        assert label.regions, name
-        assert label.parents <= set(table.labels), name
-        assert label.parents.isdisjoint({name})
-        for question in (text.format(noun="thing") for texts in OURS.values() for text in texts):
-            assert not any(f" {word} " in f" {folded(question)} " for word in table.words(name)), (name, question)
+        assert label.task in {*TASKS, ""} and label.department in {*DEPARTMENTS, ""}, name
+        assert not any(f" {word} " in question for question in questions for word in table.words(name)), name
 
 
 @pytest.mark.parametrize(
