@@ -18,6 +18,10 @@ Cell = tuple[str, str, str]
 """(modality, task, granularity): what shares questions and, at region level, options."""
 
 
+Known = tuple[set[str], set[str]]
+"""(labels that are on a picture, labels that may be) by all sources that hold its pixels: they may be labelled twice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One possible question, before its words and options."""
@@ -89,10 +93,10 @@ def make_cases(
     cases: list[Case] = []
     wrong: set[str] = set()
     whole: dict[tuple[str, str, str], list[tuple[Item, str, str, str]]] = defaultdict(list)
-    known: dict[str, set[str]] = defaultdict(set)
-    """What is on a picture by all sources that hold it: the same pixels may be labelled twice."""
+    known: dict[str, Known] = defaultdict(lambda: (set(), set()))
     for item, name in mapped:
-        known[item.picture] |= {name, *_names(item.present, item, datasets[item.dataset], table)}
+        known[item.picture][0].update({name}, _names(item.present, item, datasets[item.dataset], table))
+        known[item.picture][1].update(_names(item.unsure, item, datasets[item.dataset], table))
     for item, name in mapped:
         dataset = datasets[item.dataset]
         task, department = (_tag(subject, item, name, dataset, table, tags) for subject in ("task", "department"))
@@ -131,7 +135,7 @@ def _tag(subject: str, item: Item, name: str, dataset: Dataset, table: LabelTabl
 
 def _whole_image(
     found: list[tuple[Item, str, str, str]], dataset: Dataset, has_several: bool, table: LabelTable, sources: Sources,
-    left_out: Counter[str], known: set[str],
+    left_out: Counter[str], known: Known,
 ) -> list[Case]:  # fmt: skip
     """The cases of a picture's classes. Several labels are asked about only where the set is labelled exhaustively, and then all at once
     per task; a label above another one of the picture says nothing more and is left out."""
@@ -160,11 +164,11 @@ def _whole_image(
 
 def _case(
     item: Item, names: tuple[str, ...], task: str, department: str, granularity: str, dataset: Dataset, table: LabelTable,
-    sources: Sources, known: set[str],
+    sources: Sources, known: Known,
 ) -> Case:  # fmt: skip
-    """known: labels on the picture by all sources. Where one of another source lies is not known: it may lie where the target does."""
+    """Where a label that only another source knows of lies is not known: it may lie where the target does."""
     own = _names(item.present, item, dataset, table) | set(names)
-    elsewhere = frozenset(known) - own
+    elsewhere = frozenset(known[0]) - own
     present = own | elsewhere if granularity == IMAGE else own
     content = [sources.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
     return Case(
@@ -176,7 +180,7 @@ def _case(
         granularity=granularity,
         modality=item.modality,
         present=present,
-        unsure=_names(item.unsure, item, dataset, table),
+        unsure=frozenset(known[1]),
         overlapping=_names(item.overlapping, item, dataset, table) | elsewhere,
         regions=_regions(present, names, dataset, table),
         order=hashlib.sha256(repr(content).encode()).hexdigest(),

@@ -71,10 +71,16 @@ class LabelTable:
         """raw: folded label -> name, of a custom table; written: its labels with all their signs -> name."""
         self.labels, self.raw, self.written = labels, raw, written or {}
         self._ancestors: dict[str, set[str]] = {}
+        self._names: dict[tuple[str, Place], str | None] = {}
 
     def name_of(self, raw: str, place: Place = NOWHERE) -> str | None:
         """The canonical name of a raw label of a data set (`place`: its region and modality); None where it has none, for the reason
         that `why_not` gives. Left and right are merged where the label is known without its side."""
+        if (raw, place) not in self._names:
+            self._names[raw, place] = self._name_of(raw, place)
+        return self._names[raw, place]
+
+    def _name_of(self, raw: str, place: Place) -> str | None:
         written = self.written.get(_as_written(raw))
         if written is not None:
             return written
