@@ -1,11 +1,8 @@
 """Repositories as strangers load them (a fresh process without medprobe), as the harness opens them, and how large they are."""
 
 import json
-import os
 import random
 import shutil
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,129 +17,6 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.parquet import writer as parquet_files
-
-STRANGER = """
-import json, sys
-from datasets import load_dataset, Image, ClassLabel
-assert "dataset_builders" not in sys.modules
-try:
-    import medprobe
-    raise SystemExit("medprobe can be imported here")
-except ImportError:
-    pass
-found = {}
-for folder in sys.argv[1:]:
-    out = found[folder.rpartition("/")[2]] = {}
-    plain = load_dataset(folder)
-    cases = load_dataset(folder, "cases")
-    for split in plain:
-        rows = plain[split]
-        assert isinstance(rows.features["image"], Image)
-        assert isinstance(rows.features["question_type"], ClassLabel)
-        first, streamed = rows[0], next(iter(load_dataset(folder, streaming=True)[split]))
-        assert list(first["image"].getdata()) == list(streamed["image"].getdata())
-        assert {k: v for k, v in first.items() if k != "image"} == {k: v for k, v in streamed.items() if k != "image"}
-        case, streamed = cases[split][0], next(iter(load_dataset(folder, "cases", streaming=True)[split]))
-        assert [i.size for i in case["images"]] == [i.size for i in streamed["images"]]
-        assert case["questions"][0]["question_id"] == first["question_id"]
-        text = load_dataset(folder, "questions_text")[split]
-        assert text.column_names == [name for name in rows.column_names if name != "image"]
-        out[split] = {
-            "rows": rows.num_rows, "cases": cases[split].num_rows, "text": text.num_rows,
-            "features": {name: repr(feature) for name, feature in rows.features.items()},
-            "labels": {n: f.names for n, f in rows.features.items() if isinstance(f, ClassLabel)},
-            "first": {k: v for k, v in first.items() if k != "image"},
-        }
-print("RESULT" + json.dumps(found))
-"""
-
-
-def stranger(script, *arguments, home):
-    """Run a script in a process that has `datasets` but not medprobe, with a cache of its own; returns its RESULT."""
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    environment |= {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
-    blocker = BLOCKER
-    done = subprocess.run(
-        [sys.executable, "-c", blocker + script, *map(str, arguments)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        env=environment,
-        cwd=home,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.split("RESULT", 1)[1])
-
-
-BLOCKER = """
-import sys
-class Block:
-    def find_spec(self, name, *rest):
-        if name.split(".")[0] in ("medprobe", "dataset_builders", "eval_harness"):
-            raise ImportError(name)
-sys.meta_path.insert(0, Block())
-"""
-
-
-@pytest.mark.exhaustive  # from the Hub in test_publish_loading.py
-def test_a_stranger_loads_every_config(phantoms, tmp_path):
-    said = stranger(STRANGER, *(phantoms / family for family in BENCHMARKS), home=tmp_path)
-    assert list(said) == list(BENCHMARKS)
-    for (family, found), repository in zip(
-        said.items(), map(open_repository, map(phantoms.joinpath, said)), strict=True
-    ):
-        assert list(found) == repository.splits
-        for split, seen in found.items():
-            noted = repository.manifest["splits"][split]
-            assert (seen["rows"], seen["cases"], seen["text"]) == (
-                noted["questions"],
-                noted["cases"],
-                noted["questions"],
-            )
-            assert seen["features"]["options"] == "List(Value('string'))"
-            assert seen["features"]["answer"] == "List(Value('int32'))"
-            assert seen["features"]["categories"] == "List(Value('string'))"
-            assert seen["labels"]["question_type"] == ["single", "multiple", "yes_no"]
-            if family == "probmed":
-                assert seen["labels"]["aspect"] == ["modality", "organ", "abnormality", "condition", "position"]
-                assert seen["features"]["adversarial"] == "Value('bool')"
-            if family == "halt-medvqa":
-                assert seen["labels"]["scenario"] == ["fake", "none", "swap"]
-            if family == "mediconfusion":
-                assert seen["features"]["sim_med"] == "Value('float64')"
-            ours = repository.questions(split).iloc[0].to_dict()
-            for name, value in seen["first"].items():
-                expected = seen["labels"][name][value] if name in seen["labels"] else value
-                assert ours[name] == expected, name
-
-
-def test_a_stranger_loads_the_further_configs(phantoms, tmp_path):
-    script = """
-import json, sys
-from datasets import load_dataset
-out = {}
-for folder, config in (("mediconfusion", "finetune"), ("mediconfusion", "finetune_disjoint"), ("gmai-mmbench", "lexical_tree")):
-    loaded = load_dataset(sys.argv[1] + "/" + folder, config)
-    out[config] = {split: rows.num_rows for split, rows in loaded.items()}
-print("RESULT" + json.dumps(out))
-"""
-    found = stranger(script, phantoms, home=tmp_path)
-    assert set(found["finetune"]) == set(found["finetune_disjoint"]) == {"train", "test"}
-    assert sum(found["finetune"].values()) == 28
-    assert found["lexical_tree"]["train"] == len(open_repository(phantoms / "gmai-mmbench").lexical_tree)
-
-
-def test_a_single_parquet_file_keeps_its_features(phantoms, tmp_path):
-    script = """
-import json, sys
-from datasets import load_dataset
-rows = load_dataset("parquet", data_files=sys.argv[1])["train"]
-print("RESULT" + json.dumps({name: repr(feature) for name, feature in rows.features.items()}))
-"""
-    found = stranger(script, phantoms / "halt-medvqa/questions/test-00000-of-00001.parquet", home=tmp_path)
-    assert found["image"].startswith("Image")
-    assert found["scenario"] == "ClassLabel(names=['fake', 'none', 'swap'])"
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
