@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from curation.custom_sets.balance import text_only
-from curation.custom_sets.boxes import position_of, shares
 from curation.custom_sets.custom_questions import CustomQuestion, Fake
 from curation.custom_sets.hallucination import NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
+from curation.custom_sets.positions import position_of, shares
 from curation.custom_sets.probe_table import Finding, Probed
 from curation.custom_sets.probing import ASPECT_OF, probe
 from curation.images.image_table import read_table

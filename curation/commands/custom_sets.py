@@ -53,8 +53,8 @@ def probe(
     no_text_search: NoTextSearch = False,
 ) -> None:
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
-    from curation.custom_sets.boxes import with_positions
     from curation.custom_sets.custom_questions import write_folder
+    from curation.custom_sets.positions import with_positions
     from curation.custom_sets.probe_table import OWN, ProbeColumns, read_probed, with_files
     from curation.custom_sets.probing import ABSENT_NOTE, ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
@@ -181,7 +181,7 @@ def hallucinate(
     from curation.custom_sets.hallucination import SwapImages
     from curation.images.image_index import hashes_of, list_images
     from curation.images.image_table import Columns, join_table, read_table
-    from curation.report.text_alone import text_alone
+    from curation.report.blind_baseline import text_alone
     from curation.writing.asking import Asking
     from dataset_builders.benchmarks.halt_medvqa.reader import FILES
     from dataset_builders.errors import BadInput

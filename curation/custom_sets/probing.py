@@ -7,7 +7,8 @@ the image does not have, or a finding of such an organ; a normal image shows non
 modality. About anything else it is not asked. Questions are drawn so that no text pays (`balance.py`). The wording is ours; what is
 asked, and how questions are named (`qa_type`), is the paper's.
 
-See also: the table (`probe_table.py`), boxes (`boxes.py`); tables that a model read out of captions (`writing/caption_facts.py`).
+See also: the table (`probe_table.py`), positions and boxes (`positions.py`); tables that a model read out of captions
+(`writing/caption_facts.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from dataclasses import replace
 from functools import partial
 
 from curation.custom_sets.balance import Fact, balanced_pairs, drawn_number, drawn_pairs, spread, text_only
-from curation.custom_sets.boxes import PARTS
-from curation.custom_sets.positions import excludes_position
+from curation.custom_sets.positions import PARTS, excludes_position
 from curation.custom_sets.probe_table import Finding, Probed, may_be_one
 from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import Label, key_of, read_finding

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
@@ -15,11 +14,10 @@ import pandas as pd
 from curation.gmai import FORMAT
 from curation.gmai.cases import Cell
 from curation.gmai.selecting import Written
-from curation.report.blind_baseline import replies_without_images
+from curation.report.blind_baseline import MARGIN, SIGNIFICANT, replies_without_images, text_alone
 from curation.review import page
 from curation.review.agreement import gwet_ac1
 from curation.writing.asking import Asking, Writer
-from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
 from eval_harness.derive.answers import read_answers
 
@@ -77,10 +75,6 @@ def summary(said: dict[str, dict[str, tuple[str, ...]]], asked: Set[str]) -> dic
 # What the text alone gives away
 
 REPLIES = "blind.jsonl"
-FOLDS = 10
-SIGNIFICANT, MARGIN = 0.05, 0.05
-"""The text gives answers away where it is right more often than chance by a margin of 5 points, and a one-sided exact test says so at 5 %
-(Holm's correction over the branches and the whole set)."""
 
 
 @dataclass(frozen=True)
@@ -178,24 +172,5 @@ def check_text_alone(branches: list[Branch], written: list[Written]) -> None:
 
 def _majority_right(own: list[Written]) -> float:
     """How many questions of a branch are right: those of a fold by what the other folds say. No patient or image is in two folds."""
-    parts = connected(own, lambda each: [each.case.item.patient, *(picture for picture, _ in each.case.item.pictures)])
-    parts.sort(key=lambda part: hashlib.sha256(f"fold {min(each.case.order for each in part)}".encode()).digest())
-    folds = [[each for part in parts[at::FOLDS] for each in part] for at in range(min(FOLDS, len(parts)))]
-    right: Counter[str] = Counter()
-    offered: Counter[str] = Counter()
-    for each in own:
-        right[each.choice.options[each.choice.right[0]]] += 1
-        offered.update(each.choice.options)
-    chance = sum(1 / len(each.choice.options) for each in own) / len(own)
-    correct = 0.0
-    for fold in folds:
-        right_here = Counter(each.choice.options[each.choice.right[0]] for each in fold)
-        offered_here = Counter(name for each in fold for name in each.choice.options)
-        for each in fold:
-            rates = [
-                (right[name] - right_here[name] + chance) / (offered[name] - offered_here[name] + 1)
-                for name in each.choice.options
-            ]
-            best = [at for at, rate in enumerate(rates) if rate >= max(rates) - 1e-12]
-            correct += (each.choice.right[0] in best) / len(best)
-    return correct
+    held = [[each.case.item.patient, *(picture for picture, _ in each.case.item.pictures)] for each in own]
+    return text_alone([each.choice.options for each in own], [each.choice.right[0] for each in own], held).correct

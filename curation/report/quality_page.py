@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from curation.report.quality import PairQuality, Quality
 from dataset_builders.files import replace_file, write_json
@@ -23,8 +24,6 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums } td, th {
 .wide { overflow-x: auto } @media (max-width: 480px) { td, th { padding-right: .5rem; font-size: 15px } }
 svg { display: block; width: 100%; height: 8rem } rect { fill: var(--accent) } line { stroke: var(--faint) }
 .ends { display: flex; justify-content: space-between; font-size: 14px; font-variant-numeric: tabular-nums }
-.bars { display: grid; grid-template-columns: max-content 1fr 3rem; gap: .2rem .6rem; align-items: center; font-variant-numeric: tabular-nums }
-.bars > :nth-child(3n + 1) { text-align: right; max-width: 42vw; overflow-wrap: anywhere } .bar i { display: block; height: .9rem; background: var(--accent) }
 """
 
 
@@ -47,7 +46,11 @@ def page(quality: Quality) -> str:
             f"<h3>{escape(model.model)}, shown no image (prompt {escape(model.prompt)}, temperature {model.temperature:g}: {statuses})</h3>"
             + table_of(("asked without images", *HEAD), score_rows(model.scores))
         )
-    often = f"<h3>Used far more often than others</h3>{bars(quality.often)}" if quality.often else ""
+    often = (
+        f"<h3>Used far more often than others</h3>{table_of(('image', 'questions'), list(quality.often.items()))}"
+        if quality.often
+        else ""
+    )
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(quality.name)}: quality</title>
 <style>{STYLE}</style></head><body>
@@ -74,7 +77,7 @@ questions. Option A is right for the first image in {quality.image_1_is_a} of {q
 <p>{quality.pairs} pairs, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>{_power(quality)}
 <h2>Similarities of the pairs</h2>
 <h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}
-<h2>Categories (images)</h2>{bars(quality.categories)}
+<h2>Categories</h2>{table_of(("category", "images"), list(quality.categories.items()))}
 <h2>Pairs</h2>
 <p>Same text: {groups_of(quality.repeated_pairs)}. Nearly the same: {alike}.
 Uneven options: {escape(", ".join(quality.uneven_options)) or "none"}.</p>"""
@@ -117,24 +120,10 @@ def groups_of(groups: list[list[str]]) -> str:
     return "; ".join(escape(" = ".join(group)) for group in groups) or "none"
 
 
-def table_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table of texts, escaped."""
-    lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)] + [
-        "".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows
-    ]
-    return '<div class="wide"><table>' + "".join(f"<tr>{line}</tr>" for line in lines) + "</table></div>"
-
-
-def bars(counts: dict[str, int]) -> str:
-    """Horizontal bars with their names and numbers."""
-    if not counts:
-        return "<p>none</p>"
-    longest = max(counts.values())
-    rows = [
-        f'<span>{escape(name)}</span><span class="bar"><i style="width: {100 * count / longest:.1f}%"></i></span><span>{count}</span>'
-        for name, count in counts.items()
-    ]
-    return f'<div class="bars">{"".join(rows)}</div>'
+def table_of(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """An HTML table of texts and numbers, escaped."""
+    table = pd.DataFrame(list(rows), columns=list(head)).to_html(index=False, border=0)
+    return f'<div class="wide">{table}</div>' if rows else "<p>none</p>"
 
 
 def histogram(values: Sequence[float], bins: int = 24) -> str:

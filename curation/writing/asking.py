@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -103,28 +103,6 @@ def ask(
             yield entry
 
 
-def ask_once(
-    model: Writer,
-    prompts: dict[str, str],
-    asking: Asking,
-    journal: Path,
-    desc: str,
-    system: str | None = SYSTEM,
-) -> dict[str, dict[str, Any]]:
-    """The model's reply (journal entry) to each prompt (id -> text): those of the journal, and what is asked now. Failed ones are
-    asked anew by the next call; what no server answered is not in it."""
-    entries = {
-        entry["id"]: entry
-        for entry in read_journal(journal)
-        if entry["status"] != "failed" and entry["model"] == model.name
-    }
-    todo = {key: text for key, text in prompts.items() if key not in entries}
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    for entry in ask(model, todo, 0, asking, journal, desc, system) if todo else ():
-        entries[entry["id"]] = entry
-    return {key: entries[key] for key in prompts if key in entries}
-
-
 @dataclass
 class Replies(Generic[Read]):
     """What became of each prompt: `good`, as read; `last`, the newest reply of those that are not; how often each was `tried`; `failed`: no
@@ -143,6 +121,7 @@ def ask_until_good(
     asking: Asking,
     journal: Path,
     desc: str,
+    system: str | None = SYSTEM,
 ) -> Replies[Read]:
     """Put each prompt (id -> text) to the model up to `asking.tries` times, until `read` (id, journal entry) finds its reply good.
 
@@ -174,6 +153,16 @@ def ask_until_good(
             for key, text in prompts.items()
             if key not in found.good and found.tried[key] <= number and key not in found.failed
         }
-        for entry in ask(model, todo, number, asking, journal, f"{desc} (try {number + 1})") if todo else ():
+        for entry in ask(model, todo, number, asking, journal, f"{desc} (try {number + 1})", system) if todo else ():
             take(entry)
     return found
+
+
+def ask_once(
+    model: Writer, prompts: Mapping[str, str], asking: Asking, journal: Path, desc: str, system: str | None = SYSTEM
+) -> dict[str, dict[str, Any]]:
+    """The model's reply (journal entry) to each prompt (id -> text): those of the journal, and what is asked now. Failed ones are asked
+    anew by the next call; what no server answered is not in it."""
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    replies = ask_until_good(model, prompts, lambda _, entry: entry, replace(asking, tries=1), journal, desc, system)
+    return {key: replies.good[key] for key in prompts if key in replies.good}
