@@ -55,29 +55,6 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     assert (kept["image_1"] == kept["i"].map(lambda k: f"{k}.png")).all()
 
 
-def test_a_killed_search_goes_on_and_gives_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 64)
-    search, images = made()
-    mine(search, images, tmp_path / "whole", Choice())
-    taken = []
-    blocks = PairSearch.blocks
-
-    def dies(self, start, stop):
-        taken.append(start)
-        if len(taken) == 4:
-            raise KeyboardInterrupt
-        yield from blocks(self, start, stop)
-
-    monkeypatch.setattr(PairSearch, "blocks", dies)
-    with pytest.raises(KeyboardInterrupt):
-        mine(search, images, tmp_path / "s", Choice())
-    assert not (tmp_path / "s" / "pairs.parquet").exists()
-    first = list(taken)
-    mine(search, images, tmp_path / "s", Choice())
-    assert set(taken[4:]).isdisjoint(first[:3])
-    assert (tmp_path / "s" / "pairs.parquet").read_bytes() == (tmp_path / "whole" / "pairs.parquet").read_bytes()
-
-
 MINES_SLOWLY = """
 import sys, time
 from pathlib import Path

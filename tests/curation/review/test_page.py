@@ -59,11 +59,14 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_nobody_is_overwritten_un
     questions, images = folders
     rng = random.Random(seed)
     client = TestClient(build_review(questions, images))
-    shown, saved, refused = {}, {}, 0
+    shown, saved, refused, log = {}, {}, 0, questions / LOG
+
+    def on_disk():
+        return log.read_bytes() if log.exists() else b""
 
     def drawn(field):
         if field in SCORES:
-            return rng.choice(["1", "4", "5", "10", "11", "0"])
+            return rng.choice(["1", "4", "5", "10", "11", "0", 5.5])
         if field in CHECKS:
             return rng.choice([True, False])
         return (
@@ -76,17 +79,19 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_nobody_is_overwritten_un
         who, item, field = (
             rng.choice(["Ada", "Bo", " "]),
             rng.choice(["0-1", "1-2"]),
-            rng.choice([*SCORES, *CHECKS, *TEXTS, *LISTS]),
+            rng.choice([*SCORES, *CHECKS, *TEXTS, *LISTS, "note", "sim_med"]),
         )
         page = (who, item)
         if page not in shown or rng.random() < 0.3:  # else the page is as old as it is
             shown[page] = client.get("/item", params={"reviewer": who, "item": item}).json()["values"]
-        given = {"reviewer": who, "item": item, "field": field, "value": drawn(field), "seen": shown[page][field]}
-        before = saved.get((item, field), shown[page][field])
+        given = {"reviewer": who, "item": item, "field": field, "value": drawn(field), "seen": shown[page].get(field)}
+        before, written = saved.get((item, field), shown[page].get(field)), on_disk()
         said = client.post("/save", content=json.dumps(given), headers={"content-type": "application/json"}).json()
         if "error" in said:
             refused += 1
+            assert written == on_disk()
             continue
+        assert field != "sim_med" and on_disk().startswith(written)
         assert who != " " or said["said"].startswith("nothing changed")
         if said["said"].startswith("saved"):
             if field in (*TEXTS, *LISTS):
@@ -94,11 +99,11 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_nobody_is_overwritten_un
                 saved[item, field] = said["values"][field]
             shown[page][field] = said["values"][field]
     assert refused
-    log = ReviewLog(questions)  # as a restarted server reads it
+    again = ReviewLog(questions)  # as a restarted server reads it
     for who in ("Ada", "Bo"):
         for item in ("0-1", "1-2"):
             now = client.get("/item", params={"reviewer": who, "item": item}).json()["values"]
-            assert now == {field: log.value(who, item, field) for field in now}
+            assert now == {field: again.value(who, item, field) for field in now}
             assert len({now["option_A"].casefold(), now["option_B"].casefold(), ""}) == 3
 
 
