@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from dataset_builders.extras import require
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result
 
@@ -17,6 +18,7 @@ BLUE, GREY = "#2563eb", "#64748b"
 
 def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
     """A point with its 95 % interval for each metric in percent that has a value, and a tick at chance; `scores`: as `Run.scores`."""
+    require("matplotlib")
     from matplotlib import pyplot
 
     is_count = [name in METRICS and METRICS[name].unit == "count" for name in scores["metric"]]

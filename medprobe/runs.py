@@ -13,6 +13,7 @@ import pandas as pd
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
+from dataset_builders.extras import missing_extra
 from dataset_builders.schema import LETTERS
 from eval_harness.derive.files import READINGS, RESULT
 from eval_harness.records.names import model_slug
@@ -148,7 +149,11 @@ def evaluate(
             called = options.get("name") or (said.name if isinstance(said, Model) else kind)
             given["out"] = _new_folder(f"{benchmark}-{model_slug(str(called))}-{method}")
     checked = checked_options({name: value for name, value in given.items() if value is not None})
-    result, folder = run_model(config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv), load)
+    config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
+    try:
+        result, folder = run_model(config, load)
+    except ModuleNotFoundError as error:
+        raise (missing_extra(error) or error) from None
     return Run(folder, result)
 
 

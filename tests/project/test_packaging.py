@@ -103,6 +103,16 @@ print(json.dumps(said))
 """
 
 
+CALLS = """
+import medprobe
+for call in (lambda: medprobe.evaluate("mediconfusion", "SOME/model"), medprobe.load_run("run").plot):
+    try:
+        call()
+    except medprobe.BadInput as error:
+        print(error)
+"""
+
+
 def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(tmp_path):
     python, workdir = python_with_only(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "workdir"
     workdir.mkdir()
@@ -131,6 +141,11 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
         assert code == 2, (command, code, said)
         assert len(said.splitlines()) == 1 and f"'medprobe[{extra}]'" in said, (command, said)
     assert sorted(path.name for path in workdir.iterdir()) == ["data", "run", "served"]
+    done = subprocess.run(
+        [python, "-c", CALLS], cwd=workdir, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    model, plot = done.stdout.splitlines()
+    assert "'medprobe[eval]'" in model and "'medprobe[plot]'" in plot
 
 
 @pytest.fixture(scope="module")
