@@ -322,7 +322,10 @@ def claims(said: Response) -> Iterator[Claim]:
         if said.options.lone and mention.crossed and not _ANSWER.search(said.lead(mention.start)):
             continue  # an option that is itself a letter: the figure's, or the place?
         kind = _kind(said, at, bool(items))
-        if kind is not None and (kind in ("verdict", "answer statement") or mention.start not in items):
+        if kind in ("verdict", "answer statement") or (kind is not None and mention.start not in items):
+            before = said.lead(mention.start)
+            if said.is_asked(mention) or _HYPOTHETICAL.search(before, _turn(before)):
+                continue
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
             unclear |= len(mention.options) > 1 and not said.multiple
             yield Claim(kind, mention.start, () if unclear else mention.options)
@@ -357,7 +360,7 @@ def _kind(said: Response, at: int, listing: bool) -> Kind | None:
     mention = said.mentions[at]
     before, end = said.lead(mention.start), _noun_end(said, mention)
     tail = said.lowered[end : end + 160]
-    if said.is_asked(mention) or _HYPOTHETICAL.search(before, _turn(before)) or _is_number_of_item(said, mention, tail):
+    if _is_number_of_item(said, mention, tail):
         return None
     labelled, undone = mention.letter and mention.text, said.lettered and _UNDONE.match(tail) is not None
     if (_TICK.search(before) and not undone) or (
