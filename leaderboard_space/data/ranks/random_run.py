@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.clustered import LEVEL
-from eval_harness.scores.comparing.unpaired import unpaired_difference
+from eval_harness.scores.comparing.unpaired import METHOD, unpaired_difference
 from leaderboard_space.data.store.sections import Entry
 
 
@@ -30,7 +30,8 @@ def tested(score: Score, run: Score | None, info: MetricInfo) -> Score | None:
     """The score with its verdict against a random run, which is its `chance` then; None where it is not tested so: exact chance is known,
     there is no run, most of its responses say nothing, or neither end of the metric is good.
 
-    Two independent samples (Agresti and Caffo 2000), by itself, at 95 %.
+    Two independent samples (Agresti and Caffo 2000), by itself, at 95 %. The interval is that of the tested difference, counted from the
+    run's score, so that it excludes the run exactly where the verdict does: both samples' uncertainty is in it.
     """
     if run is None or run.value is None or score.verdict is not None or score.value is None or score.n_cases <= 0:
         return None
@@ -38,8 +39,14 @@ def tested(score: Score, run: Score | None, info: MetricInfo) -> Score | None:
         return None
     if info.unit != "percent" or info.higher_is_better is None:
         return None
-    _, _, p = unpaired_difference(score, run)
-    verdict = "no different"
+    low, high, p = unpaired_difference(score, run)
+    found = "no different"
     if p < 1 - LEVEL:
-        verdict = "better" if (score.value > run.value) == info.higher_is_better else "worse"
-    return score.model_copy(update={"chance": run.value, "verdict": verdict})
+        found = "better" if (score.value > run.value) == info.higher_is_better else "worse"
+    low, high = (
+        max(run.value + min(low, score.value - run.value), 0.0),
+        min(run.value + max(high, score.value - run.value), 100.0),
+    )
+    return score.model_copy(
+        update={"chance": run.value, "verdict": found, "low": low, "high": high, "interval_method": METHOD}
+    )

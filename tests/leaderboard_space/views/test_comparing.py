@@ -55,6 +55,8 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
     assert found is not None and found.chance == run.value and (found.value, found.n) == (score.value, score.n)
     assert abs(p - 0.05) < 1e-6 or (found.verdict == "no different") == (p >= 0.05)
     assert found.verdict == "no different" or (found.verdict == "better") == ((score.value > run.value) == up)  # type: ignore[operator]
+    assert abs(p - 0.05) < 1e-6 or (found.low <= run.value <= found.high) == (found.verdict == "no different")  # type: ignore[operator]
+    assert found.low <= score.value <= found.high  # type: ignore[operator]
     exact = score.model_copy(update={"chance": 25.0, "verdict": "no different"})  # then nothing else is asked
     untested = [
         (exact, run, up, "percent"),
