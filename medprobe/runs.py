@@ -22,7 +22,7 @@ from eval_harness.records.result import Model, Result, read_result
 from eval_harness.runs.planning.config import checked_options, config_of
 from eval_harness.scores.grading import grade
 from eval_harness.store.comparison import Side, load_side
-from eval_harness.store.printed import summary, with_unread
+from eval_harness.store.printed import run_table, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,9 +100,8 @@ class Run:
     def __repr__(self) -> str:
         if self.result is None:
             return f"{self.folder}: this process has finished its share; the last one to finish writes the result"
-        table = summary(self.result)
         has_answers = self.result.kind == "measured" and (self.folder / READINGS).is_file()
-        return with_unread(table, self.folder, self.result) if has_answers else table
+        return run_table(self.folder, self.result) if has_answers else summary(self.result)
 
 
 def evaluate(

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from eval_harness.derive.answer_table import answer_frame, answer_of
-from eval_harness.derive.derivation import derive
+from eval_harness.derive.derivation import Derived, derive
 from eval_harness.models.load import load_backend
 from eval_harness.records.limits import size_sentence
 from eval_harness.records.result import Result
@@ -76,12 +76,12 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
     return result
 
 
-def score_file(config: EvalConfig) -> Result:
-    """Score a bare JSONL file of answers (`model` is `recorded:FILE`); needs no images and writes nothing.
+def score_file(config: EvalConfig) -> Derived:
+    """Read and score a bare JSONL file of answers (`model` is `recorded:FILE`); needs no images and writes nothing.
 
     Raises BadInput as `evaluate` does.
     """
     plan = make_plan(config)
     requests = [request for batch in plan.requests(plan.instances) for request in batch]
     answers = answer_frame(answer_of(record_of(response)) for response in plan.backend.generate(requests))
-    return derive(plan.run, answers, plan.selection.questions).result
+    return derive(plan.run, answers, plan.selection.questions)

@@ -159,12 +159,17 @@ TOLD_FIRST = 0.05
 """Share of unread answers from which on this is told right under the headline score."""
 
 
-def with_unread(table: str, folder: Path, result: Result) -> str:
-    """The printed `table` of a run's scores with what was not read: at its end, or under its first line, the headline score, where that is
-    over 5 %. Where that line says why there is no score, one of the answers follows."""
+def run_table(folder: Path, result: Result) -> str:
+    """`summary` of a run folder's result, with what was not read and the command that lets a judge model read it."""
     answers = read_readings(folder, ("response", "reasoning"))
-    found = headline(result)
-    lines = unread_lines(answers, str(folder), counted=not isinstance(found, NoScore))
+    return with_unread(result, answers, f"medprobe score {folder} --judge openai:NAME")
+
+
+def with_unread(result: Result, answers: pd.DataFrame, command: str) -> str:
+    """`summary` with what was not read of `answers` (readings with responses): at its end, or under its first line, the headline score,
+    where that is over 5 %. Where that line says why there is no score, one of the answers follows. `command` lets a judge read them."""
+    table, found = summary(result), headline(result)
+    lines = unread_lines(answers, command, counted=not isinstance(found, NoScore))
     rows = table.split("\n")
     place = 1 if len(unread(answers)) > TOLD_FIRST * len(answers) else len(rows)
     if isinstance(found, NoScore) and found.nonresponse is not None and not (lines and place == 1):
@@ -177,7 +182,9 @@ def _example(answers: pd.DataFrame) -> str:
     """One of the responses that say nothing, of the most frequent reason."""
     silent = answers[answers["status"].isin(REASONS)]
     row = silent[silent["status"] == silent["status"].mode()[0]].iloc[0]
-    return f"for example {row['question_id']} ({row['status']}): {_quoted(row['response'] or row['reasoning'] or '')}"
+    return (
+        f"for example {row['question_id']} ({row['status']}): {_quoted(row['response'] or row.get('reasoning') or '')}"
+    )
 
 
 def _quoted(response: str) -> str:
@@ -190,7 +197,7 @@ def unread(answers: pd.DataFrame) -> pd.DataFrame:
     return answers[(answers["status"] == "irrelevant") & (answers["response"].fillna("").str.strip() != "")]
 
 
-def unread_lines(answers: pd.DataFrame, run: str, counted: bool = True) -> list[str]:
+def unread_lines(answers: pd.DataFrame, command: str, counted: bool = True) -> list[str]:
     """How many answers were not read, three of them, and the command that reads them; empty where all were read. `counted`: whether there
     is a score in which they count."""
     rows = unread(answers)
@@ -204,4 +211,4 @@ def unread_lines(answers: pd.DataFrame, run: str, counted: bool = True) -> list[
         if len(lines) > SHOWN:
             break
     judged = any(rows["rule"].str.startswith("judge: "))
-    return lines if judged else [*lines, f"a judge model can read them: medprobe score {run} --judge openai:NAME"]
+    return lines if judged else [*lines, f"a judge model can read them: {command}"]

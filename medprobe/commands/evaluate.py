@@ -266,7 +266,7 @@ def score(
     from eval_harness.runs.resume import keep_asked
     from eval_harness.runs.runner import score_file
     from eval_harness.runs.scoring import judge_run, score_run
-    from eval_harness.store.printed import summary, with_unread
+    from eval_harness.store.printed import run_table, with_unread
 
     if answers.is_dir():
         if benchmark or data or split or name:
@@ -284,7 +284,7 @@ def score(
     elif benchmark is None:
         raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
     else:
-        result = score_file(
+        found = score_file(
             EvalConfig(
                 benchmark=benchmark,
                 model=f"recorded:{answers}",
@@ -295,7 +295,10 @@ def score(
                 argv=sys.argv[1:],
             )
         )
-    table = with_unread(summary(result), answers, result) if answers.is_dir() else summary(result)
-    typer.echo(result.to_json() if json else table, nl=not json)
-    if answers.is_dir() and not json:
+        command = f"medprobe eval {benchmark} --model recorded:{answers} --judge openai:NAME"
+        table = with_unread(found.result, found.readings, command)
+        typer.echo(found.result.to_json() if json else table, nl=not json)
+        return
+    typer.echo(result.to_json() if json else run_table(answers, result), nl=not json)
+    if not json:
         typer.echo(f"wrote {answers}/result.json")
