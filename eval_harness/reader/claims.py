@@ -45,8 +45,8 @@ _NOUN = (
     r"|选项|选择|选|答)"
 )
 _GAP = (
-    r"(?:[\s\"'“”«»(\[{<「*#>•☑✓✔✅👉➡→\d.)-]*(?:(?:both|either)\s+)?"
-    rf"(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*[:#]?)?[\s\"'“«(\[{{<「*]*)"
+    r"(?:[\s\"'“”«»(\[{<⟨「*#>•☑✓✔✅👉➡→\d.)-]*(?:(?:both|either)\s+)?"
+    rf"(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*[:#]?)?[\s\"'“«(\[{{<⟨「*]*)"
 )
 """Between a frame and the option that it names."""
 _START = (
@@ -185,7 +185,7 @@ _ENDS_WORD = re.compile(
 )
 """After yes or no: not "No. 3", "Yes, I can help"."""
 _CLOSES = re.compile(r"[\"'”»)\]}*]*\s*(?:$|[.!](?!\d)|\n)")
-_ENDS_LINE = re.compile(r"[\"'”»)\]}*.,!]*\s*(?:$|\n)")
+_ENDS_LINE = re.compile(r"\s*[\"'”»)\]}*.,;!]*\s*(?:$|\n)")
 _LEADS = re.compile(rf"{_CLOSE}(?!:)(?:{_PAUSE}|{_BECAUSE}|\s+(?:in|on|with|of)\b)")
 _OR = re.compile(r"[\"')\]*.,…]*\s*(?:/|\b(?:or|oder|ou|vs|but also|as well as|and also)\b|或|还是)")
 _NEGATION = (
@@ -360,6 +360,8 @@ def _kind(said: Response, at: int, listing: bool) -> Kind | None:
     mention = said.mentions[at]
     before, end = said.lead(mention.start), _noun_end(said, mention)
     tail = said.lowered[end : end + 160]
+    if tail[:1] == "?" and any(option.endswith("?") for option in said.options.plain):
+        tail = "." + tail[1:]
     if _is_number_of_item(said, mention, tail):
         return None
     labelled, undone = mention.letter and mention.text, said.lettered and _UNDONE.match(tail) is not None
