@@ -1,6 +1,6 @@
 """MediConfusion: set accuracy, individual accuracy, confusion, invalid (ICLR text, section 3.3; Tables 1 and 2).
 
-See also: aggregates over several runs (`aggregates.py`), the free-form judge (`judge.py`).
+See also: aggregates over several runs (`store/aggregate.py`), the free-form judge (`judge.py`).
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks.probmed.official import probmed_hit
-from eval_harness.derive import aggregates
 from eval_harness.derive.scoring import score
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.calibration import calibration, confidence_of
 from eval_harness.scores.grading import grade
 from eval_harness.scores.pairs import pair_units
+from eval_harness.store import aggregate as aggregates
 from tests.eval_harness.scores.probmed_arithmetic import official_figures
 
 
