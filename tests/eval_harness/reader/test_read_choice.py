@@ -27,7 +27,7 @@ def read(response: str, options: list[str], kind: str = "single") -> str:
 
 
 def test_no_case_is_read_otherwise_than_by_a_careful_reader() -> None:
-    """Misleading answers are among them. What is not read is left to a judge; at least 88 % of the odd ones that choose an option are read."""
+    """Misleading answers are among them. What is not read is left to a judge: at most 12 % of these odd ones that choose an option."""
     wrong, unread = [], 0
     for case in CASES:
         reading = read_choice(case["response"], case["options"], case["type"], case.get("finish_reason"))
