@@ -117,7 +117,7 @@ SPEAK = (
     "Options A & B", "Both options", "Everything above", "A & C are true", "Both of these findings", "Answers B and C",
     "A plus B", "All the above", "Any of the above is possible", "Each of the above", "The first two", "All",
     "Both statements are true", "Combination of A and B", "The other options", "Only (ii)", "None of the above",
-    "Both A and C are seen", "All answers are correct", "Some of the above",
+    "Both A and C are seen", "All answers are correct", "Some of the above", "Not A", "See A", "1st and 2nd", "Every option",
 )  # fmt: skip
 OWN_WORDS = (
     "Hepatitis A", "Both kidneys", "All lobes of the liver", "Vitamin D", "Type B dissection", "Left lower lobe", "None", "1",
@@ -153,7 +153,9 @@ def test_an_option_in_words_of_its_own_speaks_of_no_other(option):
     [
         ("pneumonia", "pneumothorax", True), ("lobar pneumonia", "pneumonia", False), ("pneumonia", "bacterial pneumonia", False),
         ("enlarged heart", "cardiomegaly", False), ("both lungs", "left lung", False), ("left lung", "right lung", True),
-        ("bilateral", "left", False), ("COVID-19", "lung opacity", False), ("cyst", "stone", True), ("a large cyst", "cyst", False),
+        ("bilateral", "left", False), ("more than 5 cm", "over 3 cm", False), ("5", "2 to 9", False),
+        ("> 4", "7", False), ("5 cm", "7 cm", True),
+        ("COVID-19", "lung opacity", False), ("cyst", "stone", True), ("a large cyst", "cyst", False),
     ],
 )  # fmt: skip
 def test_none_of_the_above_is_right_only_where_no_other_option_may_be(right, other, apart):
