@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,45 +16,29 @@ from eval_harness.records.names import storable
 from eval_harness.records.run import Run, read_run
 from eval_harness.runs.folder import read_questions, write_run
 from eval_harness.runs.planning.plan import Plan
-from eval_harness.runs.shards import TOGETHER, Shard, answers_of, case_numbers, folder_lock, set_aside
+from eval_harness.runs.shards import TOGETHER, Shard, answers_of, folder_lock, set_aside
 
 
 def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
     """Write `run.json`, or check that the one there holds the same request. Returns the plan as it goes on.
 
-    `--no-resume` starts this process's share over, and with it the whole run where it asks something else. Call inside `folder_lock`.
-    Raises BadInput where the folder holds another run that is to be resumed, or that another process is writing.
+    `--no-resume` sets aside what the folder holds, so that it is begun like a new one. Call inside `folder_lock`. Raises BadInput where
+    the folder holds another run, and where one of several processes is to start over.
     """
-    run, questions = plan.run, plan.selection.questions
-    if not (folder / "run.json").exists():
-        write_run(folder, run, questions)
-        return plan
-    same = _asks_the_same(folder, run)
-    if not same and not _holds_answers(folder) and not shard.others_live(folder):
-        # An earlier command ended before it had an answer: there is nothing to go on with.
-        write_run(folder, run, questions)
-        return plan
-    if not starts_over(plan):
-        stored = read_run(folder)
-        plan = _continued(folder, plan, stored)
-        write_run(folder, plan.run.model_copy(update={"environment": stored.environment}), questions)
-        return plan
-    for name in (ANSWERS, JUDGE, *DERIVED):
-        (folder / name).unlink(missing_ok=True)
-    if same:
-        if shard.world == 1:
-            write_run(folder, run, questions)
-    elif shard.others_live(folder):
-        raise BadInput(f"{folder}: another process is writing another run there. Wait for it, or give another --out.")
-    else:
+    if not plan.config.resume:
+        if shard.world > 1:
+            raise BadInput(f"{folder}: --no-resume: one of several processes cannot start over. Give another --out.")
         set_aside(folder)
-        write_run(folder, run, questions)
+        for name in (ANSWERS, JUDGE, *DERIVED):
+            (folder / name).unlink(missing_ok=True)
+    if not (folder / "run.json").exists() or not (_holds_answers(folder) or shard.others_live(folder)):
+        write_run(folder, plan.run, plan.selection.questions)
+        return plan
+    stored = read_run(folder)
+    plan = _continued(folder, plan, stored)
+    environment = {"environment": stored.environment}
+    write_run(folder, plan.run.model_copy(update=environment), plan.selection.questions)
     return plan
-
-
-def starts_over(plan: Plan) -> bool:
-    """`--no-resume`, but for a process that torchrun started again after one of its processes had died."""
-    return not plan.config.resume and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 
 
 def _continued(folder: Path, plan: Plan, stored: Run) -> Plan:
@@ -82,13 +65,6 @@ def _holds_answers(folder: Path) -> bool:
     return any(path.stat().st_size for path in folder.glob("answers*.jsonl"))
 
 
-def _asks_the_same(folder: Path, run: Run) -> bool:
-    try:
-        return read_run(folder).request == run.request
-    except BadInput:
-        return False
-
-
 def keep_asked(folder: Path) -> None:
     """Make an interrupted run one of the cases that were asked whole, marked as a selection; its journal as it was is kept aside.
 
@@ -96,7 +72,7 @@ def keep_asked(folder: Path) -> None:
     """
     with Shard().taking_part(folder), folder_lock(folder):
         run, questions = read_run(folder), read_questions(folder)
-        answers = answers_of(folder, case_numbers(questions))
+        answers = answers_of(folder)
         samples = range(run.request.samples)
         asked = questions["question_id"].map(lambda name: all((str(name), n) in answers for n in samples))
         whole = asked.groupby(questions["case_id"]).transform("all")

@@ -23,9 +23,9 @@ from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.planning.dry_run import check_sending
 from eval_harness.runs.planning.plan import Load, Plan, make_plan
-from eval_harness.runs.resume import begin, record_findings, starts_over
+from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
-from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together
+from eval_harness.runs.shards import Shard, folder_lock, put_together
 from eval_harness.runs.tracking import Tracker
 
 
@@ -43,13 +43,12 @@ def evaluate(config: EvalConfig, load: Load = load_backend, first: int | None = 
 
 
 def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | None) -> Result | None:
-    cases = case_numbers(plan.selection.questions)
     with disk_errors(folder):
         make_run_folder(folder)
         with shard.taking_part(folder):
             with folder_lock(folder):
                 plan = begin(folder, plan, shard)
-                journal = shard.open_journal(folder, cases, starts_over(plan))
+                journal = shard.open_journal(folder)
             with journal:
                 if (
                     plan.selection.repository.origin != "phantom"
@@ -69,7 +68,7 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
                 record_findings(folder, plan.run, plan.backend)
             with folder_lock(folder):
                 # Under the lock, so that the result of the process that finishes last is the one that stays.
-                if not put_together(folder, cases).issuperset(map(plan.key, plan.instances)):
+                if not put_together(folder).issuperset(map(plan.key, plan.instances)):
                     return None
                 result = score_run(folder)
     tracker.scored(result)

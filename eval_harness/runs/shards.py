@@ -5,8 +5,7 @@ Files of a run folder, and who writes them:
 - `answers.jsonl`: the journal of a process that runs alone; else what the processes have answered together, put together from their
   journals whenever one of them begins or finishes.
 - `answers.rank0of2.0003-1a2b3c.jsonl`: the journal of one process. The name is never used again. It is removed once its answers are in
-  `answers.jsonl` and its process has ended. A name that ends in `.fresh.jsonl` says that the process began its share over
-  (`--no-resume`): what earlier journals hold of that share does not count.
+  `answers.jsonl` and its process has ended.
   The workers of a sweep on a Ray cluster write such journals as parts of `rank0of1`, whose lock the sweep holds (`sweep/cluster.py`).
 - `.rank0of2.lock`: held by a process as long as it lives; so each share has one process, and a live process's journal is left alone.
 - `.shards.lock`: held while somebody begins, puts journals together, or scores.
@@ -20,7 +19,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ from eval_harness.runs.folder import AnswerJournal, Key, key_of, lock_of, read_a
 from eval_harness.runs.planning.requests import Instance
 
 TOGETHER = "answers.jsonl"
-_NAME = re.compile(r"answers\.(rank\d+of\d+)\.(\d+)-\w+(\.fresh)?\.jsonl")
+_NAME = re.compile(r"answers\.(rank\d+of\d+)\.(\d+)-\w+\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -78,23 +77,17 @@ class Shard:
         finally:
             held.release()
 
-    def open_journal(self, folder: Path, cases: Mapping[str, int], start_over: bool) -> AnswerJournal:
-        """The journal this process writes, which knows what was answered before. Call inside `folder_lock` and `taking_part`.
-
-        `cases`: question id -> number of its case. `start_over`: nothing of this share counts as answered.
-        """
+    def open_journal(self, folder: Path) -> AnswerJournal:
+        """The journal this process writes, which knows what was answered before. Call inside `folder_lock` and `taking_part`."""
         if self.world == 1:
-            if start_over:
-                set_aside(folder)
-            put_together(folder, cases)
+            put_together(folder)
             return AnswerJournal(folder / TOGETHER)
-        path = self.new_journal(folder, ".fresh" if start_over else "")
-        return AnswerJournal(path, known=answers_of(folder, cases).values())
+        return AnswerJournal(self.new_journal(folder), known=answers_of(folder).values())
 
-    def new_journal(self, folder: Path, ending: str = "") -> Path:
+    def new_journal(self, folder: Path) -> Path:
         """An empty journal under a name that was never used. Call inside `folder_lock`."""
         number = 1 + max((_number(path) for path in _shares(folder)), default=0)
-        path = folder / f"answers.{self.name}.{number:04d}-{uuid.uuid4().hex[:6]}{ending}.jsonl"
+        path = folder / f"answers.{self.name}.{number:04d}-{uuid.uuid4().hex[:6]}.jsonl"
         path.touch()
         return path
 
@@ -111,7 +104,7 @@ class Shard:
 
 
 def case_numbers(questions: pd.DataFrame) -> dict[str, int]:
-    """Question id -> number of its case, by which the shares are dealt."""
+    """Question id -> number of its case."""
     return dict(zip(questions["question_id"], pd.factorize(questions["case_id"])[0].tolist(), strict=True))
 
 
@@ -122,13 +115,13 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def put_together(folder: Path, cases: Mapping[str, int]) -> set[Key]:
+def put_together(folder: Path) -> set[Key]:
     """Write what all journals hold into `answers.jsonl`, remove those of processes that have ended, and return what was asked so far.
 
     Call inside `folder_lock`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
     and read once more it says the same.
     """
-    answers = answers_of(folder, cases)
+    answers = answers_of(folder)
     shares = _shares(folder)
     if not shares:
         return set(answers)
@@ -151,15 +144,12 @@ def set_aside(folder: Path) -> None:
             path.rename(aside / path.name)
 
 
-def answers_of(folder: Path, cases: Mapping[str, int]) -> dict[Key, dict[str, Any]]:
+def answers_of(folder: Path) -> dict[Key, dict[str, Any]]:
     """The journals' records, one per question and sample: the last one that did not fail, in the order in which journals were begun.
 
     Reads only: processes may be writing."""
     found: dict[Key, dict[str, Any]] = {}
     for path in (folder / TOGETHER, *_shares(folder)):
-        if path.name.endswith(".fresh.jsonl"):
-            rank, world = map(int, re.findall(r"\d+", _owner(path)))
-            found = {key: record for key, record in found.items() if cases.get(key[0], -1) % world != rank}
         for record in read_answer_journal(path):
             key = key_of(record)
             if record["status"] not in UNDELIVERED or found.get(key, record)["status"] in UNDELIVERED:
@@ -176,12 +166,6 @@ def _shares(folder: Path) -> list[Path]:
 def _number(path: Path) -> int:
     match = _NAME.fullmatch(path.name)
     return int(match[2]) if match else 0
-
-
-def _owner(path: Path) -> str:
-    """`rank0of2` of the process that writes a journal."""
-    match = _NAME.fullmatch(path.name)
-    return match[1] if match else ""
 
 
 def _world(name: str) -> int:

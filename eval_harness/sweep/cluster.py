@@ -53,8 +53,7 @@ class Worker:
                 if isinstance(begun, str):
                     return task.number, begun
                 plan, path = begun
-                known = answers_of(task.folder, case_numbers(plan.selection.questions))
-                with AnswerJournal(path, known.values()) as journal:
+                with AnswerJournal(path, answers_of(task.folder).values()) as journal:
                     ask(plan, journal, list(instances))
                 record_findings(task.folder, plan.run, plan.backend)
         except Exception as error:
@@ -140,7 +139,7 @@ def _finished(each: Forecast, first: int | None, death: str | None) -> Outcome:
     assert plan is not None
     try:
         with disk_errors(task.folder), folder_lock(task.folder):
-            asked = put_together(task.folder, case_numbers(plan.selection.questions))
+            asked = put_together(task.folder)
             if asked.issuperset(map(plan.key, plan.instances)):
                 score_run(task.folder)
                 return Outcome(task)

@@ -19,7 +19,7 @@ from eval_harness.records.run import read_run
 from eval_harness.runs.planning.dry_run import JUDGED, REASONING, Size, rounded, size_of
 from eval_harness.runs.planning.plan import Plan, make_plan
 from eval_harness.runs.planning.requests import Instance
-from eval_harness.runs.shards import answers_of, case_numbers
+from eval_harness.runs.shards import answers_of
 from eval_harness.sweep.tasks import Task, label_of
 
 
@@ -100,7 +100,7 @@ def _answered(task: Task, plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
         return {}
     if read_run(task.folder).request.fingerprint != plan.selection.fingerprint:
         return {}
-    return answers_of(task.folder, case_numbers(plan.selection.questions))
+    return answers_of(task.folder)
 
 
 def hours(each: Forecast, everything: Sequence[Forecast]) -> float | None:

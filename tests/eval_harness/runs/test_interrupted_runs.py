@@ -220,16 +220,11 @@ def test_a_process_that_never_came_harms_no_other(workdir):
     assert len(ids) == len(set(ids))
 
 
-@pytest.mark.parametrize("late", few([0, 1]))
-def test_a_late_process_that_starts_over_loses_nothing_of_the_others(workdir, late):
-    run = f"late{late}"
-    arguments = ("eval", "probmed", "--model", "baseline:chance", "--no-resume", "--out", run)
-    processes(arguments, workdir, 2, (1 - late,))
-    assert not (workdir / run / "result.json").exists()
-    (said,) = processes(arguments, workdir, 2, (late,))
-    assert "finished its share" not in said
-    assert one_each(workdir / run) == one_each(workdir / "undisturbed")
-    assert scores(workdir / run) == scores(workdir / "undisturbed")
+def test_one_of_several_processes_cannot_start_over(workdir):
+    arguments = ("eval", "probmed", "--model", "baseline:chance", "--no-resume", "--out", "over")
+    process = warm.start(arguments, workdir, RANK="0", LOCAL_RANK="0", WORLD_SIZE="2")
+    assert process.wait() == 2
+    assert "one of several processes cannot start over" in process.said.read_text()
 
 
 def together(run):

@@ -9,7 +9,7 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.records.request import Response
 from eval_harness.runs.folder import read_answer_journal
-from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together
+from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together, set_aside
 
 QUESTIONS = pd.DataFrame({"question_id": [f"q{i}" for i in range(12)], "case_id": [f"c{i // 2}" for i in range(12)]})
 CASES = case_numbers(QUESTIONS)
@@ -19,13 +19,13 @@ POSITIONS = [(row, 0) for row in range(len(QUESTIONS))]
 class Process:
     """What one process does in a folder, step by step."""
 
-    def __init__(self, folder, rank, world, fresh):
+    def __init__(self, folder, rank, world):
         self.folder, self.shard = folder, Shard(rank, world)
         self.stack = contextlib.ExitStack()
         with contextlib.ExitStack() as beginning:
             beginning.enter_context(self.shard.taking_part(folder))
             with folder_lock(folder):
-                self.journal = self.shard.open_journal(folder, CASES, fresh)
+                self.journal = self.shard.open_journal(folder)
             self.stack = beginning.pop_all()
         ids = [f"q{row}" for row, _ in self.shard.instances(QUESTIONS, POSITIONS)]
         self.left = [name for name in ids if not self.journal.is_answered((name, 0))]
@@ -38,7 +38,7 @@ class Process:
     def end(self):
         self.journal.__exit__(None, None, None)
         with folder_lock(self.folder):
-            put_together(self.folder, CASES)
+            put_together(self.folder)
         self.stack.close()
 
     def kill(self, torn):
@@ -51,7 +51,7 @@ class Process:
 
 def held(folder):
     with folder_lock(folder):
-        keys = put_together(folder, CASES)
+        keys = put_together(folder)
     records = {record["question_id"]: record["response"] for record in read_answer_journal(folder / "answers.jsonl")}
     assert {(name, 0) for name in records} == keys
     return records
@@ -66,14 +66,11 @@ def test_no_order_of_events_loses_an_answer(tmp_path, seed):
         process = living.get((rank, world))
         event = random.choice(["begin", "begin", "answer", "answer", "answer", "answer", "end", "kill", "look"])
         if event == "begin":
-            fresh = random.random() < 0.3
             if process or any(world != other for _, other in living):
                 with pytest.raises(BadInput, match="another process"):
-                    Process(tmp_path, rank, world, fresh)
+                    Process(tmp_path, rank, world)
                 continue
-            living[rank, world] = Process(tmp_path, rank, world, fresh)
-            if fresh:
-                expected = {name: text for name, text in expected.items() if CASES[name] % world != rank}
+            living[rank, world] = Process(tmp_path, rank, world)
             mine = {name for name in CASES if CASES[name] % world == rank}
             assert set(living[rank, world].left) == mine - expected.keys()
         elif event == "look" and not any(world == 1 for _, world in living):
@@ -88,7 +85,7 @@ def test_no_order_of_events_loses_an_answer(tmp_path, seed):
             del living[rank, world]
     for process in living.values():
         process.kill(torn=False)
-    last = Process(tmp_path, 0, 1, fresh=False)
+    last = Process(tmp_path, 0, 1)
     assert set(last.left) == CASES.keys() - expected.keys()
     last.end()
     assert held(tmp_path) == expected
@@ -104,9 +101,7 @@ def test_answers_put_together_survive_a_kill_between_any_two_files(tmp_path, mon
     expected = {}
     for number in range(5):
         rank = random.randrange(2)
-        process = Process(tmp_path, rank, 2, fresh := random.random() < 0.4)
-        if fresh:
-            expected = {name: text for name, text in expected.items() if CASES[name] % 2 != rank}
+        process = Process(tmp_path, rank, 2)
         for _ in range(random.randrange(len(process.left) + 1)):
             text = f"answer {number}"
             expected[process.answer(text)] = text
@@ -127,15 +122,15 @@ def test_answers_put_together_survive_a_kill_between_any_two_files(tmp_path, mon
 
 
 def test_a_failed_question_is_asked_again_by_whoever_has_its_share_and_never_hides_an_answer(tmp_path):
-    first = Process(tmp_path, 0, 2, fresh=False)
+    first = Process(tmp_path, 0, 2)
     name = first.left[-1]
     first.journal.append(Response(name, 0, "", "failed", error="x"))
     first.end()
-    alone = Process(tmp_path, 0, 1, fresh=False)
+    alone = Process(tmp_path, 0, 1)
     assert name in alone.left
     alone.journal.append(Response(name, 0, "B"))
     alone.end()
-    again = Process(tmp_path, 0, 2, fresh=False)
+    again = Process(tmp_path, 0, 2)
     assert name not in again.left
     again.journal.append(Response(name, 0, "", "failed", error="y"))
     again.end()
@@ -143,10 +138,10 @@ def test_a_failed_question_is_asked_again_by_whoever_has_its_share_and_never_hid
 
 
 def test_what_a_run_started_over_had_is_kept_aside(tmp_path):
-    first = Process(tmp_path, 0, 1, fresh=False)
+    first = Process(tmp_path, 0, 1)
     first.answer("old")
     first.end()
-    Process(tmp_path, 0, 1, fresh=True).end()
+    set_aside(tmp_path)
     assert held(tmp_path) == {}
     (aside,) = tmp_path.glob(".before-*/answers.jsonl")
     assert "old" in aside.read_text()
