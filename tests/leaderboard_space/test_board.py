@@ -139,14 +139,14 @@ def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
 
 def test_text_from_outside_is_escaped_everywhere(tmp_path: Path) -> None:
     asked = questions("gmai-mmbench", 20)
-    asked["department"] = HOSTILE
+    asked["department"] = [HOSTILE, "another"] * (len(asked) // 2)
     add_run(tmp_path, "gmai-mmbench", asked, answers(asked, 0.5), HOSTILE)
     service = Service(Board(tmp_path))
     request = {"format": "gmai-mmbench", "branches": [["department", HOSTILE], ["department", HOSTILE + "not there"]]}
     key = service.board.snapshot.sections["gmai-mmbench"][0].entries[0].key
     pieces = [
         service.view(request)["html"],
-        service.breakdown({**request, "facet": "department"}),
+        service.breakdown({"format": "gmai-mmbench", "facet": "department"}),
         service.detail({**request, "key": key}),
     ]
     for piece in pieces:
