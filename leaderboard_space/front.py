@@ -91,7 +91,7 @@ class Front:
         held = matching(topic, labels)
         shown = self.shown(topic, labels, str(request.get("label") or ""))
         known = {label.family for label, _ in held}
-        silent = [self._why_nothing(topic, family) for family in BENCHMARKS if family not in known]
+        silent = _why_nothing(topic, [family for family in BENCHMARKS if family not in known], labels)
         return topic_view.page(topic, held, shown, silent, str(request.get("all") or ""))
 
     def topic_file(self, request: Mapping[str, Any]) -> dict[str, str]:
@@ -139,13 +139,6 @@ class Front:
 
         aspects = [Aspect(metric, does, marked(found), metric in given) for metric, does, found in drafts]
         return Shown(label, how, query.section, tuple(sorted(aspects, key=lambda one: one.given)))
-
-    def _why_nothing(self, topic: Topic, family: str) -> str:
-        """Why a benchmark says nothing of a topic."""
-        facets = [FACET_LABEL.get(facet, facet).lower() for facet in dataset_spec(family).facets]
-        if topic.kind in facets:
-            return f"{LABELS[family]} has {topic.kind} labels, but its paper prints no scores for them: measured results will appear here."
-        return f"{LABELS[family]} has no such label."
 
     def _official(self, family: str) -> list[tuple[Section, Standings]]:
         sections = self.service.board.snapshot.sections[family]
@@ -208,6 +201,26 @@ class Front:
             words = (fold(LABELS[family]), fold(family), fold(spec(family).task), *map(fold, spec(family).words))
             found.append(Hit(LABELS[family], f"benchmark: {spec(family).task}", address_of("b", family), words, 5))
         return found + _findings({word for hit in found for word in hit.words})
+
+
+def _why_nothing(topic: Topic, families: list[str], labels: list[Label]) -> list[str]:
+    """Why benchmarks say nothing of a topic: they have no such label, or of this facet nothing is known yet."""
+    said = {label.family for label in labels if topic.kind in (label.facet, label.facet == "image_type" and "modality")}
+    labelled = [
+        family
+        for family in families
+        if family not in said and topic.kind in map(_facet_name, dataset_spec(family).facets)
+    ]
+    lines = [
+        f"{LABELS[family]} has {topic.kind} labels, but its paper prints no scores for them: measured results will appear here."
+        for family in labelled
+    ]
+    others = [LABELS[family] for family in families if family not in labelled]
+    return [*lines, *([f"No such label: {', '.join(others)}."] if others else [])]
+
+
+def _facet_name(facet: str) -> str:
+    return FACET_LABEL.get(facet, facet).lower()
 
 
 def _together(query: str, labels: list[Label]) -> list[Hit]:

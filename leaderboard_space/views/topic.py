@@ -78,8 +78,9 @@ def page(
     if shown is None:
         said = f"{topic.name}: no benchmark here has results."
         return f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said, 300)}</h2>{chips}{missing}{_synonyms(topic)}'
+    said = "" if shown.relation == "same" else f"No results on {topic.name} itself; related: "
     return (
-        f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(headline(shown), 400)}</h2>'
+        f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said + headline(shown), 400)}</h2>'
         f'<p class="sub">{_about(shown)}</p>{chips}{_table(shown, bool(every))}{_links(shown)}{CITE_BOX}{missing}{_synonyms(topic)}'
     )
 

@@ -48,7 +48,7 @@ def test_a_topic_shows_one_label_at_a_time_and_leads_to_its_ranking(start: Any) 
     page.locator("#mp-topic").get_by_role("link", name="Leaderboard").click()
     eventually(lambda: "facet=image_type%3Achest_ct" in here(page), True)
     page.evaluate("medprobe.visit('#/topic/fundus-photography')")
-    expect(page.locator("#mp-topic")).to_contain_text("has no such label")  # why there is no more
+    expect(page.locator("#mp-topic")).to_contain_text("No such label")  # why there is no more
 
 
 def test_cite_save_share_reload(start: Any) -> None:
