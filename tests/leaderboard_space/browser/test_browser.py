@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.facets import choice
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.html import number
 from tests.browser import choose, download, eventually, fits, here
@@ -63,7 +64,7 @@ def open_board(page: Any, address: str) -> None:
         page.goto("about:blank")  # an address that differs only behind its # is not loaded
     page.goto(address)
     page.locator("table[data-table=leaderboard]:visible").first.wait_for()
-    page.locator("table.heat:visible").first.wait_for()
+    page.locator(".breakdown .bar-head:visible").first.wait_for()
 
 
 def shown(page: Any, family: str) -> dict[str, str]:
@@ -86,7 +87,7 @@ def phantoms(page: Any, family: str) -> Any:
     area = page.locator(f"#mp-{family}")
     area.get_by_role("radio", name="Phantoms").click()
     area.locator("[role=radio][aria-checked=true]", has_text="Phantoms").wait_for()
-    area.locator("[role=treeitem]").first.wait_for(state="attached")
+    area.locator(".facet").first.wait_for(state="attached")
     return area
 
 
@@ -96,23 +97,22 @@ def test_ticking_branches_changes_the_numbers_to_those_of_the_selection(
     page = open_page(chromium, address)
     page.get_by_role("tab", name="HALT-MedVQA").click()
     phantoms(page, "halt-medvqa")
+    area = page.locator("#mp-halt-medvqa")
+    area.get_by_label("Score").select_option("average")
     whole = expected(store, "halt-medvqa", "average")
     assert len(whole) == len(MODELS)
     eventually(lambda: shown(page, "halt-medvqa"), whole)
-    branch = page.locator("#mp-halt-medvqa").get_by_role("treeitem", name="fake")
-    branch.click()
-    fake = expected(store, "halt-medvqa", "average", ("scenario", "fake"))
+    area.get_by_role("checkbox", name="Nonsense question").check()
+    fake = expected(store, "halt-medvqa", "average", choice("scenario", "fake"))
     assert fake != whole
     eventually(lambda: shown(page, "halt-medvqa"), fake)
-    expect(branch).to_have_attribute("aria-checked", "true")
-    page.locator("#mp-halt-medvqa").get_by_role("treeitem", name="none").click()
-    eventually(
-        lambda: shown(page, "halt-medvqa"),
-        expected(store, "halt-medvqa", "average", ("scenario", "fake"), ("scenario", "none")),
-    )
-    page.locator("#mp-halt-medvqa").get_by_role("button", name="Remove fake").click()
-    eventually(lambda: shown(page, "halt-medvqa"), expected(store, "halt-medvqa", "average", ("scenario", "none")))
-    page.locator("#mp-halt-medvqa").get_by_role("button", name="clear").click()
+    area.get_by_role("checkbox", name="Correct option removed").check()
+    both = (choice("scenario", "fake"), choice("scenario", "none"))
+    eventually(lambda: shown(page, "halt-medvqa"), expected(store, "halt-medvqa", "average", *both))
+    area.get_by_role("button", name="invert").click()
+    swap = expected(store, "halt-medvqa", "average", choice("scenario", "swap"))
+    eventually(lambda: shown(page, "halt-medvqa"), swap)
+    area.get_by_role("button", name="clear").click()
     eventually(lambda: shown(page, "halt-medvqa"), whole)
 
 
@@ -130,11 +130,11 @@ def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, 
     expect(chest).to_have_attribute("aria-checked", "mixed")
     page.locator("[role=treeitem]:focus").wait_for()
     branch = page.evaluate("document.activeElement.getAttribute('aria-label')").split(",")[0]
-    eventually(lambda: shown(page, "probmed"), expected(store, "probmed", "overall", ("organ", "chest", branch)))
+    eventually(lambda: shown(page, "probmed"), expected(store, "probmed", "abnormality", ("organ", "chest", branch)))
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Space")
     expect(chest).to_have_attribute("aria-checked", "true")
-    eventually(lambda: shown(page, "probmed"), expected(store, "probmed", "overall", ("organ", "chest")))
+    eventually(lambda: shown(page, "probmed"), expected(store, "probmed", "abnormality", ("organ", "chest")))
     page.keyboard.press("Space")
     expect(chest).to_have_attribute("aria-checked", "mixed")
     area.get_by_role("searchbox").fill("MRI")
@@ -325,7 +325,9 @@ def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
     } == {"image_type"}
     page.get_by_role("tab", name="Compare").click()
     compare = page.locator("#mp-compare")
-    compare.locator('table[data-table="scores"] tbody tr').first.wait_for()
+    sets = compare.locator("select[data-name=set]")
+    sets.select_option(value=sets.locator("option", has_text="Phantoms").first.get_attribute("value"))
+    compare.locator('[data-act=json][data-of="flips"]').wait_for(state="attached")
     rows = list(csv.DictReader(io.StringIO(saved(page, compare.locator('[data-act=csv][data-of="scores"]')))))
     assert len(rows) == compare.locator('table[data-table="scores"] tbody tr').count()
     flips = json.loads(saved(page, compare.locator('[data-act=json][data-of="flips"]')))
