@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +51,7 @@ def embed(
     """Embed the images of a folder or an address. Repeat the command to resume; images that are already embedded are skipped."""
     import pandas as pd
 
-    from curation.images.file_names import list_beside
+    from curation.images.file_names import file_names, list_beside
     from curation.images.image_index import UNREADABLE
     from curation.mining.embedding import embed as embed_images
     from curation.mining.encoders import encoder_spec, load_encoder
@@ -69,10 +70,11 @@ def embed(
     typer.echo(f"wrote {path}")
     lost = pd.read_csv(out / UNREADABLE, dtype=str, keep_default_na=False)
     if len(lost):
-        # By their ids: a file's name may be its patient's, and what is printed ends up in logs.
+        # By name on a screen; in logs by id, since a file's name may be its patient's.
+        names = file_names(out) if sys.stdout.isatty() else {}
         typer.echo(f"{len(lost)} images could not be read and are left out:")
         for row in lost.to_dict("records"):
-            typer.echo(f"  {row['image']}: {row['reason']}")
+            typer.echo(f"  {names.get(row['image'], row['image'])}: {row['reason']}")
     if list_beside(out).is_file():
         typer.echo(f"{list_beside(out)} says which file is which id; it and {out}.key stay private", err=True)
 
