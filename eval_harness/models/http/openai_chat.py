@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,8 @@ STRANGER_TRIES = 3
 """How often something that is no reply of a chat server is tried before the first answer came."""
 
 GIVE_UP_AFTER = 10
-"""Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all."""
+"""Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all; before the
+first answer, tries."""
 
 WAIT_SERVER = 600.0
 """Seconds for which a server that answers nothing is waited for (`--wait-server`)."""
@@ -102,8 +104,9 @@ class OpenAIChat(Backend):
         """A request that the server has answered, now or in an earlier part of the run."""
         self.reasons: bool | None = None
         """Whether the model is seen to reason before it answers; None: nothing tells yet."""
-        self._settled = self._any_answer = False
-        self._failures = self._tried = 0
+        self._settled = False
+        self._failures = 0
+        self._met: Counter[str] = Counter()  # failures before the first answer, by kind
         self._token_scores: TokenScores | None = None
         self._client = client  # of the running call of `_ask_all`
         self._alone = asyncio.Lock()
@@ -131,8 +134,7 @@ class OpenAIChat(Backend):
         """A chat completion for `token_scores.py`. Raises ServerFailure or Refusal."""
         document: dict[str, Any] = await self._document(messages, self.parameters.of_scoring(more))
         read_reply(document)  # raises for what is none
-        self._any_answer = True
-        self._tried += not self._settled
+        self._met.clear()
         return document
 
     async def beside(self, name: str, body: dict[str, Any]) -> Any:
@@ -143,11 +145,14 @@ class OpenAIChat(Backend):
         """The first questions one by one, then as many at a time as may be in flight."""
         waiting, flight, taking = iter(requests), InFlight(self.settings.in_flight), asyncio.Lock()
         stopping = False
+        aside: list[Taken] = []
         self._alone, self._failures, self._began = asyncio.Lock(), 0, time.monotonic()
 
         async def take() -> Taken | None:
             async with taking:
-                return None if stopping else await asyncio.to_thread(self._next, waiting)
+                if stopping or aside:
+                    return None if stopping else aside.pop()
+                return await asyncio.to_thread(self._next, waiting)
 
         async def work() -> None:
             upcoming = asyncio.create_task(take())
@@ -157,10 +162,11 @@ class OpenAIChat(Backend):
                     emit(await self._timed(taken, flight))
             finally:
                 upcoming.cancel()
+                await asyncio.gather(upcoming, return_exceptions=True)
 
         async with self._open() as self._client:
             if not self._settled:
-                await self._settle(take, flight, emit)
+                aside.extend(await self._settle(take, flight, emit))
             workers = {asyncio.create_task(work()) for _ in range(flight.most)}
             try:
                 done, under_way = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
@@ -174,14 +180,15 @@ class OpenAIChat(Backend):
             for worker in done:
                 worker.result()
             if self._failures >= STRANGER_TRIES:
-                await self._check_server(self._trouble)
+                await self._check_server(self._trouble, None)
 
     async def _settle(
         self, take: Callable[[], Awaitable[Taken | None]], flight: InFlight, emit: Callable[[Response], None]
-    ) -> None:
-        """Ask the first questions one by one until one is answered; each is asked until the server takes what it is sent.
+    ) -> Iterable[Taken]:
+        """Ask questions one by one until one is answered, and the server takes what it is sent. Returns those that it failed to answer: the
+        fault may be theirs, so each was set aside for the next.
 
-        Raises BadInput when many fail and none is answered.
+        Raises BadInput when none is answered.
         """
 
         async def report() -> None:
@@ -192,17 +199,46 @@ class OpenAIChat(Backend):
                     f"waiting for {self.base_url} since {seconds:.0f} s of at most {self._patience:.0f} s ({self._trouble})"
                 )
 
-        reporting, number = asyncio.create_task(report()), 0
+        reporting, refused = asyncio.create_task(report()), 0
+        aside: deque[Taken] = deque()
         try:
-            while (taken := await take()) is not None:
-                number += 1
-                response = await self._timed(taken, flight)
-                emit(response)
-                if response.status == "answered" or (response.status == "refused" and number >= STRANGER_TRIES):
-                    self._settled = True
+            while not self._settled:
+                taken = await take() if len(aside) < GIVE_UP_AFTER else None
+                if taken is None and not aside:
                     break
+                taken = taken or aside.popleft()
+                try:
+                    response = await self._timed(taken, flight)
+                except ServerFailure as failure:
+                    aside.append(taken)
+                    await self._wait_for_an_answer(failure, taken[0], flight)
+                    continue
+                emit(response)
+                refused += response.status == "refused"
+                self._settled |= response.status == "answered" or refused >= STRANGER_TRIES
         finally:
             reporting.cancel()
+        return aside
+
+    async def _wait_for_an_answer(self, failure: ServerFailure, request: Request, flight: InFlight) -> None:
+        """Wait before the next question of a server that has answered none yet. Raises BadInput where that is of no use."""
+        self._met[failure.kind] += 1
+        seconds = time.monotonic() - self._began
+        left = self._patience - seconds
+        if failure.kind == "unreachable" and self.settings.wait_server is None and seconds >= START_TIMEOUT:
+            raise BadInput(
+                f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS waits for it), or "
+                "check the address."
+            )
+        strange = self._met["unreadable"] >= STRANGER_TRIES
+        if strange and self.worked is None:
+            raise BadInput(
+                f"--base-url {self.base_url}: {self._trouble}. Give the address of a chat server; it mostly ends in /v1."
+            )
+        if strange or self._met["again"] >= GIVE_UP_AFTER or left <= (failure.retry_after or 0.0):
+            await self._check_server(self._trouble, request)
+        else:
+            await asyncio.sleep(min(flight.pause(self._met.total(), self.first_wait, failure.retry_after), left))
 
     def _next(self, waiting: Iterator[Request]) -> Taken | None:
         """The next request with its messages, or with why its image cannot be shown."""
@@ -220,11 +256,14 @@ class OpenAIChat(Backend):
         return replace(response, seconds=round(time.perf_counter() - start, 4))
 
     async def _ask(self, request: Request, messages: Messages | ImageError, flight: InFlight) -> Response:
-        """One question, tried until it is answered, refused, or has failed too often. Raises BadInput."""
+        """One question, tried until it is answered, refused, or has failed too often.
+
+        Raises BadInput, and ServerFailure instead of trying again where none was answered yet.
+        """
         failed = Response(request.question_id, request.sample, "", "failed")
         if isinstance(messages, ImageError):
             return replace(failed, error=f"its image cannot be shown: {messages}")
-        start, until = time.monotonic(), 0.0
+        until = 0.0
         tries = dict.fromkeys(("again", "busy", "late", "unreachable"), 0)
         done = 0
         read: dict[str, Answer] = {}
@@ -262,32 +301,35 @@ class OpenAIChat(Backend):
                     continue
                 failed = replace(failed, error=words, finish_reason="length" if failure.kind == "cut" else None)
                 if failure.kind in ("cut", "question"):
-                    if self._count_failure(request) >= GIVE_UP_AFTER and not self._any_answer:
-                        await self._check_server(words)
+                    self._failures += 1
+                    if self._failures >= GIVE_UP_AFTER and not self._settled:
+                        await self._check_server(words, request)
                     return failed
                 self.retries += 1
-                if len(read) + self._tried > done:  # something more of the question was answered
-                    tries, done, until = dict.fromkeys(tries, 0), len(read) + self._tried, 0.0
+                if not self._settled:
+                    raise
+                if len(read) > done:  # an option more was scored
+                    tries, done, until = dict.fromkeys(tries, 0), len(read), 0.0
                 tries[failure.kind if failure.kind in tries else "again"] += 1
-                self._check_it_was_ever_there(failure, words, time.monotonic() - start, tries["again"])
                 if failure.kind in ("busy", "late"):
                     flight.busy()
-                until = until or (time.monotonic() if self._any_answer else self._began) + self._patience
+                until = until or time.monotonic() + self._patience
                 left = until - time.monotonic()
                 if failure.retry_after is not None and left < failure.retry_after:
-                    await self._check_server(f"{words}; it asks to wait {failure.retry_after:.0f} s")
+                    await self._check_server(f"{words}; it asks to wait {failure.retry_after:.0f} s", request)
                     return failed
                 if tries["again"] >= TRIES or tries["late"] >= LATE_TRIES or left <= 0:
-                    if self._count_failure(request) >= GIVE_UP_AFTER or left <= 0:
-                        await self._check_server(words)
+                    self._failures += 1
+                    if self._failures >= GIVE_UP_AFTER or left <= 0:
+                        await self._check_server(words, request)
                     return failed
-                pause = min(flight.pause(max(tries.values()), self._first_wait(failure), failure.retry_after), left)
+                pause = min(flight.pause(max(tries.values()), self.first_wait, failure.retry_after), left)
                 if pause >= LINE_EVERY:
                     self._say(f"{words}; asked again in {pause:.0f} s")
                 await asyncio.sleep(pause)
 
     def _answered(self, request: Request | None, flight: InFlight) -> None:
-        self._any_answer, self._failures, self._alive_at = True, 0, time.monotonic()
+        self._failures, self._alive_at = 0, time.monotonic()
         self.worked = self.worked or request
         flight.answered()
 
@@ -321,36 +363,13 @@ class OpenAIChat(Backend):
             "--method mc, gd or ff."
         )
 
-    def _first_wait(self, failure: ServerFailure) -> float:
-        """A server that was never reached is tried at short intervals."""
-        return min(self.first_wait, 0.5) if failure.kind == "unreachable" and not self._any_answer else self.first_wait
-
-    def _check_it_was_ever_there(self, failure: ServerFailure, words: str, seconds: float, tries: int) -> None:
-        """Raise BadInput where nothing suggests that a chat server is at this address; one that answered before is waited for."""
-        if self._any_answer:
-            return
-        if failure.kind == "unreachable" and self.settings.wait_server is None and seconds >= START_TIMEOUT:
-            raise BadInput(
-                f"--base-url {self.base_url}: no server can be reached: {words}. Start it (--wait-server SECONDS waits for it), or "
-                "check the address."
-            )
-        if failure.kind == "unreadable" and tries >= STRANGER_TRIES:
-            raise BadInput(
-                f"--base-url {self.base_url}: {words}. Give the address of a chat server; it mostly ends in /v1."
-            )
-
-    def _count_failure(self, request: Request) -> int:
-        """One more question that failed; returns how many did since the last answer."""
-        self._failures += 1
-        if self.worked is None and not request.images:
-            self.worked = _simple(request)
-        return self._failures
-
-    async def _check_server(self, words: str) -> None:
-        """Ask a question that was answered before (or, where no images are shown, a simple one).
+    async def _check_server(self, words: str, request: Request | None) -> None:
+        """Ask a question that was answered before; where there is none, and `request` shows no image, a simple one.
 
         Raises BadInput where it is not answered now, or none ever was.
         """
+        if self.worked is None and request is not None and not request.images:
+            self.worked = _simple(request)
         if self.worked is None:
             seconds = time.monotonic() - self._began
             raise BadInput(f"{self.called}: the server answers no question, after {seconds:.0f} s: {words}")
@@ -376,7 +395,7 @@ class OpenAIChat(Backend):
                 except Refusal:
                     pass
                 break
-            self._any_answer, self._failures, self._alive_at = True, 0, time.monotonic()
+            self._settled, self._failures, self._alive_at = True, 0, time.monotonic()
 
     async def _once(self, messages: Messages, sent: dict[str, Any]) -> Reply:
         """Send one question. Raises Refusal or ServerFailure."""
