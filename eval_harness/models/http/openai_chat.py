@@ -47,8 +47,8 @@ STRANGER_TRIES = 3
 """How often something that is no reply of a chat server is tried before the first answer came."""
 
 GIVE_UP_AFTER = 10
-"""Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all; before the
-first answer, tries."""
+"""Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all; so many
+are asked in turn before the first answer."""
 
 WAIT_SERVER = 600.0
 """Seconds for which a server that answers nothing is waited for (`--wait-server`)."""
@@ -110,7 +110,7 @@ class OpenAIChat(Backend):
         self._token_scores: TokenScores | None = None
         self._client = client  # of the running call of `_ask_all`
         self._alone = asyncio.Lock()
-        self._last_line = self._began = self._alive_at = 0.0
+        self._last_line = self._began = self._alive_at = 0.0  # never
         self._trouble = "its reply is awaited"
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
@@ -135,6 +135,7 @@ class OpenAIChat(Backend):
         document: dict[str, Any] = await self._document(messages, self.parameters.of_scoring(more))
         read_reply(document)  # raises for what is none
         self._met.clear()
+        self._alive_at = time.monotonic()
         return document
 
     async def beside(self, name: str, body: dict[str, Any]) -> Any:
@@ -206,12 +207,14 @@ class OpenAIChat(Backend):
                 taken = await take() if len(aside) < GIVE_UP_AFTER else None
                 if taken is None and not aside:
                     break
+                few = taken is None and len(aside) < STRANGER_TRIES
                 taken = taken or aside.popleft()
                 try:
                     response = await self._timed(taken, flight)
                 except ServerFailure as failure:
                     aside.append(taken)
                     await self._wait_for_an_answer(failure, taken[0], flight)
+                    self._settled |= few and self._met["again"] >= STRANGER_TRIES  # so few may fail by themselves
                     continue
                 emit(response)
                 refused += response.status == "refused"
@@ -230,15 +233,16 @@ class OpenAIChat(Backend):
                 f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS waits for it), or "
                 "check the address."
             )
-        strange = self._met["unreadable"] >= STRANGER_TRIES
+        strange = self._met["unreadable"] >= STRANGER_TRIES and not self._alive_at
         if strange and self.worked is None:
             raise BadInput(
                 f"--base-url {self.base_url}: {self._trouble}. Give the address of a chat server; it mostly ends in /v1."
             )
-        if strange or self._met["again"] >= GIVE_UP_AFTER or left <= (failure.retry_after or 0.0):
+        if strange or self._met["again"] >= STRANGER_TRIES * GIVE_UP_AFTER or left <= (failure.retry_after or 0.0):
             await self._check_server(self._trouble, request)
         else:
-            await asyncio.sleep(min(flight.pause(self._met.total(), self.first_wait, failure.retry_after), left))
+            rounds = 1 + self._met.total() // GIVE_UP_AFTER
+            await asyncio.sleep(min(flight.pause(rounds, self.first_wait, failure.retry_after), left))
 
     def _next(self, waiting: Iterator[Request]) -> Taken | None:
         """The next request with its messages, or with why its image cannot be shown."""
