@@ -129,12 +129,12 @@ def test_what_is_waited_for_is_said(monkeypatch, capsys):
     """Before the first answer a line every ten seconds (here 0.1), later one for each long wait."""
     monkeypatch.setattr(openai_chat, "LINE_EVERY", 0.1)
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.2)
-    for kind, scope, words in (
-        ("503", "the first requests", r"waiting for http://127\S+ since .* of at most 60 s \(HTTP 503: trouble 503"),
-        ("hang", "the first requests", r"waiting for http://127\S+ since .* of at most 60 s \(its reply is awaited\)"),
-        ("429", "now and then", r"HTTP 429: trouble 429.*; asked again in \d+ s"),
-    ):
-        with Faulty(kind, scope, 1) as server:
+    for kind, words in (("503", r"\(HTTP 503: trouble 503"), ("hang", r"\(its reply is awaited\)")):
+        with Faulty(kind, "the first requests", 1) as server:
             backend = OpenAIChat("m", Settings(base_url=server.url, timeout=1.0, wait_server=60.0))
             assert {found.status for found in backend.generate([request(i) for i in range(12)])} == {"answered"}
-        assert re.search(f"--model openai:m: {words}", capsys.readouterr().err), kind
+        said = capsys.readouterr().err
+        assert re.search(rf"--model openai:m: waiting for http://127\S+ since .* of at most 60 s {words}", said), kind
+    with Faulty("503", "after some answers", 1) as server, pytest.raises(BadInput, match="does not answer"):
+        list(OpenAIChat("m", Settings(base_url=server.url, wait_server=3.0)).generate([request(i) for i in range(28)]))
+    assert re.search(r"--model openai:m: HTTP 503: trouble 503.*; asked again in \d+ s", capsys.readouterr().err)
