@@ -207,7 +207,11 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         "max_file_size": MAX_FILE,
         "enable_monitoring": False,  # its address is a secret, which it would print
         "app_kwargs": {
-            "middleware": [Middleware(GZipMiddleware, minimum_size=10_000), Middleware(BodyLimit), *middleware]
+            "middleware": [
+                Middleware(GZipMiddleware, minimum_size=10_000, compresslevel=1),
+                Middleware(BodyLimit),
+                *middleware,
+            ]
         },
         "state_session_capacity": SESSIONS,
         "head": f"<script>{frame.scripts()}</script>",

@@ -131,7 +131,7 @@ def in_browser(address: str, section: str) -> None:
             page.close()
         line("first table visible", visible)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.goto(f"{address}/?b={FORMAT}&s={section}")
+        page.goto(f"{address}/#/b/{FORMAT}?s={section}")
         page.locator(f"#mp-{FORMAT} table.heat").wait_for(timeout=120_000)
         painted = page.evaluate(
             """async (format) => {
