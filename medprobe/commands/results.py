@@ -72,7 +72,7 @@ def board(
     hidden: Annotated[
         tuple[str, str, str] | None,
         typer.Option(
-            metavar="QUESTIONS ANSWERS LEDGER", help="score a test set with hidden answers, see docs/submitting.md"
+            metavar="QUESTIONS ANSWERS LEDGER", help="score a test set with hidden answers, see docs/results_store.md"
         ),
     ] = None,
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,

@@ -1,7 +1,7 @@
 """Scores a file against a private key.
 
 What leaves is one number, rounded, a few times a day for each user: enough to know where a model stands, too little to learn the key
-from (docs/submitting.md says how little). See also: what is booked before (`bookings.py`), sign-in and the page (the board's).
+from (docs/results_store.md says how little). See also: what is booked before (`bookings.py`), sign-in and the page (the board's).
 """
 
 from __future__ import annotations
