@@ -86,7 +86,7 @@ def _landed(
         flags.update(re.sub(r"[\d,.]+", "N", flag)[:90] for flag in done.submission.flags)
         wrong = differences(made, Path(done.location))
         wrong += [] if outcome.word in ("verified", "for a person") else [str(outcome)]
-        if client is not None and (made / "answers.jsonl").stat().st_size <= MAX_FILE:
+        if client is not None and (made / "answers.parquet").stat().st_size <= MAX_FILE:
             said = handed_in(made, data, client)
             wrong += differences(made, store / said["folder"]) if said["ok"] else [f"the page: {said['problems'][:2]}"]
         if hub is not None:

@@ -60,6 +60,10 @@ def answer_of(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+USAGE = ("answers_from_cache", "tokens_in", "tokens_out", "cost")
+"""What `usage_of` says of a run (`environment`)."""
+
+
 def usage_of(records: Iterable[Mapping[str, Any]], price: list[float] | None) -> dict[str, Any]:
     """Tokens counted by a server, summed over every answer of the journal, and what they cost (`price`: per million, in and out).
 

@@ -119,7 +119,7 @@ class Expected:
 def checked_rows(rows: Iterable[Placed], expected: Expected, problems: ProblemList) -> list[Record]:
     """The rows (where, row) in the columns of `answers.parquet`. What is wrong goes to `problems`; when it is full, the rest is not read.
 
-    A row says what the server did by `delivery`, or by `status` (`failed`, `missing`, `refused`: a journal, a file of another harness).
+    A row says what the server did by `delivery`, or by `status` (`failed`, `missing`, `refused`: a file of another harness).
     """
     kept: dict[tuple[str, int], Record] = {}
     for where, row in rows:
@@ -143,11 +143,10 @@ def checked_rows(rows: Iterable[Placed], expected: Expected, problems: ProblemLi
                 break
             continue
         assert isinstance(name, str) and sample is not None
-        usage = row.get("usage") or (row.get("tokens_in"), row.get("tokens_out"))
         kept[name, sample] = {
             "question_id": name, "sample": sample, "response": row["response"] or "", "scores": row.get("scores"),
             "seconds": row.get("seconds"), "delivery": _delivery(row), "reasoning": row.get("reasoning"),
-            "finish_reason": row.get("finish_reason"), "tokens_in": usage[0], "tokens_out": usage[1],
+            "finish_reason": row.get("finish_reason"), "tokens_in": row.get("tokens_in"), "tokens_out": row.get("tokens_out"),
         }  # fmt: skip
     return list(kept.values())
 
@@ -202,10 +201,7 @@ def _wrong_values(row: Record) -> str | None:
     for name in ("reasoning", "finish_reason"):
         if not isinstance(row.get(name), str | None):
             return f"{name} must be text or null"
-    usage = row.get("usage")
-    if usage is not None and (not isinstance(usage, list) or len(usage) != 2):
-        return "usage must be two numbers of tokens, or null"
-    counts = [row.get("tokens_in"), row.get("tokens_out"), *(usage or [])]
+    counts = [row.get("tokens_in"), row.get("tokens_out")]
     if not all(count is None or (type(count) is int and 0 <= count < LARGEST_INT) for count in counts):
         return "tokens must be whole numbers from 0, or null"
     return None

@@ -1,43 +1,38 @@
 """From what people hand in (a run folder, the files of a submission, a file of answers) to the files that would be added to a store.
 
-Nothing is judged here but what never reaches those files: lines of a journal, records of a file. Reads what strangers wrote: only to be
-called in the sandbox (`packed_and_examined` in it). See also: the verdict (`examine.py`).
+Nothing is judged here but records of a file of answers. Reads what strangers wrote: only to be called in the sandbox.
+See also: the verdict (`examine.py`).
 """
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pandas as pd
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.fingerprints import asked_digest
 from dataset_builders.sources.problems import clip
-from eval_harness.derive.answer_table import answer_frame, answers_bytes, check_asked, usage_of
+from eval_harness.derive.answer_table import USAGE, answer_frame, answers_bytes
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.derive.reading import without_judge
-from eval_harness.records.limits import MAX_FILE, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, MOST_UNPACKED, Limits, limits_for
+from eval_harness.records.limits import MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
 from eval_harness.records.names import normal_name
-from eval_harness.records.result import UNDELIVERED, Benchmark, Method, Model, Result, read_result
+from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
 from eval_harness.records.run import Run, RunRequest, read_run
-from eval_harness.store.answer_files import Expected, checked_rows, read_predictions
+from eval_harness.store.answer_files import read_predictions
 from eval_harness.store.datasets import Dataset, Find
-from eval_harness.store.examine import examine, first_look, parsed_run
+from eval_harness.store.examine import examine, first_look
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import (
     COLUMNS,
-    Placed,
-    ProblemList,
     check_file,
-    json_lines,
     parquet_rows,
     parse_object,
     printable,
@@ -45,7 +40,7 @@ from eval_harness.store.untrusted import (
 
 T = TypeVar("T")
 JOURNAL, QUESTIONS = "answers.jsonl", "questions.parquet"
-FOLDER_FILES = (RUN, JOURNAL, QUESTIONS, RESULT, ANSWERS, JUDGE)
+FOLDER_FILES = (RUN, QUESTIONS, RESULT, ANSWERS, JUDGE)
 """Of a run folder or a submission, what is read."""
 KINDS = ("open", "proprietary", "medical")
 """Kinds of models of which a file of answers may be. A baseline is run by medprobe, and reproduced."""
@@ -55,33 +50,8 @@ UNKNOWN = "answers were given by another harness; its prompt and generation sett
 NEEDED = {"question_id", "case_id", "question", "options", "question_type", "answer"}
 LEAST_ROW = 16
 """Bytes of an answer in any file."""
-MAX_JOURNAL = 2 * MOST_UNPACKED
-"""Bytes of a journal, which says the names of its fields in every line."""
 MAX_RESULT = 8 << 20
 """Bytes of a result.json; with all its facets GMAI-MMBench's has under one million."""
-
-
-@dataclass
-class Packed:
-    """The files of a submission, the dataset that they are about, and what is wrong with what they were made from."""
-
-    sent: Sent
-    dataset: Dataset
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def examined(self) -> Submission:
-        """The verdict on exactly these bytes. Raises BadInput where nothing can be derived."""
-        try:
-            first_look(self.sent, lambda said: self.dataset)
-            found = examine(self.sent, lambda said: self.dataset)
-        except Unavailable:
-            raise
-        except BadInput as error:
-            raise BadInput("; ".join(dict.fromkeys([*self.problems, str(error)]))) from None
-        found.problems[:0] = [line for line in map(printable, self.problems) if line not in found.problems]
-        found.notes[:0] = [line for line in map(printable, self.notes) if line not in found.notes]
-        return found
 
 
 def folder_limits(folder: Path, find: Find) -> Limits:
@@ -106,10 +76,10 @@ def file_limits(path: Path, dataset: Dataset) -> Limits:
 def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
     """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
     `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
-    packed = _pack_run(folder, find) if (folder / JOURNAL).exists() else _pack_submission(folder, find)
-    found = packed.examined()
+    run = _own_run(folder)
+    found = _examined(_sent(folder, run), find(run.benchmark))
     if reproduced:
-        model = parsed_run(packed.sent.run).request.model
+        model = run.request.model
         if model.startswith("recorded:") or model == ELSEWHERE or not (folder / JOURNAL).exists():
             found.problems.append(
                 f"--reproduced: its answers come from a file ({printable(model, 200)}). Run the model here (`medprobe eval "
@@ -145,8 +115,8 @@ def examined_answers(
         # When the file was written: the same file is the same submission whenever it is submitted.
         created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
-    sent = Sent(_content(run), answers_bytes(answer_frame(read.rows)))
-    return Packed(sent, dataset, read.problems).examined()
+    sent = Sent(_content(_as_sent(run)), answers_bytes(answer_frame(read.rows)))
+    return _examined(sent, dataset, read.problems)
 
 
 def own_dataset(folder: Path, said: Benchmark) -> Dataset:
@@ -170,55 +140,38 @@ def own_questions(folder: Path) -> pd.DataFrame:
     return frame
 
 
-def _pack_submission(folder: Path, find: Find) -> Packed:
-    """The very bytes of a folder as a store holds it."""
-    for name, most in ((RUN, MAX_RUN), (ANSWERS, MAX_FILE), (JUDGE, MAX_FILE)):
-        if name != JUDGE or (folder / name).exists():
-            check_file(folder / name, most)
-    sent = Sent.read(folder)
-    return Packed(sent, find(parsed_run(sent.run).benchmark))
-
-
-def _pack_run(folder: Path, find: Find) -> Packed:
-    """What a run folder (run.json, answers.jsonl; result.json, judge.parquet and questions.parquet where they are there) makes.
-
-    Read as its result.json was (`medprobe score --extraction`, `--no-judge`). Raises BadInput where the questions asked are not those of
-    the dataset.
-    """
-    run = _own_run(folder)
-    dataset = find(run.benchmark)
-    limits_for(len(dataset.questions), run.request.samples)
-    questions = dataset.questions
-    if run.benchmark.selection is not None:
-        if not (folder / QUESTIONS).is_file():
-            raise BadInput(
-                f"the run asked a part ({run.benchmark.selection}): give its questions.parquet as well, which says which."
-            )
-        questions = dataset.part(set(own_questions(folder)["question_id"]))
-    if questions.empty or asked_digest(questions) != run.benchmark.asked:
+def _sent(folder: Path, run: Run) -> Sent:
+    """What a run folder or a submission makes: its answers and replies byte for byte, and its run as others get to see it."""
+    judged = (folder / JUDGE).exists()
+    if not (folder / ANSWERS).exists():
         raise BadInput(
-            f"{folder}: the questions of {dataset.repo or folder} are not those that were asked (the run says "
-            f"{(run.benchmark.asked or '')[:16]}); choose the dataset that was asked. Nothing was submitted."
+            f"{folder}: has no {ANSWERS}, which `medprobe eval` writes when every question was asked. Give the same command again to go "
+            "on, or `medprobe score RUN_DIR --asked-only` to submit what was asked."
         )
-    problems = ProblemList()
-    journal = list(_journal(folder, problems))
-    rows = checked_rows(journal, Expected.of(questions, run.request.samples, run.method.name), problems)
-    if not problems.problems:
-        check_asked(folder, run, questions, rows)
-    judge: bytes | None = None
-    if run.method.judge is not None:
-        if (folder / JUDGE).is_file():
-            check_file(folder / JUDGE)
-            judge = (folder / JUDGE).read_bytes()
-        else:
-            problems.add(JUDGE, "is not there: `medprobe score RUN_DIR` asks the judge; --no-judge reads by rules only")
-    price = run.environment.get("price_per_million_tokens")
-    usage = {} if problems.problems else usage_of([row for _, row in journal], price)
-    sent = Sent(_content(_as_sent(run, usage)), answers_bytes(answer_frame(rows)), judge)
-    return Packed(sent, dataset, problems.problems)
+    if run.method.judge is not None and not judged:
+        raise BadInput(
+            f"{folder}: has no {JUDGE}. `medprobe score RUN_DIR` asks the judge; with --no-judge it reads by rules only."
+        )
+    for name in (ANSWERS, *([JUDGE] if judged else [])):
+        check_file(folder / name)
+    sent = Sent.read(folder)
+    return Sent(_content(_as_sent(run)), sent.answers, sent.judge if run.method.judge else None)
 
 
-def _as_sent(run: Run, usage: dict[str, Any]) -> Run:
+def _examined(sent: Sent, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
+    """The verdict on exactly these bytes, with the problems of what they were made from. Raises BadInput where nothing can be derived."""
+    try:
+        first_look(sent, lambda said: dataset)
+        found = examine(sent, lambda said: dataset)
+    except Unavailable:
+        raise
+    except BadInput as error:
+        raise BadInput("; ".join(dict.fromkeys([*problems, str(error)]))) from None
+    found.problems[:0] = [line for line in map(printable, problems) if line not in found.problems]
+    return found
+
+
+def _as_sent(run: Run) -> Run:
     """The run as others get to see it: its name in its one form, no path of a dataset and no address of a judge of this machine."""
     judge = run.method.judge and {name: value for name, value in run.method.judge.items() if name != "base_url"}
     benchmark = run.benchmark
@@ -230,17 +183,19 @@ def _as_sent(run: Run, usage: dict[str, Any]) -> Run:
             "request": run.request.model_copy(update={"data": benchmark.repo or ""}),
             "model": run.model.model_copy(update={"name": normal_name(run.model.name)}),
             "method": run.method.model_copy(update={"judge": judge}),
-            "environment": run.environment | usage,
         }
     )
 
 
 def _own_run(folder: Path) -> Run:
-    """The run of a folder, read as its result was: with its extraction, and without its judge where that was left out."""
+    """The run of a folder, read as its result was: with its extraction, without its judge where that was left out, and with the tokens
+    that were counted."""
     run = _own_file(folder / RUN, MAX_RUN, lambda path: read_run(path.parent))
-    if (folder / JOURNAL).exists() and (folder / RESULT).exists():
+    if (folder / RESULT).exists():
         scored: Result = _own_file(folder / RESULT, MAX_RESULT, read_result)
-        run = run.model_copy(update={"method": run.method.model_copy(update={"extraction": scored.method.extraction})})
+        usage = {name: scored.environment[name] for name in USAGE if name in scored.environment}
+        method = run.method.model_copy(update={"extraction": scored.method.extraction})
+        run = run.model_copy(update={"method": method, "environment": run.environment | usage})
         run = run if scored.method.judge is not None else without_judge(run)
     return run
 
@@ -266,22 +221,3 @@ def _not_a_run(folder: Path) -> str:
     if inside:
         return f"is a results store. Give the folder of one result, e.g. {inside[0]}"
     return "is no run folder and no submission: it has no run.json. `medprobe eval --out` makes one"
-
-
-def _journal(folder: Path, problems: ProblemList) -> Iterator[Placed]:
-    """The answers of a run: of a question that was asked again after it failed, the last; a torn last line is left out."""
-    path = folder / JOURNAL
-    if path.stat().st_size == 0:
-        problems.add(JOURNAL, "holds no answers")
-        return
-    kept: dict[Any, Placed] = {}
-    extra: list[Placed] = []
-    check_file(path, MAX_JOURNAL)
-    for where, record in json_lines(path, problems, torn=True):
-        key = (str(record.get("question_id")), str(record.get("sample", 0)))
-        if key in kept and kept[key][1].get("status") not in UNDELIVERED:
-            extra.append((where, record))
-        else:
-            kept[key] = (where, record)
-    yield from kept.values()
-    yield from extra

@@ -20,7 +20,7 @@ from eval_harness.store.acceptance import Acceptance, local_account, now
 from eval_harness.store.datasets import Dataset, dataset_for, dataset_of, named_dataset
 from eval_harness.store.names import Published
 from eval_harness.store.packaging import (
-    JOURNAL,
+    QUESTIONS,
     examined_answers,
     examined_folder,
     file_limits,
@@ -151,6 +151,6 @@ def _dataset(folder: Path, data: str | None, owner: str | None, benchmark: Bench
     if data:
         return named_dataset(benchmark, data)
     at_hand = benchmark.revision or Path(benchmark.repo or "").is_dir()
-    if not at_hand and (folder / JOURNAL).exists():
+    if not at_hand and (folder / QUESTIONS).exists():
         return own_dataset(folder, benchmark)
     return dataset_for(benchmark, owner=owner, of_this_machine=True)

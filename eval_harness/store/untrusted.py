@@ -195,9 +195,9 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
         yield number, text
 
 
-def json_lines(path: Path, problems: ProblemList, torn: bool = False) -> Iterator[Placed]:
+def json_lines(path: Path, problems: ProblemList) -> Iterator[Placed]:
     """(where, record) of each line of a JSON Lines file; lines that are none are noted in `problems`. NaN and infinity are read, as Python
-    writes them; where a field is used, they are refused. `torn`: a last line that does not end is left out where it is none."""
+    writes them; where a field is used, they are refused."""
     with path.open("rb") as file:
         for number, line in _lines(file, path):
             if not line.strip():
@@ -206,8 +206,7 @@ def json_lines(path: Path, problems: ProblemList, torn: bool = False) -> Iterato
             try:
                 record = parse_object(line, constants=True)
             except ValueError as error:
-                if not torn or line.endswith("\n"):
-                    problems.add(where, f"{str(error)[:200]}. Each line must be one JSON object.")
+                problems.add(where, f"{str(error)[:200]}. Each line must be one JSON object.")
             else:
                 record.pop("", None)
                 yield where, record

@@ -22,6 +22,7 @@ from eval_harness.records.limits import FIRST_LOOK, MAX_FILE
 from eval_harness.store.datasets import Dataset, chosen_dataset
 from eval_harness.store.packaging import (
     FOLDER_FILES,
+    JOURNAL,
     MAX_RESULT,
     examined_answers,
     examined_folder,
@@ -33,7 +34,7 @@ from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import check_file
 from leaderboard_space.submitting.targets import Target
 
-SHAPES = "Give one file of answers; or run.json and answers.jsonl of a run folder; or run.json and answers.parquet."
+SHAPES = "Give one file of answers; or run.json and answers.parquet of a run folder or a submission."
 
 
 def receive(
@@ -41,9 +42,8 @@ def receive(
 ) -> Submission:
     """What uploaded files are worth on the questions of `target`; everything wrong with them is in `problems`.
 
-    `files`: one file of answers (JSON Lines, CSV, Parquet; then `model` names what gave them), or the files of a run folder (run.json and
-    answers.jsonl, others of the folder as well), or a submission as a store holds it (run.json and answers.parquet). `client`: of whom one
-    is read at a time.
+    `files`: one file of answers (JSON Lines, CSV, Parquet; then `model` names what gave them), or the files of a run folder or of a
+    submission as a store holds it (run.json and answers.parquet, others of the folder as well). `client`: of whom one is read at a time.
     Raises BadInput, with no path of this machine in it, where nothing can be computed.
     """
     given = [Path(file) for file in files]
@@ -81,10 +81,12 @@ def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str
         (path,) = named.values()
         limits = call(FIRST_LOOK, file_limits, path, dataset)
         return call(limits, examined_answers, path, dataset, model, kind)
-    unknown = sorted(set(named) - set(FOLDER_FILES))
+    unknown = sorted(set(named) - {*FOLDER_FILES, JOURNAL})
     if unknown:
         raise BadInput(f"{unknown[0]}: not a file of a run folder. {SHAPES}")
     for name, path in named.items():
+        if name == JOURNAL:  # a run's answers are in answers.parquet as well
+            continue
         check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE)
         shutil.copyfile(path, folder / name)
     find = partial(chosen_dataset, dataset)

@@ -36,7 +36,7 @@ def page(lands: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str
         "trusted. Missing answers count as wrong (where most are missing there is no score); unknown and duplicate questions are refused. "
         f"{text(lands, 300)}</p>"
         '<p class="sub">Upload one file (JSON Lines, JSON, CSV or Parquet with <code>question_id</code> and <code>response</code>, or '
-        "the output of ProbMed's or MediConfusion's scripts), or a run folder's <code>run.json</code> and <code>answers.jsonl</code>.</p>"
+        "the output of ProbMed's or MediConfusion's scripts), or a run folder's <code>run.json</code> and <code>answers.parquet</code>.</p>"
         '<p class="sub">The answer keys of these benchmarks are public, so a result shows what was submitted, not how it was made: it is '
         "marked <em>measured</em>; only what we ran ourselves is marked <em>measured · by us</em>.</p>"
         f"{_choices(choices) if choices else _no_choices(has_store)}"

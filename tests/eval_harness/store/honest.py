@@ -248,7 +248,9 @@ def handed_in(folder: Path, data: Path, client: Any) -> dict[str, Any]:
     """What the Submit page of a running board says of a run, asked through its API: checked, then sent."""
     from gradio_client import handle_file
 
-    there = [folder / name for name in ("run.json", "answers.jsonl", "result.json", "questions.parquet")]
+    there = [
+        folder / name for name in ("run.json", "answers.parquet", "judge.parquet", "result.json", "questions.parquet")
+    ]
     files = [handle_file(path) for path in there if path.is_file()]
     repository = open_repository(data)
     given = (f"{data}@{repository.splits[0]}", files, "", None)

@@ -1,9 +1,12 @@
 """Datasets and run folders for the tests of submitting and verifying: phantoms without images, and runs of invented models."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
@@ -35,6 +38,13 @@ def responses(data: Path, seed: int = 0) -> list[dict]:
         {"question_id": row.question_id, "response": said(row, (number * 7 + seed) % (3 + seed) != 0)}
         for number, row in enumerate(rows)
     ]
+
+
+def edit_answers(folder: Path, change: Callable[[list[dict]], object]) -> None:
+    """Write the answers.parquet of a folder anew after `change` has edited its rows."""
+    schema = pq.read_schema(folder / "answers.parquet")
+    change(rows := pq.read_table(folder / "answers.parquet").to_pylist())
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "answers.parquet")
 
 
 def run_folder(data: Path, folder: Path, name: str = "Model A", seed: int = 0, limit: int | None = None) -> Path:

@@ -96,7 +96,7 @@ def test_answers_that_are_no_answers_are_refused(ready, data, tmp_path):
     (ready / "answers.parquet").write_bytes(b"PAR1" + b"\0" * 100)
     assert "Parquet" in refused(ready, tmp_path / "store", data=str(data))
     (ready / "answers.parquet").unlink()
-    assert "no such file" in refused(ready, tmp_path / "store", data=str(data))
+    assert "has no answers.parquet" in refused(ready, tmp_path / "store", data=str(data))
 
 
 def test_without_a_dataset_the_remedy_is_named(ready, tmp_path):

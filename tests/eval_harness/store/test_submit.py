@@ -15,7 +15,7 @@ from eval_harness.records.result import read_result
 from eval_harness.store.scan import is_hub_store, scan_store
 from eval_harness.store.submit import prepare, submit
 from tests import helpers
-from tests.eval_harness.store.submitting import phantom, questions_of, responses, run_folder, said
+from tests.eval_harness.store.submitting import edit_answers, phantom, questions_of, responses, run_folder, said
 from tests.helpers import edit_json, write_lines
 from tests.sampling import few
 
@@ -52,23 +52,18 @@ def test_the_same_run_twice_is_stored_once(run, tmp_path):
 
 def test_every_problem_is_told_at_once(run, tmp_path):
     edit_json(run / "run.json", lambda d: d["model"].update(name="<b>Model"))
-    lines = (run / "answers.jsonl").read_text().splitlines()
-    nobody = json.loads(lines[0]) | {"question_id": "nobody"}
-    (run / "answers.jsonl").write_text("\n".join([*lines, json.dumps(nobody), lines[1]]) + "\n")
+    edit_answers(run, lambda rows: rows.__setitem__(slice(-2, None), [rows[0] | {"question_id": "nobody"}, rows[1]]))
     told = "; ".join(prepare(run).problems)
-    for word in ("<b>Model", "nobody", "answered twice", f"line {len(lines) + 1}", f"line {len(lines) + 2}"):
+    for word in ("<b>Model", "nobody", "answered twice", "row 27", "row 28"):
         assert word in told
     assert "3 problems" in refused(run, tmp_path / "store")
 
 
 def test_missing_answers_are_wrong_and_shown(run):
-    path = run / "answers.jsonl"
     whole = prepare(run)
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    write_lines(path, [*records[:-2], *(each | {"response": "", "status": "missing"} for each in records[-2:])])
-    (run / "result.json").unlink()
+    edit_answers(run, lambda rows: rows.__delitem__(slice(-2, None)))
     found = prepare(run)
-    assert found.problems == []
+    assert found.problems == [] and any("2 of" in note and "wrong" in note for note in found.notes)
     assert found.result.statuses["missing"] == whole.result.statuses["missing"] + 2
     assert found.result.scores["individual_accuracy"].n == whole.result.scores["individual_accuracy"].n
 
@@ -92,7 +87,7 @@ def test_a_part_and_a_baseline_land_only_as_such(data, tmp_path):
     edit_json(limited / "run.json", lambda d: d["benchmark"].update(selection=None, repo="elsewhere"))
     assert any("vouches" in flag for flag in prepare(limited).flags), "its dataset is not at hand"
     edit_json(limited / "run.json", lambda d: d["benchmark"].update(repo=str(data)))
-    with pytest.raises(BadInput, match="not those that were asked"):
+    with pytest.raises(BadInput, match="its questions are not those of the dataset"):
         prepare(limited)
     oracle = run_folder(data, tmp_path / "oracle")
     edit_json(oracle / "run.json", lambda d: d["request"].update(model="baseline:oracle"))
@@ -102,7 +97,7 @@ def test_a_part_and_a_baseline_land_only_as_such(data, tmp_path):
 def test_files_of_a_run_that_an_editor_has_saved_land(run, tmp_path):
     """A byte order mark, other ends of line, and files of other programs beside them change nothing."""
     before = prepare(run)
-    for name in ("run.json", "result.json", "answers.jsonl"):
+    for name in ("run.json", "result.json"):
         content = (run / name).read_bytes()
         (run / name).write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"))
     (run / "desktop.ini").write_text("x")

@@ -70,25 +70,24 @@ def test_a_file_gives_what_the_command_line_gives(data: Path, store: Path, tmp_p
 def test_a_run_folder_keeps_its_settings(data: Path, store: Path, tmp_path: Path) -> None:
     folder = run_folder(data, tmp_path / "run")
     wanted = prepare(folder, data=str(data))
-    for names in (("run.json", "answers.jsonl"), ("run.json", "answers.jsonl", "result.json", "questions.parquet")):
+    for names in (("run.json", "answers.parquet"), ("run.json", "answers.parquet", "answers.jsonl", "result.json")):
         found = receive([folder / name for name in names], target_of(data, store))
         assert not found.problems
         assert found.result.scores == wanted.result.scores and found.result.method == wanted.result.method
         assert found.run_id == wanted.run_id
 
 
-def test_a_part_lands_marked_and_only_with_its_list_of_questions(data: Path, store: Path, tmp_path: Path) -> None:
+def test_a_part_lands_marked(data: Path, store: Path, tmp_path: Path) -> None:
     folder = run_folder(data, tmp_path / "run", limit=10)
     target = target_of(data, store)
-    with pytest.raises(BadInput, match=r"only the first 10 questions\): give its questions.parquet as well"):
-        receive([folder / "run.json", folder / "answers.jsonl"], target)
-    found = receive([folder / name for name in ("run.json", "answers.jsonl", "questions.parquet")], target)
+    given = [folder / "run.json", folder / "answers.parquet"]
+    found = receive(given, target)
     assert not found.problems and found.result.benchmark.selection == "only the first 10 questions"
     run = json.loads((folder / "run.json").read_text())
     run["benchmark"]["selection"] = None
     (folder / "run.json").write_text(json.dumps(run))
-    with pytest.raises(BadInput, match="are not those that were asked"):
-        receive([folder / "run.json", folder / "answers.jsonl"], target)
+    with pytest.raises(BadInput, match="its questions are not those of the dataset"):
+        receive(given, target)
 
 
 def test_a_result_of_another_store_is_computed_again(data: Path, store: Path, tmp_path: Path) -> None:
@@ -173,7 +172,7 @@ def test_a_model_without_a_name_and_an_unknown_kind(data: Path, store: Path, tmp
 def test_answers_to_another_benchmark_are_told_so(data: Path, store: Path, tmp_path: Path) -> None:
     folder = run_folder(phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
     with pytest.raises(BadInput, match="these are answers to halt-medvqa, test; chosen is gmai-mmbench, validation"):
-        receive([folder / "run.json", folder / "answers.jsonl"], target_of(data, store))
+        receive([folder / "run.json", folder / "answers.parquet"], target_of(data, store))
 
 
 def test_a_result_whose_dataset_was_replaced_retires(data: Path, store: Path, tmp_path: Path) -> None:
@@ -258,7 +257,7 @@ def test_the_set_is_the_one_that_the_files_answer(tmp_path: Path, store: Path) -
         given: list[list[Path]] = [
             [write_lines(tmp_path / f"{name}.jsonl", rows)],
             [table],
-            [ran / "run.json", ran / "answers.jsonl"],
+            [ran / "run.json", ran / "answers.parquet"],
         ]
         for files, chosen in product(given, [*keys.values(), None, "somebody's own"]):
             assert chosen_target(files, known, chosen) == keys[name], (name, files, chosen)

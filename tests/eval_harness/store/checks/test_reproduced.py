@@ -18,7 +18,7 @@ from eval_harness.store.submit import prepare, submit
 from eval_harness.store.verification import verify
 from medprobe.command_line import app
 from tests import helpers
-from tests.eval_harness.store.submitting import responses, run_folder
+from tests.eval_harness.store.submitting import edit_answers, responses, run_folder
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 from tests.localhub.faults import RESET
@@ -94,8 +94,7 @@ def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
 def test_a_changed_baseline_does_not_replace_it(run, tmp_path):
     first = Path(submit(run, tmp_path / "store", reproduced=True).location)
     before = {path.name: path.read_bytes() for path in first.iterdir()}
-    journal = run / "answers.jsonl"
-    journal.write_text(journal.read_text().replace('"A"', '"B"'))
+    edit_answers(run, lambda rows: [row.update(response="B") for row in rows])
     assert "28 of 28 answers are not those of baseline:always-A" in refused(run, tmp_path / "store")
     assert {path.name: path.read_bytes() for path in first.iterdir()} == before
 
