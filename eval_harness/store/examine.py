@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -24,9 +25,9 @@ from dataset_builders.hub.commits import is_released
 from dataset_builders.sources.problems import clip
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame
 from eval_harness.derive.derivation import derive, derived_files, key_of
-from eval_harness.derive.files import Sent
+from eval_harness.derive.files import ANSWERS, JUDGE, RUN, Sent
 from eval_harness.derive.headline import NoScore, headline
-from eval_harness.records.limits import FIRST_LOOK, MAX_RUN, Limits, limits_for
+from eval_harness.records.limits import FIRST_LOOK, MAX_FILE, MAX_RUN, Limits, limits_for
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import Run
 from eval_harness.records.run_checks import wrong_run
@@ -37,7 +38,7 @@ from eval_harness.store.datasets import Dataset, Find
 from eval_harness.store.flags import doubts, odd_selection
 from eval_harness.store.likeness import digests_of
 from eval_harness.store.submission import Submission, row_digest, submission_id
-from eval_harness.store.untrusted import Placed, ProblemList, Record, parquet_rows, parse_object, printable
+from eval_harness.store.untrusted import Placed, ProblemList, Record, check_file, parquet_rows, parse_object, printable
 
 JUDGE_ROW = ("question_id", "sample", "reply")
 
@@ -107,6 +108,14 @@ def examine(sent: Sent, find: Find) -> Submission:
         flags=[printable(line) for line in flags],
         notes=list(_notes(run, dataset, questions, answers, derived.result)),
     )
+
+
+def read_sent(folder: Path) -> Sent:
+    """The files of a submission in a folder, once they are regular files of bearable size. Raises BadInput where they are none."""
+    for name, most in ((RUN, MAX_RUN), (ANSWERS, MAX_FILE), (JUDGE, MAX_FILE)):
+        if name != JUDGE or (folder / name).exists():
+            check_file(folder / name, most)
+    return Sent.read(folder)
 
 
 def parsed_run(content: bytes) -> Run:

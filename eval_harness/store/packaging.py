@@ -28,7 +28,7 @@ from eval_harness.records.result import Benchmark, Method, Model, Result, read_r
 from eval_harness.records.run import Run, RunRequest, read_run
 from eval_harness.store.answer_files import read_predictions
 from eval_harness.store.datasets import Dataset, Find
-from eval_harness.store.examine import examine, first_look
+from eval_harness.store.examine import examine, first_look, read_sent
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import (
     COLUMNS,
@@ -152,9 +152,7 @@ def _sent(folder: Path, run: Run) -> Sent:
         raise BadInput(
             f"{folder}: has no {JUDGE}. `medprobe score RUN_DIR` asks the judge; with --no-judge it reads by rules only."
         )
-    for name in (ANSWERS, *([JUDGE] if judged else [])):
-        check_file(folder / name)
-    sent = Sent.read(folder)
+    sent = read_sent(folder)
     return Sent(_content(_as_sent(run)), sent.answers, sent.judge if run.method.judge else None)
 
 

@@ -22,10 +22,10 @@ from dataset_builders.files import replace_file
 from eval_harness.benchmarks import spec
 from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.derivation import key_of
-from eval_harness.derive.files import DERIVED, READINGS, RESULT, Sent
+from eval_harness.derive.files import DERIVED, READINGS, RESULT
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_result
 from eval_harness.store.datasets import Dataset, dataset_for
-from eval_harness.store.examine import examined
+from eval_harness.store.examine import examined, read_sent
 from eval_harness.store.printed import shown
 from eval_harness.store.scan import is_hub_store
 from eval_harness.store.untrusted import parquet_rows
@@ -91,7 +91,7 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
         headline = spec(before.benchmark.family).headline
         if before.kind != "measured":
             return Rescored(name, headline, skipped=f"it is {before.kind}, no measured result")
-        sent = Sent.read(folder)
+        sent = read_sent(folder)
         if not data and before.key == key_of(sent, before.benchmark.fingerprint, before.benchmark.facets):
             return Rescored(name, headline)
         submission = examined(sent, partial(questions_of, root, tuple(data), before.benchmark.fingerprint))

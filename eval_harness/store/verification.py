@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import check_repo_id, hub_errors, sign_in, with_retries
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.files import RESULT, RUN, Sent
+from eval_harness.derive.files import RESULT, RUN
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import read_acceptance
-from eval_harness.store.examine import examined
+from eval_harness.store.examine import examined, read_sent
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import open_pulls
 from eval_harness.store.names import Published
@@ -160,7 +160,7 @@ def _folder(
             if stored.kind != "measured":
                 continue
             submission = examined(
-                Sent.read(path), partial(questions_of, store, tuple(data), stored.benchmark.fingerprint)
+                read_sent(path), partial(questions_of, store, tuple(data), stored.benchmark.fingerprint)
             )
             acceptance = read_acceptance(path)
             account = acceptance.account if acceptance else None
