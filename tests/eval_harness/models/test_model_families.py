@@ -128,6 +128,22 @@ def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(folder, monk
     }
 
 
+def test_questions_on_images_of_unequal_tokens_continue_their_own_prefix(tmp_path):
+    """As many questions as images, in another order: stale `rope_deltas` would have the right shape and the wrong rows."""
+    import torch
+
+    backend = model(make("qwen2_vl", tmp_path / "qwen2_vl"), 8)
+    pictures = [picture(0, (28, 56)), picture(1, (56, 56)), picture(2, (84, 28))]
+    for order in ([0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 1, 2], [2, 0, 2]):
+        asked = [request(i, image=pictures[number]) for i, number in enumerate(order)]
+        shared, whole = backend._inputs.shared(asked), backend._inputs.whole(asked)
+        with torch.inference_mode():
+            logits = [backend.network.next_logits(each) for each in (shared, whole)]
+            written = [backend.network.generate(each, 5, 0, [])[0] for each in (backend._inputs.shared(asked), whole)]
+        assert float((logits[0] - logits[1]).abs().max()) < 1e-4
+        assert written[0].tolist() == written[1].tolist()
+
+
 def test_the_types_said_to_be_compared_are_those_of_the_table():
     import transformers
 
