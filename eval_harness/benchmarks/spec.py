@@ -6,19 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eval_harness.benchmarks.prompt import Prompt
+from eval_harness.records.result import ARMS
 
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
     """How a metric is shown. `higher_is_better` None: neither end is good (position bias). `unit`: `percent` or `count`.
 
-    `of_ends`: it counts how responses ended, so that it has a value for a run whose responses mostly say nothing, too."""
+    `of_ends`: it counts how responses ended, so that it has a value for a run whose responses mostly say nothing, too.
+
+    `arms`: the runs without the right image that show how much of the metric comes from it; `no_arm` says why one or all make no sense."""
 
     label: str
     description: str
     higher_is_better: bool | None = True
     unit: str = "percent"
     of_ends: bool = False
+    arms: tuple[str, ...] = ARMS
+    no_arm: str = ""
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The arms of a metric that counts right answers; none of what counts other behaviour."""
+        return self.arms if self.higher_is_better and self.unit == "percent" and not self.of_ends else ()
 
 
 @dataclass(frozen=True, kw_only=True)

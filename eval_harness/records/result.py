@@ -47,6 +47,10 @@ DELIVERIES: dict[str, str] = {
 }
 """What the server did, whatever the text says: the status of a journal line -> column `delivery` of `answers.parquet`."""
 
+ARMS = ("withheld", "blank", "swapped")
+"""What is shown instead of a question's images to see how much of a score comes from them: nothing, grey, those of another case."""
+Images = Literal["real", "withheld", "blank", "swapped"]
+
 UNDELIVERED = ("failed", "missing")
 """Statuses of a journal line whose question is asked again."""
 

@@ -14,12 +14,25 @@ def _halt() -> dict[str, MetricInfo]:
         "none": ("Correct option removed", "picks “None of the above”"),
         "swap": ("Wrong image", "picks “I do not know”"),
     }
+    arms: dict[str, tuple[tuple[str, ...], str]] = {
+        "fake": ((), "the question makes no sense with any image"),
+        "none": (("withheld", "blank"), "“None of the above” stays right with another image"),
+        "swap": ((), "the benchmark itself shows a wrong image"),
+    }
     metrics = {
-        name: MetricInfo(f"{asked[name][0]}: {asked[name][1]}", "Right answers, in questions of this kind.")
+        name: MetricInfo(
+            f"{asked[name][0]}: {asked[name][1]}",
+            "Right answers, in questions of this kind.",
+            arms=arms[name][0],
+            no_arm=arms[name][1],
+        )
         for name in SCENARIOS
     }
     metrics["average"] = MetricInfo(
-        "Mean of the three scenarios", "Hides a scenario in which a model nearly always fails."
+        "Mean of the three scenarios",
+        "Hides a scenario in which a model nearly always fails.",
+        arms=(),
+        no_arm="in two of its three scenarios the image is not meant to matter",
     )
     for name in SCENARIOS:
         metrics[f"{name}_irrelevant"] = MetricInfo(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.prompt import OPEN, bare_question
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.records.result import ARMS
 
 _ASPECT_LABELS = {
     "modality": "Modality",
@@ -19,11 +20,18 @@ def _probmed() -> dict[str, MetricInfo]:
     metrics: dict[str, MetricInfo] = {}
     for aspect in ASPECTS:
         label = _ASPECT_LABELS[aspect]
+        alike = aspect in ("modality", "organ")  # of the image that the arm `swapped` shows, as of the right one
+        arms, why = (ARMS[:2], "the image shown instead has the same modality and organ") if alike else (ARMS, "")
         weighted = " Image types are weighted as in the paper's scorer." if aspect in ("condition", "position") else ""
-        metrics[aspect] = MetricInfo(label, f"Images with every question on {aspect} answered correctly.{weighted}")
+        metrics[aspect] = MetricInfo(
+            label, f"Images with every question on {aspect} answered correctly.{weighted}", arms=arms, no_arm=why
+        )
         if aspect != "abnormality":
             metrics[f"{aspect}_without_adversarial"] = MetricInfo(
-                f"{label}, no adversarial", f"The same without the adversarial questions.{weighted}"
+                f"{label}, no adversarial",
+                f"The same without the adversarial questions.{weighted}",
+                arms=arms,
+                no_arm=why,
             )
     metrics["overall"] = MetricInfo("Overall", "All five aspects together, weighted as in the paper's scorer.")
     metrics["overall_without_adversarial"] = MetricInfo(

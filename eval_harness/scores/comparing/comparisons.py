@@ -61,6 +61,43 @@ def pairwise(outcomes: Outcomes) -> Pairs:
 
     Every pair is compared as by itself, whatever the other models are.
     """
+    found = moments(outcomes)
+    own, own_between = np.diag(found.products), np.diag(found.between)
+    squares = np.maximum(own[:, None] + own[None, :] - 2 * found.products, 0.0)
+    between = np.maximum(own_between[:, None] + own_between[None, :] - 2 * found.between, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = standard_error(squares, between, found.unit, found.sizes)
+        difference = found.share[:, None] - found.share[None, :]
+        p = np.where(found.df > 1e-9, 2 * special.stdtr(found.df, -np.abs(difference) / error), 1.0)
+        half = np.where(found.df > 1e-9, student(found.df) * error, 2.0)
+    return Pairs(
+        outcomes.models,
+        100 * found.share,
+        100 * difference,
+        100 * np.maximum(difference - half, -1.0),
+        100 * np.minimum(difference + half, 1.0),
+        np.where(np.isfinite(p), p, 1.0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What M models scored on the same units, as far as the variance of any difference of theirs needs it.
+
+    `share` (M,): fractions; `products`, `between` (M, M): sums over units, and over clusters divided by their sizes, of products of z;
+    `unit`, `df` (M, M): e^2 and Student's degrees of freedom of every pair (see `pairwise`).
+    """
+
+    share: Floats
+    products: Floats
+    between: Floats
+    unit: Floats
+    df: Floats
+    sizes: ClusterSizes
+
+
+def moments(outcomes: Outcomes) -> Moments:
+    """The moments of M models' linearised scores."""
     models, base = len(outcomes.models), outcomes.denominator[: 1 if outcomes.paired else None].astype(np.float64)
     total = base.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -72,36 +109,29 @@ def pairwise(outcomes: Outcomes) -> Pairs:
     starts = np.flatnonzero(np.r_[True, np.diff(outcomes.cluster) != 0])
     size = np.diff(np.r_[starts, len(outcomes.cluster)])
     sizes = ClusterSizes.of(size)
-    squares = _squares(influence)
-    between = squares
+    products = influence @ influence.T
+    between = products
     if sizes.clusters < sizes.units:
-        between = _squares(np.add.reduceat(influence, starts, axis=1) / np.sqrt(size))
+        sums = np.add.reduceat(influence, starts, axis=1) / np.sqrt(size)
+        between = sums @ sums.T
     weight = np.add.reduceat(base, starts, axis=1)
-    unit = (one[:, None] ** 2 + one[None, :] ** 2) / 2
-    squares = np.where(squares > ROUNDING * unit, squares, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        effect = design_effect(intracluster_correlation(squares, between, sizes), squares / unit, sizes)
-        error = np.sqrt((squares + unit) * effect)
         clusters = np.broadcast_to(np.square(total) / np.square(weight).sum(axis=1), models)
-        df = np.minimum(clusters[:, None], clusters[None, :]) - 1.0
-        difference = share[:, None] - share[None, :]
-        p = np.where(df > 1e-9, 2 * special.stdtr(df, -np.abs(difference) / error), 1.0)
-        half = np.where(df > 1e-9, student(df) * error, 2.0)
-    return Pairs(
-        outcomes.models,
-        100 * share,
-        100 * difference,
-        100 * np.maximum(difference - half, -1.0),
-        100 * np.minimum(difference + half, 1.0),
-        np.where(np.isfinite(p), p, 1.0),
+    return Moments(
+        share,
+        products,
+        between,
+        (one[:, None] ** 2 + one[None, :] ** 2) / 2,
+        np.minimum(clusters[:, None], clusters[None, :]) - 1.0,
+        sizes,
     )
 
 
-def _squares(rows: Floats) -> Floats:
-    """The squared length of the difference of every two rows of (M, X): (M, M)."""
-    products = rows @ rows.T
-    own = np.diag(products)
-    return np.maximum(own[:, None] + own[None, :] - 2 * products, 0.0)
+def standard_error(squares: Floats, between: Floats, unit: Floats, sizes: ClusterSizes) -> Floats:
+    """The standard error of sums of z, from the sums of their squares over units and between clusters, and e^2 (see `pairwise`)."""
+    squares = np.where(squares > ROUNDING * unit, squares, 0.0)
+    effect = design_effect(intracluster_correlation(squares, between, sizes), squares / unit, sizes)
+    return np.sqrt((squares + unit) * effect)
 
 
 def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> PairedTest:

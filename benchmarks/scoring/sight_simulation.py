@@ -1,0 +1,188 @@
+"""Whether models that do not look are said to see, and how well the part of a score that comes from the image is measured.
+
+OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400] [--seed 1]      (about 5 minutes)
+
+A responder knows the answer to a question from its image with probability `sight`, in all questions on one image together with probability
+sqrt(ICC); from its text with probability `prior`; else it guesses. Without the right image only the text is left, and what it says of that
+is said again in each run, but for a share `noise` of questions that are answered anew. A unit is right where all its questions are.
+`declines`: without an image, or with a blank one, it declines every question, as a model should; then only the run with swapped images can
+show what the text is worth. Scores are set against their expectation, from 40 times as many questions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from benchmarks.scoring.interval_coverage import MEDICONFUSION
+from eval_harness.records.result import ARMS
+from eval_harness.scores.sight import Sight, sight
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`cluster`, `questions` (U,): the image cluster of each unit and how many questions must be right; `guess`: a guess at one of them."""
+
+    cluster: Ints
+    questions: Ints
+    guess: float
+
+
+def layouts() -> dict[str, Layout]:
+    """The headline metrics of the benchmarks; of HALT-MedVQA the questions with the right option removed.
+
+    ProbMed has 6,303 images and 57,132 questions: two on modality and organ each and one on abnormality of an image; how the other
+    25,617 lie over the images is assumed (one or four on condition, four or five on position of half of the images).
+    """
+    images = np.arange(6303)
+    half = images[::2]
+    aspects = (
+        (images, 2), (images, 2), (images, 1), (half, 4), (images[1::2], 1), (half[: len(half) // 5 * 4], 3),
+    )  # fmt: skip
+    probmed = [np.concatenate(parts) for parts in zip(*((on, np.full(len(on), m)) for on, m in aspects), strict=True)]
+    single = {"GMAI-MMBench (validation)": 4550, "HALT-MedVQA (NONE)": 1000}
+    return {
+        "MediConfusion": Layout(np.repeat(np.arange(60), MEDICONFUSION), np.full(176, 2), 0.5),
+        "ProbMed": Layout(probmed[0], probmed[1], 0.5),
+        **{name: Layout(np.arange(n), np.ones(n, np.int64), 0.25) for name, n in single.items()},
+        "ProbMed on VQA-RAD": Layout(np.arange(118), np.full(118, 2), 0.5),
+    }
+
+
+@dataclass(frozen=True)
+class Responder:
+    sight: float
+    prior: float
+    noise: float = 0.1
+    icc: float = 0.3
+    declines: bool = False
+
+
+def runs(rng: np.random.Generator, layout: Layout, who: Responder) -> dict[str, Bools]:
+    """Which units (U,) are right in each run."""
+    unit = np.repeat(np.arange(len(layout.cluster)), layout.questions)
+    cluster, n = layout.cluster[unit], len(unit)
+    starts = np.flatnonzero(np.diff(unit, prepend=-1))
+
+    def from_text() -> Bools:
+        return (rng.random(n) < who.prior) | (rng.random(n) < layout.guess)
+
+    coin = rng.random(int(layout.cluster.max()) + 1) < who.sight
+    seen = np.where(rng.random(n) < np.sqrt(who.icc), coin[cluster], rng.random(n) < who.sight)
+    said = from_text()
+    found = {}
+    for name in ("real", *ARMS):
+        right = np.where(rng.random(n) < who.noise, from_text(), said)
+        right = right | seen if name == "real" else right
+        found[name] = np.logical_and.reduceat(right, starts) & ~(who.declines and name in ARMS[:2])
+    return found
+
+
+def measured(layout: Layout, found: dict[str, Bools]) -> Sight:
+    """What is said of these runs."""
+    units = np.arange(len(layout.cluster)).astype(str).astype(object)
+    frames = {
+        name: pd.DataFrame(
+            {
+                "metric": "m",
+                "unit": units,
+                "cluster": layout.cluster,
+                "numerator": right.astype(float),
+                "denominator": 1.0,
+            }
+        )
+        for name, right in found.items()
+    }
+    return sight(frames.pop("real"), frames, "m")
+
+
+def truth(layout: Layout, who: Responder, seed: int) -> tuple[float, float]:
+    """The part that needs the image, in points, and the share that stays without it, in percent."""
+    times = max(40, 400_000 // len(layout.cluster))
+    rng, wide = np.random.default_rng([seed, 9]), layout
+    score = dict.fromkeys(("real", *ARMS), 0.0)
+    for _ in range(times):
+        for name, right in runs(rng, wide, who).items():
+            score[name] += float(right.mean()) / times
+    best = score["swapped"] if who.declines else float(np.mean([score[arm] for arm in ARMS]))
+    return 100 * (score["real"] - best), 100 * best / score["real"]
+
+
+def sight_for(layout: Layout, points: float, prior: float) -> float:
+    """The sight with which a responder of this prior needs the image for so many points."""
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        found = truth(layout, Responder(middle, prior), 3)[0]
+        low, high = (middle, high) if found < points else (low, middle)
+    return (low + high) / 2
+
+
+@dataclass(frozen=True)
+class Cell:
+    layout: str
+    who: Responder
+    points: float
+    share: float
+    sees: float
+    covers: float
+    share_covers: float
+    width: float
+
+
+def cell(name: str, layout: Layout, who: Responder, draws: int, seed: int) -> Cell:
+    """Rates over draws; where the share has no interval, it does not count."""
+    rng = np.random.default_rng([seed, zlib.crc32(f"{name} {who}".encode())])
+    points, share = truth(layout, who, seed) if who.sight else (0.0, 100.0)
+    found = [measured(layout, runs(rng, layout, who)) for _ in range(draws)]
+    covers = [each.low <= points <= each.high for each in found]
+    bounded = [each for each in found if each.share_low is not None and each.share_high is not None]
+    shares = [each.share_low <= share <= each.share_high for each in bounded]  # type: ignore[operator]
+    width = float(np.mean([each.high - each.low for each in found]))
+    return Cell(
+        name, who, points, share, float(np.mean([each.sees for each in found])), float(np.mean(covers)),
+        float(np.mean(shares)) if shares else float("nan"), width,
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print("| layout | responder | needs the image for | said to see | interval covers | share covers | mean width |")
+    print("|---|---|---|---|---|---|---|")
+    for name, layout in layouts().items():
+        draws = options.draws if len(layout.cluster) < 10_000 else options.draws // 4
+        cases = [
+            Responder(0.0, prior, noise, declines=no)
+            for prior in (0.1, 0.6)
+            for noise in (0.1, 1.0)
+            for no in (False, True)
+        ]
+        for points in (5.0, 10.0, 20.0):
+            cases += [
+                Responder(sight_for(layout, points, prior), prior, declines=no)
+                for prior in (0.1, 0.5)
+                for no in (False, True)
+            ]
+        for who in cases:
+            one = cell(name, layout, who, draws, options.seed)
+            kind = f"prior {who.prior}, noise {who.noise}" + (", declines" if who.declines else "")
+            print(
+                f"| {name} | {kind} | {one.points:.1f} | {100 * one.sees:.1f} | {100 * one.covers:.1f} | "
+                f"{100 * one.share_covers:.1f} | {one.width:.1f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
