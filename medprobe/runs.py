@@ -19,7 +19,7 @@ from eval_harness.derive.files import READINGS, RESULT
 from eval_harness.records.names import model_slug
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model, Result, read_result
-from eval_harness.runs.planning.config import checked_options, config_of
+from eval_harness.runs.config import checked_options, config_of
 from eval_harness.scores.grading import grade
 from eval_harness.store.comparison import Side, load_side
 from eval_harness.store.printed import run_table, summary
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from eval_harness.models.interface import Backend, Settings
-    from eval_harness.runs.planning.plan import Load
+    from eval_harness.runs.plan import Load
 
 Source = str | os.PathLike[str]
 SCORES = ("value", "low", "high", "n", "chance", "verdict")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.integrations.reading.converted import submit_any
+from eval_harness.interop.convert import submit_any
 from eval_harness.store.comparison import Side, load_side, score_differences
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import Submitted

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 import medprobe
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from eval_harness.records.result import read_result
-from eval_harness.runs.planning.config import option_types
+from eval_harness.runs.config import option_types
 from tests.commands import medprobe as command
 from tests.helpers import write_lines
 

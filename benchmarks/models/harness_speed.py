@@ -122,7 +122,7 @@ def overhead(folder: Path, repeats: int) -> None:
     """Time of a whole run with a model that answers at once, per question."""
     from dataset_builders.build import build
     from eval_harness.models.interface import Settings
-    from eval_harness.runs.planning.config import EvalConfig
+    from eval_harness.runs.config import EvalConfig
     from eval_harness.runs.runner import evaluate
 
     plug_in = folder / "instant.py"

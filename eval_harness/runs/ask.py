@@ -1,6 +1,6 @@
 """Asks what the journal does not hold yet; each answer is in the journal before the next one is awaited.
 
-See also: what is asked (`planning/`), the back ends (`models/`), questions that a model does not take (`refusals.py`).
+See also: what is asked (`plan.py`), the back ends (`models/`), questions that a model does not take (`refusals.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalized
 from eval_harness.runs.folder import AnswerJournal, Key
-from eval_harness.runs.planning.plan import Plan
-from eval_harness.runs.planning.requests import AT_ONCE, Instance
+from eval_harness.runs.plan import Plan
 from eval_harness.runs.progress import progress
 from eval_harness.runs.refusals import ModelFailed, Sender
 from eval_harness.runs.reply_cache import ReplyCache, Send
+from eval_harness.runs.requests import AT_ONCE, Instance
 
 ENOUGH = 20
 """Answers from which on their length is taken for that of the others."""

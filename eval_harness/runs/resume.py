@@ -15,7 +15,7 @@ from eval_harness.records.limits import wrong_sizes
 from eval_harness.records.names import storable
 from eval_harness.records.run import Run, read_run
 from eval_harness.runs.folder import read_questions, write_run
-from eval_harness.runs.planning.plan import Plan
+from eval_harness.runs.plan import Plan
 from eval_harness.runs.shards import TOGETHER, Shard, answers_of, folder_lock, set_aside
 
 

@@ -1,7 +1,7 @@
 """Runs a model over a benchmark: configuration -> plan -> ask -> read -> score -> result.
 
-EvalConfig   the user's options                     planning/config.py
-Plan         questions, prompts, model, run.json    planning/plan.py
+EvalConfig   the user's options                     config.py
+Plan         questions, prompts, model, run.json    plan.py
 begin        the run folder, new or resumed         resume.py, shards.py
 ask          requests -> answers in the journal     ask.py
 Tracker      counts and scores to trackio or wandb  tracking.py
@@ -19,10 +19,10 @@ from eval_harness.models.load import load_backend
 from eval_harness.records.limits import size_sentence
 from eval_harness.records.result import Result
 from eval_harness.runs.ask import ask
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.dry_run import check_sending
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
-from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.dry_run import check_sending
-from eval_harness.runs.planning.plan import Load, Plan, make_plan
+from eval_harness.runs.plan import Load, Plan, make_plan
 from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, folder_lock, put_together

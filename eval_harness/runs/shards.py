@@ -33,7 +33,7 @@ from dataset_builders.files import replace_file
 from dataset_builders.journal import line_of
 from eval_harness.records.result import UNDELIVERED
 from eval_harness.runs.folder import AnswerJournal, Key, key_of, lock_of, read_answer_journal
-from eval_harness.runs.planning.requests import Instance
+from eval_harness.runs.requests import Instance
 
 TOGETHER = "answers.jsonl"
 _NAME = re.compile(r"answers\.(rank\d+of\d+)\.(\d+)-\w+\.jsonl")

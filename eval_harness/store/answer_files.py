@@ -2,7 +2,7 @@
 `answers.parquet`.
 
 A record of a file is `{question_id | index, response[, sample, status, seconds, reasoning, finish_reason]}`. What other harnesses and the
-papers' own scripts write is converted to such a file where it lies (`integrations/reading/`). Refused are unknown questions, an answer
+papers' own scripts write is converted to such a file where it lies (`interop/`). Refused are unknown questions, an answer
 given twice, wrong types, and numbers that are none; all at once, each with where it stands. See also: reading the files within limits
 (`untrusted.py`).
 """

@@ -19,10 +19,10 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
 from eval_harness.runs.ask import ask
+from eval_harness.runs.dry_run import check_sending
 from eval_harness.runs.folder import AnswerJournal, disk_errors, make_run_folder
-from eval_harness.runs.planning.dry_run import check_sending
-from eval_harness.runs.planning.plan import Plan, make_plan
-from eval_harness.runs.planning.requests import AT_ONCE, Instance
+from eval_harness.runs.plan import Plan, make_plan
+from eval_harness.runs.requests import AT_ONCE, Instance
 from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, answers_of, case_numbers, folder_lock, put_together

@@ -1,6 +1,6 @@
 """What the tasks of a sweep will ask before they ask it: questions, tokens, cost, and hours where the model has answered before.
 
-No model is loaded: a stand-in takes its part. See also: the forecast of one run, `--dry-run` (`runs/planning/dry_run.py`).
+No model is loaded: a stand-in takes its part. See also: the forecast of one run, `--dry-run` (`runs/dry_run.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from eval_harness.models.load import load_backend
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import UNDELIVERED, Model
 from eval_harness.records.run import read_run
-from eval_harness.runs.planning.dry_run import JUDGED, REASONING, Size, rounded, size_of
-from eval_harness.runs.planning.plan import Plan, make_plan
-from eval_harness.runs.planning.requests import Instance
+from eval_harness.runs.dry_run import JUDGED, REASONING, Size, rounded, size_of
+from eval_harness.runs.plan import Plan, make_plan
+from eval_harness.runs.requests import Instance
 from eval_harness.runs.shards import answers_of
 from eval_harness.sweep.tasks import Task, label_of
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
-from eval_harness.runs.planning.plan import Load
+from eval_harness.runs.plan import Load
 from eval_harness.runs.runner import evaluate
 from eval_harness.sweep.tasks import Task
 

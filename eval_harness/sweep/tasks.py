@@ -14,7 +14,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result, read_result
-from eval_harness.runs.planning.config import EvalConfig, checked_options, config_of, deciding_model_args
+from eval_harness.runs.config import EvalConfig, checked_options, config_of, deciding_model_args
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
 SET_BY_THE_SWEEP = ("out",)

@@ -213,8 +213,8 @@ def run_model(
     """Run a model on a benchmark. Questions that already have an answer are not asked again."""
     given = {name: value for name, value in locals().items() if name not in ("dry_run", "no_resume")}
     if dry_run:
-        from eval_harness.runs.planning.config import config_of
-        from eval_harness.runs.planning.dry_run import describe_first_request
+        from eval_harness.runs.config import config_of
+        from eval_harness.runs.dry_run import describe_first_request
 
         typer.echo(describe_first_request(config_of(given, sys.argv[1:])))
         return
@@ -262,7 +262,7 @@ def score(
 ) -> None:
     """Recompute scores from the answers in a run folder (rewrites its result.json) or in a file of answers."""
     from dataset_builders.errors import BadInput
-    from eval_harness.runs.planning.config import EvalConfig
+    from eval_harness.runs.config import EvalConfig
     from eval_harness.runs.resume import keep_asked
     from eval_harness.runs.runner import score_file
     from eval_harness.runs.scoring import judge_run, score_run

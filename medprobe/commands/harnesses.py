@@ -40,7 +40,7 @@ def export_tsv(
     out: Annotated[Path, typer.Option(help="folder to write to, VLMEvalKit's $LMUData")] = Path("LMUData"),
 ) -> None:
     """Write the questions as a TSV of multiple choice; `medprobe submit` reads the predictions."""
-    from eval_harness.integrations.vlmevalkit import export_tsv as export
+    from eval_harness.interop.vlmevalkit import export_tsv as export
 
     path, rows = export(data, split, out)
     typer.echo(f"wrote {path} ({rows:,} questions); evaluate it as the dataset {path.stem}")
@@ -50,10 +50,10 @@ def export_tsv(
 def export_lmms_eval(
     data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
     split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
-    out: Annotated[Path, typer.Option(help="folder for lmms-eval's --include_path")] = Path("lmms_tasks"),
+    out: Annotated[Path, typer.Option(help="folder for lmms-eval's --include_path")] = Path("lmms_eval"),
 ) -> None:
     """Write a task folder with our prompts, reader and metrics; `medprobe submit` reads the samples (--log_samples)."""
-    from eval_harness.integrations.lmms_tasks import export
+    from eval_harness.interop.lmms_eval import export
 
     task = export(data, split, out)
     typer.echo(f"wrote {out / task}: python -m lmms_eval --include_path {out} --tasks {task} --log_samples ...")

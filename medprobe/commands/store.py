@@ -43,7 +43,7 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
     """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
-    from eval_harness.integrations.reading.converted import prepare_any
+    from eval_harness.interop.convert import prepare_any
     from eval_harness.store.printed import summary
     from medprobe import submit as add
 

@@ -12,9 +12,9 @@ from dataset_builders.sources.files import ORIGIN_MARKER
 from eval_harness.models.http.client import server_address
 from eval_harness.models.http.sending import destination, permit_sending
 from eval_harness.models.interface import Settings
-from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.dry_run import check_sending
-from eval_harness.runs.planning.plan import make_plan
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.dry_run import check_sending
+from eval_harness.runs.plan import make_plan
 from eval_harness.runs.runner import evaluate
 
 HERE = (

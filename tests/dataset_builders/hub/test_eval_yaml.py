@@ -1,5 +1,5 @@
 """eval.yaml of every repository that `build` writes, held against the Hub's specification; the number that inspect-ai itself computes by
-it is one of ours (tests/eval_harness/integrations/test_inspect_ai.py runs the real one)."""
+it is one of ours (tests/eval_harness/interop/test_inspect_ai.py runs the real one)."""
 
 import base64
 

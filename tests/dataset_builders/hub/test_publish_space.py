@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from leaderboard_space.views.first import words
 
 if TYPE_CHECKING:
-    from eval_harness.runs.planning.config import EvalConfig
+    from eval_harness.runs.config import EvalConfig
 
 def scores():
     from eval_harness.derive.metrics import HEADLINE

@@ -11,7 +11,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
 

@@ -9,7 +9,7 @@ import pytest
 from dataset_builders.build import build
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.comparison import compare_results, load_side
 from tests.processes import free_port, start

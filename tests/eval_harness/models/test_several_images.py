@@ -17,10 +17,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import image_ids
-from eval_harness.integrations import lmms_tasks, vlmevalkit
+from eval_harness.interop import lmms_eval, vlmevalkit
 from eval_harness.models.interface import Settings
 from eval_harness.records.request import Request, Response
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.scores.grading import clusters
 from tests.chaos.server import ChaosServer
@@ -184,9 +184,9 @@ def test_other_harnesses_are_handed_all_images(made, tmp_path):
     assert [[images[name] for name in image_ids(row)] for row in again.to_dict("records")] == list(shown.values())
     doc = {"question": "Q?", "options": ["a", "b"], "question_type": "single", "answer": [0]}
     doc |= {"image": Image.new("L", (4, 4)), "more_images": [Image.new("L", (5, 5)), Image.new("L", (6, 6))]}
-    (turn,) = lmms_tasks.messages("gmai-mmbench", doc)
+    (turn,) = lmms_eval.messages("gmai-mmbench", doc)
     assert [part["type"] for part in turn["content"]] == ["image", "image", "image", "text"]
-    assert [image.size for image in lmms_tasks.images(doc)] == [(4, 4), (5, 5), (6, 6)]
+    assert [image.size for image in lmms_eval.images(doc)] == [(4, 4), (5, 5), (6, 6)]
 
 
 def test_questions_that_share_any_image_are_one_cluster():

@@ -16,7 +16,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.models.load import load_backend
 from eval_harness.models.plug_in import load_plug_in
 from eval_harness.records.request import Request, Response
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.refusals import IN_A_ROW
 from eval_harness.runs.resume import keep_asked
 from eval_harness.runs.runner import evaluate

@@ -9,8 +9,8 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.derive.derivation import tokens_and_accuracy
 from eval_harness.models.interface import Settings
-from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.dry_run import describe_first_request
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.dry_run import describe_first_request
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer, answer_to, completion
 

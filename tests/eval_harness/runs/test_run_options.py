@@ -17,9 +17,9 @@ from eval_harness.records.permutations import original, rotation, shown
 from eval_harness.records.request import Response
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import select_questions
-from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.plan import make_plan
-from eval_harness.runs.planning.requests import RequestMaker, example_rows, make_requests, with_example_images
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.plan import make_plan
+from eval_harness.runs.requests import RequestMaker, example_rows, make_requests, with_example_images
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.comparison import compare_results, load_side
 from eval_harness.store.printed import summary
@@ -262,7 +262,7 @@ def test_a_plug_in_that_cannot_be_used_is_one_line(tmp_path, text, name, words):
 
 def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    from eval_harness.runs.planning.dry_run import describe_first_request, first_request
+    from eval_harness.runs.dry_run import describe_first_request, first_request
 
     words = describe_first_request(asked(data, model="baseline:chance", method="mc"))
     plan = make_plan(asked(data))
@@ -272,7 +272,7 @@ def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
 
 
 def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, monkeypatch):
-    from eval_harness.runs.planning import plan
+    from eval_harness.runs import plan
 
     wish = asked(data, model="baseline:chance", out=tmp_path / "run")
     monkeypatch.setattr(plan, "collect_environment", lambda: {"git_commit": "old"})

@@ -12,7 +12,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.http import openai_chat
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import request

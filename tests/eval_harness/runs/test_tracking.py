@@ -10,7 +10,7 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests import commands
 from tests.environments import environment

@@ -8,7 +8,7 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import read_result
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.aggregate import adversarial_pairs_of, aggregate, calibration_of
 from eval_harness.store.printed import pairs_summary, summary

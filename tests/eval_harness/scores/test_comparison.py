@@ -14,7 +14,7 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results, load_side

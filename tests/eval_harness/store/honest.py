@@ -25,7 +25,7 @@ from eval_harness.derive.files import read_readings
 from eval_harness.models.interface import Settings
 from eval_harness.records.names import normal_name
 from eval_harness.records.result import read_result
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer, completion
 

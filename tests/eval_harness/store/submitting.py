@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.helpers import write_lines
 

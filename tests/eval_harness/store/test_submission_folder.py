@@ -13,7 +13,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.files import DERIVED, SENT
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import read_result
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.runs.scoring import score_run
 from eval_harness.store.submit import prepare, submit

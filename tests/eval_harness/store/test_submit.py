@@ -10,7 +10,7 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.integrations.reading.converted import prepare_any
+from eval_harness.interop.convert import prepare_any
 from eval_harness.records.result import read_result
 from eval_harness.store.scan import is_hub_store, scan_store
 from eval_harness.store.submit import prepare, submit

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
+from eval_harness.runs.config import config_of, option_types
 from eval_harness.runs.folder import read_answer_journal
-from eval_harness.runs.planning.config import config_of, option_types
 from eval_harness.runs.shards import lock_is_free
 from eval_harness.sweep import local
 from eval_harness.sweep.forecast import before, forecast, hours

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eval_harness.derive.answer_table import answers_bytes, frame_of
 from eval_harness.records.run import Run
 from eval_harness.records.run_checks import wrong_run
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.datasets import named_dataset
 from eval_harness.store.examine import examined

@@ -11,7 +11,7 @@ from dataset_builders.hub.publish import publish
 from eval_harness.derive.files import DERIVED
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import read_result
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import prepare, submit

@@ -17,7 +17,7 @@ from eval_harness.derive.files import Sent
 from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, limits_for, wrong_sizes
 from eval_harness.records.run import Run
 from eval_harness.records.run_checks import wrong_run
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.datasets import named_dataset
 from eval_harness.store.examine import examined

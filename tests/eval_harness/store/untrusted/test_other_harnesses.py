@@ -1,6 +1,6 @@
 """What lmms-eval and VLMEvalKit write goes to `submit` as it comes: the same answers, the same numbers.
 
-The files are written here as those harnesses write them; the real ones, and inspect-ai's logs, are in tests/eval_harness/integrations/.
+The files are written here as those harnesses write them; the real ones, and inspect-ai's logs, are in tests/eval_harness/interop/.
 """
 
 import csv
@@ -16,9 +16,9 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.integrations.described import letters_of
-from eval_harness.integrations.reading.converted import prepare_any
-from eval_harness.integrations.vlmevalkit import export_tsv
+from eval_harness.interop.convert import prepare_any
+from eval_harness.interop.harness_file import letters_of
+from eval_harness.interop.vlmevalkit import export_tsv
 from tests import commands
 from tests.eval_harness.store.submitting import questions_of
 from tests.helpers import write_lines

@@ -33,8 +33,8 @@ from eval_harness.records.result import Method
 from eval_harness.records.run import Run, RunRequest
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.records.selection import Selection, select_questions
-from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.requests import (
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.requests import (
     AT_ONCE,
     Instance,
     RequestMaker,
@@ -318,7 +318,7 @@ def _git(*arguments: str) -> str | None:
 
     It takes no lock: a run killed at that moment would leave the checkout locked.
     """
-    here = Path(__file__).resolve().parents[3]
+    here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None
     try:

@@ -1,6 +1,8 @@
 """Submit whatever file a harness or a paper's script wrote: converted to a plain file of answers on this machine.
 
-A store, and whoever serves one, reads run folders and plain files only.
+A store reads run folders and plain files only. A reader is a module with `recognises(path)`, `describe(path)` and
+`read(path, questions, found)`: an answer comes as (where, question id, journal record, with the `target` that the harness was given); a
+server's error that a harness stored as text is a failed answer.
 """
 
 from __future__ import annotations
@@ -12,13 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
-from dataset_builders.sources.problems import SHOWN
-from eval_harness.integrations.described import Described
-from eval_harness.integrations.reading.readers import read, reader_for
+from dataset_builders.sources.problems import SHOWN, clip
+from eval_harness.interop import inspect_log, lmms_eval, paper_outputs, vlmevalkit
+from eval_harness.interop.harness_file import Described, letters_of
 from eval_harness.records.selection import select_questions
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import Submitted, prepare, submit
@@ -57,9 +62,9 @@ def as_answer_file(
 ) -> Iterator[tuple[Path, Described]]:
     """What another harness or a paper's script wrote, as a plain file of answers, with what it says about itself; any other file as it is.
 
-    Done on the machine of who submits it: a store reads plain files only. Raises BadInput with what is wrong with the file.
+    Raises BadInput with what is wrong with the file.
     """
-    reader = reader_for(path)
+    reader = _reader_for(path)
     if reader is None:
         yield path, Described("plain", benchmark, None, data, split)
         return
@@ -71,7 +76,7 @@ def as_answer_file(
     problems = ProblemList()
     entries = [
         {"question_id": str(name), "sample": 0, "response": None} | record
-        for _, name, record in read(reader, path, selection.questions, problems)
+        for _, name, record in _read(reader, path, selection.questions, problems)
     ]
     if problems.problems:
         more = f"; and {len(problems.problems) - SHOWN} more" if len(problems.problems) > SHOWN else ""
@@ -85,3 +90,37 @@ def as_answer_file(
             yield plain, said
         except BadInput as error:
             raise type(error)(str(error).replace(str(plain), str(path))) from None
+
+
+_READERS: tuple[ModuleType, ...] = (inspect_log, lmms_eval, vlmevalkit, paper_outputs)
+
+
+def _reader_for(path: Path) -> ModuleType | None:
+    """The reader of the harness that wrote a file; None for any other file."""
+    if not path.is_file():
+        return None
+    return next((reader for reader in _READERS if reader.recognises(path)), None)
+
+
+def _read(
+    reader: ModuleType, path: Path, questions: pd.DataFrame, found: ProblemList
+) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """The answers of a harness's file; what is wrong with it goes to `found`: an answer of another dataset version, and questions that it
+    did not ask (a harness asks all of a task, so that what is absent was left out and not failed)."""
+    seen: set[str] = set()
+    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(letters_of), strict=True))
+    for where, question_id, record in reader.read(path, questions, found):
+        key, target = keys.get(str(question_id)), record.pop("target", None)
+        if key and isinstance(target, str) and target != key:
+            found.add(where, f"its target is {clip(target)}, the dataset says {key}: another version of the dataset")
+            continue
+        seen.add(str(question_id))
+        yield where, question_id, record
+    known = keys.keys()
+    left_out = len(known - seen)
+    if left_out and seen & known and getattr(reader, "IS_WHOLE", True):
+        found.add(
+            str(path),
+            f"answers {len(seen & known):,} of {len(known):,} questions; only a run of the whole split can be scored "
+            "(leave out the harness's --limit)",
+        )

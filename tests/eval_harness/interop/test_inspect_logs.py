@@ -15,8 +15,8 @@ from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, Content
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import frame_of
-from eval_harness.integrations.described import letters_of
-from eval_harness.integrations.reading.converted import prepare_any, submit_any
+from eval_harness.interop.convert import prepare_any, submit_any
+from eval_harness.interop.harness_file import letters_of
 from tests.helpers import refused, write_lines
 
 TEXTS = ("{letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}")

@@ -15,7 +15,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.sources.problems import clip
-from eval_harness.integrations.described import Described
+from eval_harness.interop.harness_file import Described
 from eval_harness.store.untrusted import ProblemList, Record
 
 Entry = tuple[str, Any, Record]

@@ -24,10 +24,10 @@ from eval_harness.models.http.client import PROVIDER, server_address
 from eval_harness.models.http.sending import permit_sending
 from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request
-from eval_harness.runs.planning.config import EvalConfig
-from eval_harness.runs.planning.plan import Plan, make_plan
-from eval_harness.runs.planning.requests import Instance
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.plan import Plan, make_plan
 from eval_harness.runs.refusals import broken_images
+from eval_harness.runs.requests import Instance
 
 CHARACTERS_PER_TOKEN = 4
 """Of English text, roughly, with every common tokenizer."""

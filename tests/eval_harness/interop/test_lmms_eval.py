@@ -7,12 +7,12 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from eval_harness.derive.answer_table import frame_of
-from eval_harness.integrations.reading.converted import prepare_any
+from eval_harness.interop.convert import prepare_any
 from tests import commands
 from tests.chaos.server import ChaosServer
 from tests.environments import ROOT, environment
-from tests.eval_harness.integrations.real_harnesses import check_against_ours, run_harness
-from tests.eval_harness.integrations.test_inspect_ai import by_text
+from tests.eval_harness.interop.real_harnesses import check_against_ours, run_harness
+from tests.eval_harness.interop.test_inspect_ai import by_text
 
 LMMS = ("lmms-eval==0.7.3",)
 

@@ -2,7 +2,7 @@
 
 The prompts are ours (a template per question type), the scorer is our reader, and the metrics are computed by our scoring from the samples'
 metadata, so that the same answers give the same numbers as `medprobe score`. Loaded by the entry point group `inspect_ai`; needs the extra
-`inspect`. See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), reading a log (`reading/inspect_log.py`).
+`inspect`. See also: the Hub's own tasks (`dataset_builders/contents/eval_yaml.py`), reading a log (`inspect_log.py`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.parquet.task_files import data_uri
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
-from eval_harness.integrations.reading.inspect_log import delivered
-from eval_harness.integrations.reading.sample_records import kept_columns, read_answer, scores_of
+from eval_harness.interop.inspect_log import delivered
+from eval_harness.interop.sample_records import kept_columns, read_answer, scores_of
 from eval_harness.prompts import prompt_for
 from eval_harness.records.conversation import DEFAULT_FORM
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import select_questions
-from eval_harness.runs.planning.requests import RequestMaker, make_requests
+from eval_harness.runs.requests import RequestMaker, make_requests
 
 PACKAGE = "medprobe"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from eval_harness.integrations.reading.converted import prepare_any
+from eval_harness.interop.convert import prepare_any
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Result
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")

@@ -22,8 +22,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS, image_ids
-from eval_harness.integrations.described import Described, letters_of, record_of
-from eval_harness.integrations.exported import to_export
+from eval_harness.interop.harness_file import Described, letters_of, record_of, to_export
 from eval_harness.records.limits import MAX_FILE
 from eval_harness.store.untrusted import ProblemList
 

@@ -16,7 +16,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from eval_harness.models.interface import Settings
-from eval_harness.runs.planning.config import EvalConfig
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
 from tests.environments import environment
@@ -35,7 +35,7 @@ metrics = {name: metric.value for each in log.results.scores for name, metric in
 right = [each.scores["choice"].value == "C" for each in log.samples if "choice" in (each.scores or {})]
 said = {"task": log.eval.task, "metrics": metrics, "right": sum(right) / len(right) if right else None}
 if sys.argv[2:]:
-    from eval_harness.integrations.reading.converted import submit_any
+    from eval_harness.interop.convert import submit_any
     found = submit_any(path, sys.argv[2]).submission
     scores = {name: score.model_dump() for name, score in found.result.scores.items()}
     said |= {"problems": found.problems, "scores": scores, "statuses": found.result.statuses, "samples": found.result.method.samples}
@@ -92,7 +92,7 @@ def test_its_logs_go_to_submit_as_they_come(inspect_python):
         "-q",
         "-p",
         "no:cacheprovider",
-        ROOT / "tests/eval_harness/integrations/test_inspect_logs.py",
+        ROOT / "tests/eval_harness/interop/test_inspect_logs.py",
     ]
     done = subprocess.run(tests, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 OURS = ("dataset_builders", "eval_harness")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "eval_harness/integrations").rglob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "eval_harness/interop").rglob("*.py")), ids=lambda path: path.stem)
 def test_every_name_taken_from_our_modules_is_there(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:

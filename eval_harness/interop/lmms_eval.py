@@ -3,25 +3,32 @@
     medprobe export-lmms-eval data/mediconfusion --out tasks
     python -m lmms_eval --model openai --model_args model=...,base_url=... --include_path tasks --tasks medprobe_mediconfusion --log_samples
 
-Our prompts, our reader, our metrics; `medprobe submit` takes the samples. Format: lmms-eval 0.7.3.
+Our prompts, our reader, our metrics. `medprobe submit` takes the samples (`<date>_samples_<task>.jsonl`): a line has `doc_id`, `target`,
+`resps` (the raw answer), `filtered_resps` (less what lmms-eval takes for reasoning) and what the task's `process_results` returned: ours
+puts the question's id there. There is no finish reason; a dead server leaves exit code 0 and a marker in place of an answer.
+Format: lmms-eval 0.7.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from dataset_builders.files import replace_file
 from eval_harness.benchmarks import spec
-from eval_harness.integrations.described import letters_of, record_of
-from eval_harness.integrations.exported import Exported, to_export
-from eval_harness.integrations.reading.lmms_samples import IDS
-from eval_harness.integrations.reading.sample_records import images_of as images  # tasks exported before call it so
-from eval_harness.integrations.reading.sample_records import kept_columns, question_of, read_answer, scores_of_records
+from eval_harness.interop.harness_file import Described, Exported, letters_of, record_of, to_export
+from eval_harness.interop.sample_records import images_of, kept_columns, question_of, read_answer, scores_of_records
 from eval_harness.prompts import prompt_for
+from eval_harness.store.untrusted import ProblemList, json_lines
+
+IDS = "medprobe_answer"
+"""The key of our task's ids in a line."""
+MEGABYTE = 1 << 20
 
 
 def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -29,7 +36,7 @@ def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
     row = question_of(family, doc)
     prompt = prompt_for(family, None, row["question_type"])
     content: list[dict[str, Any]] = [{"type": "text", "text": prompt.render(row["question"], row["options"])}]
-    pictures = [{"type": "image", "url": image} for image in images(doc)]
+    pictures = [{"type": "image", "url": image} for image in images_of(doc)]
     return [{"role": "user", "content": [*pictures, *content]}]
 
 
@@ -71,36 +78,36 @@ def _functions(family: str) -> str:
     lines = [
         f'"""Written by `medprobe export-lmms-eval`: the functions of the task, for the benchmark {family}."""',
         "",
-        "from eval_harness.integrations import lmms_tasks",
+        "from eval_harness.interop import lmms_eval",
         "",
         f"FORMAT = {family!r}",
         "",
         "",
         "def doc_to_messages(doc, lmms_eval_specific_kwargs=None):",
-        "    return lmms_tasks.messages(FORMAT, doc)",
+        "    return lmms_eval.messages(FORMAT, doc)",
         "",
         "",
         "def doc_to_visual(doc):",
-        "    return lmms_tasks.images(doc)",
+        "    return lmms_eval.images_of(doc)",
         "",
         "",
         "def doc_to_text(doc, lmms_eval_specific_kwargs=None):",
-        '    return lmms_tasks.messages(FORMAT, doc)[0]["content"][-1]["text"]',
+        '    return lmms_eval.messages(FORMAT, doc)[0]["content"][-1]["text"]',
         "",
         "",
         "def doc_to_target(doc):",
-        "    return lmms_tasks.target(FORMAT, doc)",
+        "    return lmms_eval.target(FORMAT, doc)",
         "",
         "",
         "def process_results(doc, results):",
-        "    return lmms_tasks.process(FORMAT, doc, results)",
+        "    return lmms_eval.process(FORMAT, doc, results)",
         "",
         "",
         "def right(records):",
         '    return 100 * sum(each["score"] for each in records) / len(records)',
     ]
     for metric in _metrics(family):
-        lines += ["", "", f"def {metric}(records):", f"    return lmms_tasks.aggregate(FORMAT, {metric!r}, records)"]
+        lines += ["", "", f"def {metric}(records):", f"    return lmms_eval.aggregate(FORMAT, {metric!r}, records)"]
     return "\n".join(lines) + "\n"
 
 
@@ -134,3 +141,32 @@ def _yaml(found: Exported) -> str:
             f"    higher_is_better: {str(higher).lower()}",
         ]
     return head + "\n".join(lines) + "\n"
+
+
+def recognises(path: Path) -> bool:
+    """Whether the first line is a sample of lmms-eval."""
+    try:
+        with path.open("rb") as file:
+            first = json.loads(file.readline(64 * MEGABYTE))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and {"doc_id", "target", "filtered_resps"} <= set(first)
+
+
+def describe(path: Path) -> Described:
+    """The samples name neither model nor benchmark."""
+    return Described("lmms-eval")
+
+
+def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """(where, question id, journal record) of every line."""
+    for where, line in json_lines(path, found):
+        ids = line.get(IDS)
+        identity = ids.get("question_id") if isinstance(ids, dict) else None
+        if identity is None:
+            found.add(
+                where, f"has no {IDS}.question_id: it was not asked with the tasks of `medprobe export-lmms-eval`"
+            )
+            continue
+        said = record_of(line.get("resps") or line.get("filtered_resps"))
+        yield where, identity, said | {"target": line.get("target")}
