@@ -1,17 +1,11 @@
-"""`medprobe diff ORG/NAME@v1 @v2`: which questions a version of a dataset added, removed and changed, without loading an image.
-
-See also: publishing versions (`publish.py`), what counts as the same set of questions (`fingerprints.py`).
-"""
+"""Compare two versions of a dataset (`medprobe diff ORG/NAME@v1 @v2`): questions added, removed and changed; no image is loaded."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import READ_BY_SCORING
@@ -88,50 +82,41 @@ def changes(before: Repository, after: Repository) -> list[SplitChanges]:
 def _of_split(split: str, before: Repository, after: Repository) -> SplitChanges:
     old, new = (_rows(repository, split) for repository in (before, after))
     found = SplitChanges(split, [name for name in new if name not in old], [name for name in old if name not in new])
-    for name in new:
-        if name in old:
-            columns = dict(_different(old[name], new[name]))
-            if columns:
-                found.changed.append(Change(name, columns))
-    shown = {image for name, row in new.items() if name in old for image in image_ids(row)}
-    images = [repository.manifest.get("images") or {} for repository in (before, after)]
-    found.images = sorted(
-        image
-        for image in shown
-        if image in images[0]
-        and image in images[1]
-        and images[0][image].get("sha256") != images[1][image].get("sha256")
+    kept = {name: row for name, row in new.items() if name in old}
+    for name, row in kept.items():
+        pairs = {column: (old[name].get(column), row.get(column)) for column in dict.fromkeys([*row, *old[name]])}
+        columns = {column: pair for column, pair in pairs.items() if pair[0] != pair[1]}
+        if columns:
+            found.changed.append(Change(name, columns))
+    was, now = (
+        {image: facts.get("sha256") for image, facts in (repository.manifest.get("images") or {}).items()}
+        for repository in (before, after)
     )
+    shown = {image for row in kept.values() for image in image_ids(row)}
+    found.images = sorted(image for image in shown & was.keys() & now.keys() if was[image] != now[image])
     return found
 
 
 def _rows(repository: Repository, split: str) -> dict[str, dict[str, Any]]:
+    """Question id -> column -> value, NaN as None."""
     if split not in repository.splits:
         return {}
-    frame: pd.DataFrame = repository.questions(split)
-    return {str(row["question_id"]): {str(k): _plain(v) for k, v in row.items()} for row in frame.to_dict("records")}
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _different(old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    for column in dict.fromkeys([*new, *old]):
-        if old.get(column) != new.get(column):
-            yield column, (old.get(column), new.get(column))
+    rows = repository.questions(split).to_dict("records")
+    return {
+        row["question_id"]: {str(k): None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
+        for row in rows
+    }
 
 
 def report(found: list[SplitChanges], most: int = 20) -> str:
-    """The changes in Markdown, for people and for a version's notes; at most so many questions of each kind are listed."""
+    """The changes in Markdown; at most so many questions of each kind are listed."""
     parts = []
     for split in found:
-        lines = [f"## {split.split}"]
-        if not split:
-            lines.append("No change.")
+        lines = [f"## {split.split}", *([] if split else ["No change."])]
         for title, names in (("added", split.added), ("removed", split.removed), ("images replaced", split.images)):
             if names:
-                lines.append(f"- {title}: {len(names):,} ({_listed(names, most)})")
+                more = f", and {len(names) - most:,} more" if len(names) > most else ""
+                lines.append(f"- {title}: {len(names):,} ({', '.join(names[:most])}{more})")
         if split.changed:
             lines.append(f"- changed: {len(split.changed):,}")
             for change in split.changed[:most]:
@@ -139,18 +124,12 @@ def report(found: list[SplitChanges], most: int = 20) -> str:
                     lines.append(f"  - `{change.question_id}` {column}: {_short(before)} -> {_short(after)}")
             if len(split.changed) > most:
                 lines.append(f"  - and {len(split.changed) - most:,} more")
-        if split:
-            lines.append(
-                "Results on the two versions are not comparable."
-                if split.scored
-                else "Only what no score depends on changed: results on the two versions are comparable."
-            )
+        if split.scored:
+            lines.append("Results on the two versions are not comparable.")
+        elif split:
+            lines.append("Only what no score depends on changed: results on the two versions are comparable.")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
-
-
-def _listed(names: list[str], most: int) -> str:
-    return ", ".join(names[:most]) + (f", and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The Hub in our words: where it is, who we are, and what its errors mean for the user. See also: what is published (publish.py)."""
+"""Connect to the Hub: address, account, retries, and one line with a remedy for each of its errors."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TRIES = 6
 FIRST_WAIT = 0.5
-"""Seconds before the second try, on average; doubled each time. Many submitters that were refused together must not come back together."""
+"""Mean seconds before the second try; doubled each time, with jitter so that clients refused together do not return together."""
 LONGEST_WAIT = 60.0
-"""Seconds that a Hub may ask to wait before the next try (Retry-After). One that asks for more is not waited for."""
+"""Most seconds of a Retry-After that are waited."""
 
-PASSING = frozenset({409, 412, 429, 500, 502, 503, 504})
-"""Answers after which the same request may well succeed: a commit came in between, too many requests, a server in trouble."""
+RETRYABLE_STATUS = frozenset({409, 412, 429, 500, 502, 503, 504})
+"""Another commit came in between, too many requests, a server in trouble."""
+NO_TOKEN = "no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write."
 
 
 def endpoint() -> str:
@@ -50,7 +51,7 @@ def connect_with_token(token: str | None = None) -> HfApi:
 
     token = token or get_token()
     if not token:
-        raise BadInput("no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write.")
+        raise BadInput(NO_TOKEN)
     return connect(token)
 
 
@@ -83,9 +84,9 @@ def check_repo_id(repo_id: str) -> None:
 
 @contextmanager
 def hub_errors(repo_id: str, doing: str, who: str | None = None) -> Iterator[None]:
-    """Turn what the Hub or the way to it refuses into one line; everything else passes through.
+    """Turn an error of the Hub or of the network into one line; any other exception passes through.
 
-    Raises Unavailable where the Hub could not be asked, BadInput where it said no.
+    Raises Unavailable where the Hub could not be asked, BadInput where it refused.
     `doing` completes "cannot ...", e.g. "create it"; `who` is the account, where it is known.
     """
     try:
@@ -93,29 +94,29 @@ def hub_errors(repo_id: str, doing: str, who: str | None = None) -> Iterator[Non
     except BadInput:
         raise
     except Exception as error:
-        line = explain(error, repo_id, doing, who)
-        if line is None:
+        reason = _reason(error, f"the account {who}" if who else "your account")
+        if reason is None:
             raise
-        raise (Unavailable if is_unavailable(error) else BadInput)(line) from error
+        raise (Unavailable if is_unavailable(error) else BadInput)(f"{repo_id}: cannot {doing}: {reason}") from error
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether the Hub, or the way to it, stood in the way, so that what was asked for may be there all the same."""
+    """True where the Hub could not be asked (network, server, token), so that what was asked for may exist."""
     from huggingface_hub import errors
     from huggingface_hub.utils import httpx
 
     status = status_of(error)
     if status is not None:
-        return status in PASSING or status >= 500 or status in (401, 408)
-    away = (
-        httpx.TransportError,
-        ConnectionError,
-        TimeoutError,
-        json.JSONDecodeError,
-        errors.OfflineModeIsEnabled,
-        errors.LocalEntryNotFoundError,
-    )
-    return isinstance(error, Unavailable) or caused_by(error, away) is not None
+        return status in RETRYABLE_STATUS or status >= 500 or status in (401, 408)
+    network = (httpx.TransportError, ConnectionError, TimeoutError, json.JSONDecodeError)
+    offline = (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError)
+    return isinstance(error, Unavailable) or _caused_by(error, network + offline) is not None
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status behind an error of huggingface_hub; None where there was no answer."""
+    response = _response(error)
+    return None if response is None else int(response.status_code)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -125,44 +126,41 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
+def _caused_by(error: BaseException, kinds: Any) -> BaseException | None:
+    """The error of one of these kinds that `error` is, or was raised from."""
+    return next((cause for cause in _causes(error) if isinstance(cause, kinds)), None)
+
+
 def _response(error: BaseException) -> Any:
-    """What the Hub answered, of an error of huggingface_hub, also where the client wrapped it; None where there was no answer."""
+    """The HTTP response behind an error of huggingface_hub, also where the client wrapped it; None where there was no answer."""
     responses = (getattr(cause, "response", None) for cause in _causes(error))
     return next((response for response in responses if response is not None), None)
 
 
-def status_of(error: BaseException) -> int | None:
-    """The HTTP status behind an error of huggingface_hub; None where there was no answer."""
-    response = _response(error)
-    return None if response is None else int(response.status_code)
-
-
-def retry_after(error: BaseException) -> float:
+def _retry_after(error: BaseException) -> float:
     """Seconds that the Hub asked to wait (the header Retry-After, in seconds); 0 where it asked for none."""
     response = _response(error)
     seconds = "" if response is None else str(response.headers.get("retry-after") or "").strip()
     return float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 10 else 0.0
 
 
-def is_passing(error: BaseException) -> bool:
-    """Whether trying again is worth it: a passing status, or a connection that broke. A Hub that is not there does not pass."""
+def _is_retryable(error: BaseException) -> bool:
+    """True for a status that may pass and a connection that broke; false where no connection could be made."""
     from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.utils import httpx
 
     status = status_of(error)
     if status is not None:
-        return status in PASSING
-    if _is_xet(error) and "client error" in str(error):
+        return status in RETRYABLE_STATUS
+    if _caused_by(error, OfflineModeIsEnabled) or (_is_xet(error) and "client error" in str(error)):
         return False
-    if caused_by(error, OfflineModeIsEnabled):
-        return False
-    broke = caused_by(error, (httpx.TransportError, ConnectionError))
+    broke = _caused_by(error, (httpx.TransportError, ConnectionError))
     return broke is not None and not isinstance(broke, httpx.ConnectError)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the Hub client's progress bars where nobody watches."""
+    """Hide the Hub client's progress bars unless standard error is a terminal."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     if sys.stderr.isatty() or are_progress_bars_disabled():
@@ -176,10 +174,10 @@ def quiet() -> Iterator[None]:
 
 
 def with_retries(action: Callable[[], T], tries: int = TRIES, look: Callable[[], T | None] | None = None) -> T:
-    """Do it, and again a few times when what stands in the way passes.
+    """Call `action`, again up to `tries` times after errors that may pass.
 
-    `look`, before each try, returns what was done already (its answer may have got lost), or None. It has its own time limit, so that a
-    Hub that fails now and then does not fail the whole for one of many requests.
+    `look`, before each try, returns the result if it exists already (the answer of an earlier try may have got lost), else None; it is
+    itself retried.
     """
     for attempt in range(tries):
         if look is not None and (done := with_retries(look)) is not None:
@@ -189,50 +187,47 @@ def with_retries(action: Callable[[], T], tries: int = TRIES, look: Callable[[],
         except BadInput:
             raise
         except Exception as error:
-            wait = retry_after(error)
-            if attempt == tries - 1 or not is_passing(error) or wait > LONGEST_WAIT:
+            wait = _retry_after(error)
+            if attempt == tries - 1 or not _is_retryable(error) or wait > LONGEST_WAIT:
                 raise
             time.sleep(wait + FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
     raise AssertionError("unreachable")
 
 
-def explain(error: BaseException, repo_id: str, doing: str, who: str | None = None) -> str | None:
-    """One line for an error of the Hub or of the network; None for anything else (a defect of ours)."""
+def _reason(error: BaseException, account: str) -> str | None:
+    """Cause and remedy of an error of the Hub or of the network; None for any other (a defect of ours)."""
     from huggingface_hub import errors
     from huggingface_hub.utils import httpx
 
-    account = f"the account {who}" if who else "your account"
-    if caused_by(error, errors.OfflineModeIsEnabled):
-        return f"{repo_id}: cannot {doing} in offline mode. Unset HF_HUB_OFFLINE (and TRANSFORMERS_OFFLINE)."
+    if _caused_by(error, errors.OfflineModeIsEnabled):
+        return "offline mode is on. Unset HF_HUB_OFFLINE (and TRANSFORMERS_OFFLINE)."
     if isinstance(error, errors.LocalTokenNotFoundError):
-        return "no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write."
+        return NO_TOKEN
     if isinstance(error, errors.GatedRepoError):
-        return f"{repo_id}: is gated and {account} has no access. Ask for it on {endpoint()}, then run this again."
+        return f"it is gated and {account} has no access. Ask for access on {endpoint()}, then run this again."
     if isinstance(error, errors.RevisionNotFoundError):
-        return f"{repo_id}: cannot {doing}: the Hub knows no such revision. Check the branch, tag or commit."
-    if isinstance(error, errors.RepositoryNotFoundError) and status_of(error) != 403:
-        return f"{repo_id}: cannot {doing}: it is not there, or {account} may not see it. Check the name and the token."
+        return "the Hub knows no such revision. Check the branch, tag or commit."
     status = status_of(error)
+    if isinstance(error, errors.RepositoryNotFoundError) and status != 403:
+        return f"it is not there, or {account} may not see it. Check the name and the token."
     if status is not None:
-        return f"{repo_id}: cannot {doing}: {_status_line(status, account, _said(error))}"
+        return _reason_of_status(status, account, _server_message(error))
     if isinstance(error, ValueError) and "README.md" in str(error):
-        return f"{repo_id}: the Hub refuses the metadata of README.md ({_one_line(str(error))}). Fix it, then run this again."
-    if caused_by(error, json.JSONDecodeError):
-        return f"{repo_id}: cannot {doing}: {endpoint()} does not answer as a Hub does. Check HF_ENDPOINT."
+        return f"the Hub refuses the metadata of README.md ({_one_line(str(error))}). Fix it, then run this again."
+    if _caused_by(error, json.JSONDecodeError):
+        return f"{endpoint()} does not answer as a Hub does. Check HF_ENDPOINT."
     if _is_xet(error):
         return (
-            f"{repo_id}: cannot {doing}: the upload through Xet failed ({_one_line(str(error))}). "
+            f"the upload through Xet failed ({_one_line(str(error))}). "
             "Run this again, or set HF_HUB_DISABLE_XET=1 to do without Xet."
         )
-    if caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError)):
-        return (
-            f"{repo_id}: cannot {doing}: {endpoint()} cannot be reached ({_one_line(str([*_causes(error)][-1]))}). "
-            "Check the network and HF_ENDPOINT."
-        )
+    if _caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError)):
+        first = _one_line(str([*_causes(error)][-1]))
+        return f"{endpoint()} cannot be reached ({first}). Check the network and HF_ENDPOINT."
     return None
 
 
-def _status_line(status: int, account: str, said: str) -> str:
+def _reason_of_status(status: int, account: str, said: str) -> str:
     if status == 401:
         return "the Hub does not accept the token. Make a new one and run `hf auth login`, or set HF_TOKEN."
     if status == 403:
@@ -243,23 +238,17 @@ def _status_line(status: int, account: str, said: str) -> str:
         return f"somebody else changes it at the same time{said}. Run this again."
     if status in (404, 405):
         return f"{endpoint()} answered {status}{said}: it has no such address. Check HF_ENDPOINT; an older Hub may lack what this needs."
-    if status >= 500:
-        return f"the Hub answered {status}{said}. Run this again later; what is there already is not sent twice."
-    return f"the Hub answered {status}{said}."
+    remedy = " Run this again later; what is there already is not sent twice." if status >= 500 else ""
+    return f"the Hub answered {status}{said}.{remedy}"
 
 
-def _said(error: BaseException) -> str:
+def _server_message(error: BaseException) -> str:
     messages = (getattr(cause, "server_message", None) for cause in _causes(error))
     return next((f" ({_one_line(message)})" for message in messages if message), "")
 
 
-def caused_by(error: BaseException, kinds: Any) -> BaseException | None:
-    """The error of one of these kinds that `error` is, or was raised from."""
-    return next((cause for cause in _causes(error) if isinstance(cause, kinds)), None)
-
-
 def _is_xet(error: BaseException) -> bool:
-    """Xet's own client is no Python and raises plain errors that only their text tells apart."""
+    """True for errors of Xet's native client, which have no class of their own."""
     return status_of(error) is None and "xet" in f"{type(error).__module__} {error}".lower()
 
 

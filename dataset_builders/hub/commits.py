@@ -1,7 +1,4 @@
-"""Commits on the Hub: the only function that makes one, which one is meant, and whether the owner stands for it.
-
-Nothing here is ever answered from a cache. See also: trying again (client.with_retries), what is published (publish.py).
-"""
+"""Make a commit on the Hub, resolve a revision to one, and check that the owner released it. Never answered from a cache."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ def commit_files(
 ) -> CommitInfo:
     """Write these files (None: delete it) in one commit, whole or not at all.
 
-    `parent`: the commit that the files were computed from; the Hub refuses (412) when another came in between, and whoever tries again
-    computes them anew. `revision`: a branch or pull request other than main. `pull_request`: open one instead of writing to main.
+    `parent`: the commit that the files were computed from; the Hub refuses (412) when another came in between; compute the files
+    anew then. `revision`: a branch or pull request other than main. `pull_request`: open one instead of writing to main.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -66,7 +63,7 @@ def resolve(repo_id: str, revision: str | None = None) -> str:
 
 
 def is_released(repo_id: str, commit: str) -> bool:
-    """Whether a commit of a dataset repository is on main or behind a tag: only those are the owner's word.
+    """True for a commit of a dataset repository on main or behind a tag: only these are released by the owner.
 
     Anyone may open a pull request, whose commits the Hub serves under the owner's name. Raises as `resolve` does.
     """

@@ -1,15 +1,15 @@
-"""Puts a folder on the Hub: one commit with what differs, one tag. Publishing the same folder again changes nothing and says so.
+"""Publish a folder on the Hub: one commit with what differs, one tag. Publishing the same folder again changes nothing and says so.
 
-What belongs to a repository is decided in dataset_files.py and space_files.py; what the Hub's errors mean, in hub.py.
+See also: which files belong to a repository (`dataset_files.py`, `space_files.py`), the Hub's errors (`client.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +21,7 @@ from dataset_builders.hub.space_files import space_files
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
 
 OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html")}
 """Files of these kinds that a repository holds and the folder does not are left from an earlier version, and are deleted with the same
@@ -72,12 +73,12 @@ class PublishReport:
 
 
 @dataclass(frozen=True)
-class _There:
-    """What the repository holds now. `names`: path -> (size, content name): sha256 of large files, git's sha1 of others."""
+class _RepositoryState:
+    """A repository as it is now: its newest commit, its files by path, the commit of each tag."""
 
     head: str | None
     private: bool
-    names: Mapping[str, tuple[int, str, bool]] = field(default_factory=dict)
+    files: Mapping[str, RepoFile] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -114,32 +115,33 @@ def publish(
     for each in shown:
         check_repo_id(each)
     kind = "space" if space else "dataset"
-    files: dict[str, Content]
-    if space:
-        files, left_out = space_files(folder, shown)
-    else:
-        found = dataset_files(folder, repo_id, private)
-        files, left_out = dict(found.files), found.left_out
+    files: Mapping[str, Content]
+    files, left_out = space_files(folder, shown) if space else dataset_files(folder, repo_id, private)
     api, who = sign_in(repo_id)
     private_shown = _private_of(api, shown, who)
     with quiet(), hub_errors(repo_id, "publish it", who):
         there = with_retries(lambda: _look(api, repo_id, kind))
         created = there is None
-        if there is None:
-            _create(api, repo_id, kind, private, who)
+        if created:
+            sdk = "gradio" if space else None
+            with hub_errors(repo_id, "create it", who):
+                with_retries(
+                    lambda: api.create_repo(
+                        repo_id, repo_type=kind, private=private or None, exist_ok=True, space_sdk=sdk
+                    )
+                )
         configured = _gate(api, repo_id, gated) if gated else []
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
-        now, uploaded, deleted, committed = _commit(api, repo_id, kind, files, tag, private, who)
+        now, uploaded, deleted = _commit(api, repo_id, kind, files, tag, private, who)
         assert now.head is not None
         tagged = _tag(api, repo_id, kind, tag, now, who, notes) if tag else False
-    prefix = "spaces" if space else "datasets"
     return PublishReport(
         repo_id=repo_id,
         repo_type=kind,
-        url=f"{api.endpoint}/{prefix}/{repo_id}",
+        url=f"{api.endpoint}/{kind}s/{repo_id}",
         commit=now.head,
         created=created,
-        committed=committed,
+        committed=bool(uploaded or deleted),
         uploaded=tuple(uploaded),
         deleted=tuple(deleted),
         unchanged=len(files) - len(uploaded),
@@ -160,46 +162,28 @@ def _check_tag(tag: str | None) -> None:
         raise BadInput(f"--tag {tag!r}: cannot be a tag. Give a version such as v1.0.0.")
 
 
-def _look(api: HfApi, repo_id: str, kind: str) -> _There | None:
-    """What the repository holds; None where it does not exist (or this account may not know that it does)."""
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        GatedRepoError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+def _look(api: HfApi, repo_id: str, kind: str) -> _RepositoryState | None:
+    """The repository's state; None where it does not exist (or this account may not know that it does)."""
+    from huggingface_hub import errors
     from huggingface_hub.hf_api import RepoFile
 
     try:
         info = api.repo_info(repo_id, repo_type=kind)
-    except GatedRepoError:
+    except errors.GatedRepoError:
         raise
-    except RepositoryNotFoundError:
+    except errors.RepositoryNotFoundError:
         return None
-    names = {}
-    with suppress(EntryNotFoundError, RevisionNotFoundError):  # a repository without any commit
+    files = {}
+    with suppress(errors.EntryNotFoundError, errors.RevisionNotFoundError):  # a repository without any commit
         for entry in api.list_repo_tree(repo_id, recursive=True, repo_type=kind) if info.sha else ():
             if isinstance(entry, RepoFile):
-                names[entry.path] = (entry.size, entry.lfs.sha256 if entry.lfs else entry.blob_id, bool(entry.lfs))
+                files[entry.path] = entry
     tags = {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type=kind).tags}
-    return _There(info.sha, bool(info.private), names, tags)
-
-
-def _create(api: HfApi, repo_id: str, kind: str, private: bool, who: str) -> None:
-    with hub_errors(repo_id, "create it", who):
-        with_retries(
-            lambda: api.create_repo(
-                repo_id,
-                repo_type=kind,
-                private=True if private else None,
-                exist_ok=True,
-                space_sdk="gradio" if kind == "space" else None,
-            )
-        )
+    return _RepositoryState(info.sha, bool(info.private), files, tags)
 
 
 def _gate(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
-    """Make readers ask for access, before there is anything to read."""
+    """Require readers to request access; set before any data is uploaded."""
     if with_retries(lambda: api.repo_info(repo_id, repo_type="dataset")).gated != gated:
         with_retries(lambda: api.update_repo_settings(repo_id, gated=gated, repo_type="dataset"))
     granted = "at once" if gated == "auto" else "by the owner"
@@ -207,7 +191,7 @@ def _gate(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[st
 
 
 def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence[str], private: list[str]) -> list[str]:
-    """Set the Space's variables that differ; says which secret it needs besides to read what it shows."""
+    """Set the Space's variables that differ; report them, and the secret needed to read private repositories."""
     wanted = {"MEDPROBE_RESULTS": results, "MEDPROBE_DATA": " ".join(data)}
     there = with_retries(lambda: api.get_space_variables(repo_id))
     done = []
@@ -233,15 +217,15 @@ def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
 
 def _commit(
     api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], tag: str | None, private: bool, who: str
-) -> tuple[_There, list[str], list[str], bool]:
-    """Bring main to what `files` are, in one commit; returns (state then, paths sent, paths deleted, whether a commit was made).
+) -> tuple[_RepositoryState, list[str], list[str]]:
+    """Bring main to what `files` are, in one commit or none; returns (state then, paths sent, paths deleted).
 
     Each try looks again first: when an answer got lost on the way although the commit had landed, there is nothing left to do.
     """
     sent: list[str] = []
     gone: list[str] = []
 
-    def once() -> _There:
+    def attempt() -> _RepositoryState:
         there = _look(api, repo_id, kind)
         if there is None:
             raise BadInput(
@@ -249,8 +233,8 @@ def _commit(
             )
         if private and not there.private:
             raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
-        adding = [path for path, content in files.items() if _differs(content, there.names.get(path))]
-        stale = [path for path in there.names if path not in files and path.endswith(OURS[kind])]
+        adding = [path for path, content in files.items() if not _is_same(content, there.files.get(path))]
+        stale = [path for path in there.files if path not in files and path.endswith(OURS[kind])]
         if tag and tag in there.tags and (adding or stale or there.tags[tag] != there.head):
             raise BadInput(
                 f"{repo_id}: the tag {tag} names another version ({there.tags[tag][:12]}), and this folder differs from it "
@@ -263,50 +247,34 @@ def _commit(
         commit_files(api, repo_id, changed, f"Publish {tag}" if tag else "Publish", kind, parent=there.head or None)
         return _look(api, repo_id, kind) or there
 
-    now = with_retries(once)
-    return now, sent, gone, bool(sent or gone)
+    return with_retries(attempt), sent, gone
 
 
-def _differs(content: Content, there: tuple[int, str, bool] | None) -> bool:
-    """Whether the repository's file is another one; content is read only where the sizes agree."""
-    if there is None:
-        return True
-    size, name, large = there
-    here = content.stat().st_size if isinstance(content, Path) else len(content)
-    if here != size:
-        return True
-    digest = hashlib.sha256() if large else hashlib.sha1(b"blob %d\0" % here)
-    for piece in _pieces(content):
-        digest.update(piece)
-    return digest.hexdigest() != name
+def _is_same(content: Content, stored: RepoFile | None) -> bool:
+    """True where the repository holds these bytes; a file is only read where the sizes agree."""
+    from huggingface_hub.utils.sha import git_hash, sha_fileobj
+
+    size = content.stat().st_size if isinstance(content, Path) else len(content)
+    if stored is None or stored.size != size:
+        return False
+    with content.open("rb") if isinstance(content, Path) else BytesIO(content) as file:
+        if stored.lfs:
+            return sha_fileobj(file).hex() == stored.lfs.sha256
+        return git_hash(file.read()) == stored.blob_id
 
 
-def _pieces(content: Content) -> Iterator[bytes]:
-    if isinstance(content, bytes):
-        yield content
-        return
-    with content.open("rb") as file:
-        while piece := file.read(1 << 22):
-            yield piece
-
-
-def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _There, who: str, notes: str | None) -> bool:
-    """Make `tag` name the commit; returns False where it does already."""
-    made = False
-
-    def once() -> None:
-        nonlocal made
-        there = _look(api, repo_id, kind)
-        target = there.tags.get(tag) if there else None
-        if target == now.head:
-            return
-        if target is not None:
-            raise BadInput(f"{repo_id}: the tag {tag} names another version ({target[:12]}). Choose a new tag.")
-        api.create_tag(repo_id, tag=tag, tag_message=notes, revision=now.head, repo_type=kind)
-        made = True
-
+def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _RepositoryState, who: str, notes: str | None) -> bool:
+    """Make `tag` name the commit `now.head`; returns False where it already does."""
     if now.tags.get(tag) == now.head:
         return False
+
+    def attempt() -> str:
+        api.create_tag(repo_id, tag=tag, tag_message=notes, revision=now.head, repo_type=kind, exist_ok=True)
+        refs = api.list_repo_refs(repo_id, repo_type=kind)
+        return next(ref.target_commit for ref in refs.tags if ref.name == tag)
+
     with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
-        with_retries(once)
-    return made
+        target = with_retries(attempt)
+    if target != now.head:
+        raise BadInput(f"{repo_id}: the tag {tag} names another version ({target[:12]}). Choose a new tag.")
+    return True

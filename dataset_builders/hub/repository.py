@@ -1,13 +1,14 @@
-"""Opens a dataset repository, a folder or one on the Hub, and reads it without loading more than is asked for.
+"""Open a dataset repository, a folder or one on the Hub, and read no more of it than is asked for.
 
 See also: writing one (`build.py`). Imports no torch; `datasets` and the Hub client only where they are used.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,9 +20,9 @@ import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import BENCHMARKS, question_columns, recognise
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_of
-from dataset_builders.hub.repository_layout import REMEDY, data_files, label_names, read_card, read_manifest
-from dataset_builders.schema import QUESTION_TYPES, SCHEMA_VERSION
+from dataset_builders.fingerprints import QUESTION_COLUMNS, fingerprint_of
+from dataset_builders.hub.repository_layout import REMEDY, data_files, read_card, read_manifest
+from dataset_builders.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -45,7 +46,6 @@ class Repository:
     revision: str | None
     manifest: dict[str, Any]
     _files: dict[str, dict[str, list[str]]]
-    _labels: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -79,16 +79,15 @@ class Repository:
         """
         if split not in self.manifest["splits"]:
             raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
-        return self._questions(split).copy()
-
-    def _questions(self, split: str) -> pd.DataFrame:
         config = "questions_text" if "questions_text" in self._files else "questions"
-        tables = []
-        for path in self._paths(config, split):
-            names = [name for name in _schema(path).names if name not in ("image", "more_images")]
-            tables.append(_read_table(path, names))
-        frame = pd.DataFrame({name: _column(tables, name) for name in tables[0].column_names})
-        return _with_labels(frame, self._labels)
+        tables = [_read_table(path) for path in self._paths(config, split)]
+        known = {
+            name: list(kind.names)
+            for family in BENCHMARKS
+            for name, kind in question_columns(family, images=False).items()
+        }
+        labels = known | _label_names(tables[0].schema)
+        return pd.DataFrame({name: _column(tables, name, labels.get(name)) for name in tables[0].column_names})
 
     def cases(self, split: str, case_ids: Collection[str] | None = None) -> Iterator[StoredCase]:
         """The cases of a split with their images, in stored order, one row group in memory at a time; only those named, if any.
@@ -180,11 +179,14 @@ def text_files(folder: Path | None, present: list[str]) -> list[str]:
 
     Raises BadInput for a card that cannot be read.
     """
-    files = data_files(
-        read_card(folder) if folder else {}, sorted(name for name in present if name.endswith(".parquet"))
-    )
+    files = _files(folder, present)
     texts = "questions_text" if "questions_text" in files else "questions"
     return [name for config in (texts, "lexical_tree") for names in files.get(config, {}).values() for name in names]
+
+
+def _files(folder: Path | None, present: list[str]) -> dict[str, dict[str, list[str]]]:
+    card = read_card(folder / "README.md")[0] if folder and (folder / "README.md").is_file() else None
+    return data_files(card or {}, sorted(name for name in present if name.endswith(".parquet")))
 
 
 def _from_hub(data: str, revision: str | None) -> Repository:
@@ -214,28 +216,25 @@ def _downloaded(data: str, revision: str, name: str) -> Path:
 
 def _opened(data: str, folder: Path, revision: str | None, present: list[str]) -> Repository:
     """`present`: the files of the repository (paths in it)."""
-    card = read_card(folder)
-    files = data_files(card, sorted(name for name in present if name.endswith(".parquet")))
+    files = _files(folder, present)
     manifest = read_manifest(folder)
-    if manifest is not None and not files:
-        raise BadInput(f"{data}: holds a manifest but no Parquet files. {REMEDY}")
     if not files:
-        raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {REMEDY}")
-    labels = label_names(folder, card)
-    if manifest is None:
-        manifest = _inferred(data, folder, revision, files, labels)
-    return Repository(data, folder, revision, manifest, files, labels)
+        held = (
+            "holds a manifest but no Parquet files"
+            if manifest
+            else "is not a dataset folder (no Parquet files of a config `questions`)"
+        )
+        raise BadInput(f"{data}: {held}. {REMEDY}")
+    return Repository(data, folder, revision, manifest or _inferred(data, folder, revision, files), files)
 
 
-def _inferred(
-    data: str, folder: Path, revision: str | None, files: dict[str, dict[str, list[str]]], labels: dict[str, list[str]]
-) -> dict[str, Any]:
-    """A manifest for a repository that has none: format by its columns, fingerprints computed."""
+def _inferred(data: str, folder: Path, revision: str | None, files: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
+    """A manifest for a repository that has none: benchmark by its columns, fingerprints computed."""
     config = "questions_text" if "questions_text" in files else "questions"
     base: dict[str, Any] = {"name": folder.name if revision is None else data.rsplit("/", 1)[-1], "origin": "custom"}
-    base |= {"schema_version": SCHEMA_VERSION, "partial": None, "images": {}, "report": {}, "format": "", "splits": {}}
-    unfinished = Repository(data, folder, revision, base, files, labels)
+    base |= {"schema_version": SCHEMA_VERSION, "partial": None, "images": {}, "report": {}, "format": ""}
     base["splits"] = dict.fromkeys(files[config])
+    unfinished = Repository(data, folder, revision, base, files)
     for split in files[config]:
         frame = unfinished.questions(split)
         base["format"] = base["format"] or _format_of(frame, data)
@@ -248,8 +247,7 @@ def _inferred(
 
 
 def _format_of(frame: pd.DataFrame, data: str) -> str:
-    needed = ["question_id", "case_id", "question", "options", "answer", "question_type"]
-    missing = [name for name in needed if name not in frame.columns]
+    missing = [name for name in ("case_id", *QUESTION_COLUMNS) if name not in frame.columns]
     if missing:
         raise BadInput(f"{data}: the column {', '.join(missing)} is missing, so it is not a dataset of ours. {REMEDY}")
     family = recognise(frame)
@@ -260,26 +258,20 @@ def _format_of(frame: pd.DataFrame, data: str) -> str:
     return family
 
 
-def _with_labels(frame: pd.DataFrame, labels: dict[str, list[str]]) -> pd.DataFrame:
-    known = {"question_type": list(QUESTION_TYPES)}
-    for family in BENCHMARKS:
-        known.update(
-            {name: list(kind.names) for name, kind in question_columns(family, images=False).items() if kind.names}
-        )
-    for name, names in {**known, **labels}.items():
-        if name in frame.columns and frame[name].map(lambda value: isinstance(value, int)).any():
-            values = [names[v] if isinstance(v, int) and 0 <= v < len(names) else None for v in frame[name]]
-            frame[name] = pd.Series(values, index=frame.index, dtype=object)
-    return frame
+def _label_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """Names of the ClassLabel columns, as `datasets` and our writer note them in a Parquet file's metadata."""
+    noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = noted.get("info", {}).get("features", {})
+    return {name: each["names"] for name, each in features.items() if isinstance(each, dict) and "names" in each}
 
 
-def _column(tables: list[pa.Table], name: str) -> pd.Series:
+def _column(tables: list[pa.Table], name: str, labels: list[str] | None = None) -> pd.Series:
+    """A column as Python values: floats and booleans where all are, else objects; a label's position becomes its name."""
     values = [value for table in tables for value in table[name].to_pylist()]
-    if values and all(isinstance(value, float) for value in values):
-        return pd.Series(values, dtype=float)
-    if values and all(isinstance(value, bool) for value in values):
-        return pd.Series(values, dtype=bool)
-    return pd.Series(values, dtype=object)
+    if labels and any(isinstance(value, int) for value in values):
+        values = [labels[v] if isinstance(v, int) and 0 <= v < len(labels) else None for v in values]
+    kinds = {type(value) for value in values}
+    return pd.Series(values, dtype=kinds.pop() if kinds in ({float}, {bool}) else object)
 
 
 def _stored(file: pq.ParquetFile, group: int, wanted: set[str] | None) -> Iterator[StoredCase]:
@@ -288,13 +280,11 @@ def _stored(file: pq.ParquetFile, group: int, wanted: set[str] | None) -> Iterat
         case_id = table["case_id"][row].as_py()
         if wanted is not None and case_id not in wanted:
             continue
-        images = table["images"][row].as_py()
-        ids = table["image_ids"][row].as_py()
-        questions = table["questions"][row].as_py()
+        images, ids = table["images"][row].as_py(), table["image_ids"][row].as_py()
         yield StoredCase(
             case_id,
             {image_id: image["bytes"] for image_id, image in zip(ids, images, strict=True)},
-            [question["question_id"] for question in questions],
+            [question["question_id"] for question in table["questions"][row].as_py()],
         )
 
 
@@ -302,22 +292,21 @@ def _parquet(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
-        raise BadInput(
-            f"{path}: cannot be read ({str(error).splitlines()[0]}). Build or download the dataset again."
-        ) from None
+        raise _unreadable(path, error) from None
 
 
-def _schema(path: Path) -> pa.Schema:
+def _read_table(path: Path, columns: Collection[str] | None = None) -> pa.Table:
+    """These columns; without `columns`, all but the images."""
     with _parquet(path) as file:
-        return file.schema_arrow
-
-
-def _read_table(path: Path, columns: list[str]) -> pa.Table:
-    with _parquet(path) as file:
-        missing = [name for name in columns if name not in file.schema_arrow.names]
+        there = file.schema_arrow.names
+        missing = [name for name in columns or () if name not in there]
         if missing:
             raise BadInput(f"{path}: the column {', '.join(missing)} is missing. Build or download the dataset again.")
         try:
-            return file.read(columns=columns)
+            return file.read(columns=list(columns or [name for name in there if name not in ("image", "more_images")]))
         except (OSError, pa.ArrowException) as error:
-            raise BadInput(f"{path}: cannot be read ({str(error).splitlines()[0]}). Build the dataset again.") from None
+            raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> BadInput:
+    return BadInput(f"{path}: cannot be read ({str(error).splitlines()[0]}). Build or download the dataset again.")

@@ -1,4 +1,4 @@
-"""What a dataset repository says of itself: its manifest, and the configs, files and labels in the header of its card."""
+"""Read a dataset repository's manifest and the YAML header of its card: configs, files, and the limits that the Hub sets for a header."""
 
 from __future__ import annotations
 
@@ -11,48 +11,88 @@ from typing import Any
 import yaml
 
 from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.contents.card import SIZE_CATEGORIES
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.card_header import read_card_header
 from dataset_builders.schema import SCHEMA_VERSION
 
 REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
+SHORT_DESCRIPTION = 60
+"""Maximum number of characters of a Space's short description."""
+COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
+_DATASET_RULES = {
+    "license_name": (r"[a-z0-9.-]+", "lower-case letters, digits, `-` and `.`"),
+    "license_link": (r"LICENSE(\.md)?|https?://\S+", "`LICENSE`, `LICENSE.md` or a web address"),
+}
+_SPACE_RULES = _DATASET_RULES | {
+    "short_description": (rf".{{1,{SHORT_DESCRIPTION}}}", f"at most {SHORT_DESCRIPTION} characters"),
+    "colorFrom": ("|".join(COLOURS), f"one of {', '.join(COLOURS)}"),
+    "colorTo": ("|".join(COLOURS), f"one of {', '.join(COLOURS)}"),
+    "sdk": ("gradio|docker|static", "one of gradio, docker, static"),
+}
+_LOADER = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # the same in C, where PyYAML was built with it: ten times as quick
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
+def load_manifest(folder: Path) -> dict[str, Any] | None:
+    """manifest.json as an object of the known version; None where there is no file. Raises BadInput for anything else."""
     path = folder / "manifest.json"
     if not path.is_file():
         return None
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        check_version(str(path), manifest)
-        known = all(isinstance(manifest[key], str) for key in ("name", "format", "origin")) and "partial" in manifest
-        if not known or manifest["format"] not in BENCHMARKS or not isinstance(manifest["splits"], dict):
-            raise KeyError
-    except BadInput:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError):
+        manifest = json.loads(path.read_bytes())
+        version = manifest["schema_version"]
+    except (ValueError, KeyError, TypeError):
         raise BadInput(f"{path}: is not a manifest of a dataset repository. {REMEDY}") from None
+    if version != SCHEMA_VERSION:
+        raise BadInput(
+            f"{path}: the file has version {version}, and this medprobe reads version {SCHEMA_VERSION}. "
+            "Build the dataset again with this medprobe, or use the one that wrote it."
+        )
     return dict(manifest)
 
 
-def check_version(path: str, manifest: dict[str, Any]) -> None:
-    """Raise BadInput for a manifest of another version."""
-    if manifest["schema_version"] != SCHEMA_VERSION:
-        raise BadInput(
-            f"{path}: the file has version {manifest['schema_version']}, and this medprobe reads version {SCHEMA_VERSION}. "
-            "Build the dataset again with this medprobe, or use the one that wrote it."
-        )
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a set of questions. Raises BadInput, as `load_manifest` does, and where it does not name its benchmark and splits."""
+    manifest = load_manifest(folder)
+    if manifest is not None and not (
+        all(isinstance(manifest.get(key), str) for key in ("name", "format", "origin"))
+        and "partial" in manifest
+        and manifest["format"] in BENCHMARKS
+        and isinstance(manifest.get("splits"), dict)
+    ):
+        raise BadInput(f"{folder / 'manifest.json'}: is not a manifest of a dataset repository. {REMEDY}")
+    return manifest
 
 
-def read_card(folder: Path) -> dict[str, Any]:
-    """The YAML at the top of the card; empty where there is none."""
-    path = folder / "README.md"
-    if not path.is_file():
-        return {}
+def read_card(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """(YAML metadata, text below it) of a README.md; None where it does not begin with a mapping between two lines of ---.
+
+    Raises BadInput for a block that is no YAML and a file that is not UTF-8.
+    """
     try:
-        return read_card_header(path)[0] or {}
+        text = path.read_text(encoding="utf-8-sig")
+        found = re.match(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", text, re.DOTALL | re.MULTILINE)
+        header = yaml.load(found[1], Loader=_LOADER) if found else None
     except (UnicodeDecodeError, yaml.YAMLError):
-        raise BadInput(f"{path}: the YAML at its top cannot be read.") from None
+        raise BadInput(
+            f"{path}: does not begin with YAML metadata between two lines of --- that can be read."
+        ) from None
+    return (header, text[found.end() :]) if found and isinstance(header, dict) else (None, text)
+
+
+def check_header(path: Path, header: dict[str, Any], kind: str) -> None:
+    """Raise BadInput for metadata that the Hub would refuse, before anything is created there. `kind`: dataset or space.
+
+    Source: the Hub's references of Spaces' configuration and of repository cards (licences, size categories).
+    """
+    for name, (pattern, takes) in (_SPACE_RULES if kind == "space" else _DATASET_RULES).items():
+        if name in header and not re.fullmatch(pattern, str(header[name])):
+            raise BadInput(f"{path}: {name}: {str(header[name])[:80]!r}: the Hub takes {takes}.")
+    sizes = header.get("size_categories", [])
+    for value in sizes if isinstance(sizes, list) else [sizes]:
+        if value not in SIZE_CATEGORIES:
+            raise BadInput(f"{path}: size_categories: {value!r}: the Hub takes {', '.join(SIZE_CATEGORIES)}.")
 
 
 def data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, list[str]]]:
@@ -86,18 +126,3 @@ def patterns_of(stated: Any) -> list[tuple[str, list[str]]]:
     if isinstance(stated, list) and all(isinstance(each, dict) for each in stated):
         return [(str(each.get("split", "train")), listed(each.get("path"))) for each in stated]
     return [("train", listed(stated))] if stated else []
-
-
-def label_names(folder: Path, card: dict[str, Any]) -> dict[str, list[str]]:
-    """Names of ClassLabel columns by column, from the card."""
-    labels: dict[str, list[str]] = {}
-    infos = card.get("dataset_info")
-    for info in infos if isinstance(infos, list) else [infos] if isinstance(infos, dict) else []:
-        for feature in info.get("features") or []:
-            dtype = feature.get("dtype") if isinstance(feature, dict) else None
-            names = dtype.get("class_label", {}).get("names") if isinstance(dtype, dict) else None
-            if isinstance(names, dict):
-                labels[feature["name"]] = [str(names[key]) for key in sorted(names, key=int)]
-            elif isinstance(names, list):
-                labels[feature["name"]] = [str(name) for name in names]
-    return labels

@@ -1,7 +1,7 @@
-"""What a Space of the board is made of: the board's package, and beside it the two layers below, whole.
+"""Collect the files of a Space of the board: the board's package and the two layers below it.
 
-A Space build sees only its own folder, so these packages travel with it (some 2 MB of text). What they import that a Space has not
-(torch, transformers) they import inside the functions that need it, which a test holds them to.
+A Space build sees only its own folder, so these packages are uploaded with it (about 2 MB of text). Libraries that a Space lacks
+(torch, transformers) are imported inside the functions that need them, which a test checks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.card_header import check_header, read_card_header
+from dataset_builders.hub.repository_layout import check_header, read_card
 
 BELOW = ("dataset_builders", "eval_harness")
 SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints"})
@@ -66,10 +66,7 @@ def _checked(folder: Path) -> tuple[dict[str, Any], str]:
     for name in ("app.py", "README.md", "requirements.txt", "__init__.py"):
         if not (folder / name).is_file():
             raise BadInput(f"{folder}: is no Space of the board: {name} is missing. Give the folder leaderboard_space.")
-    try:
-        card, body = read_card_header(folder / "README.md")
-    except (UnicodeDecodeError, yaml.YAMLError):
-        card, body = None, ""
+    card, body = read_card(folder / "README.md")
     if card is None or card.get("sdk") != "gradio":
         raise BadInput(f"{folder / 'README.md'}: its metadata does not say `sdk: gradio`. Add it.")
     check_header(folder / "README.md", card, "space")

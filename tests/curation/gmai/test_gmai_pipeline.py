@@ -283,7 +283,7 @@ def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tm
     (tmp_path / "about.yaml").write_text("deidentification: drawn by a program\n")
     pipeline.run(path, tmp_path / "set")
     assert "- **Deidentification:** drawn by a program" in card.read_text() and "IRB 2026-17" in card.read_text()
-    assert dataset_files(card.parent, "ORG/set", private=True).files
+    assert dataset_files(card.parent, "ORG/set", private=True)[0]
     (tmp_path / "about.yaml").write_text("deidentified: yes\n")
     with pytest.raises(BadInput, match=r"about\.yaml: does not say"):
         pipeline.run(path, tmp_path / "set")

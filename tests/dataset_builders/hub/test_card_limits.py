@@ -14,7 +14,7 @@ from dataset_builders.build import build
 from dataset_builders.columns import COMMON
 from dataset_builders.contents.card import SIZE_CATEGORIES, size_category
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.card_header import check_header, read_card_header
+from dataset_builders.hub.repository_layout import check_header, read_card
 from dataset_builders.hub.publish import publish
 from tests.localhub.accounts import CURATOR
 from tests.localhub.small_repo import small_repo
@@ -23,7 +23,7 @@ from tests.localhub.small_repo import small_repo
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_the_cards_of_built_sets_keep_the_limits_and_explain_every_column(benchmark, tmp_path):
     build(benchmark, out=tmp_path / "set", text_only=True)
-    header, body = read_card_header(tmp_path / "set" / "README.md")
+    header, body = read_card(tmp_path / "set" / "README.md")
     check_header(tmp_path / "set" / "README.md", header, "dataset")
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", body, re.M)
     explained = {name: meaning.strip() for name, meaning in rows}
@@ -35,7 +35,7 @@ def test_the_cards_of_built_sets_keep_the_limits_and_explain_every_column(benchm
 @pytest.mark.sources
 def test_a_set_of_the_authors_files_names_its_terms_in_a_file_beside_the_card(sources, tmp_path):
     build("halt-medvqa", source=sources / "halt_medvqa", out=tmp_path / "set", text_only=True)
-    header, body = read_card_header(tmp_path / "set" / "README.md")
+    header, body = read_card(tmp_path / "set" / "README.md")
     check_header(tmp_path / "set" / "README.md", header, "dataset")
     assert f"({header['license_link']})" in body
     assert "| unknown | 1,736 |" in (tmp_path / "set" / header["license_link"]).read_text()
@@ -43,7 +43,7 @@ def test_a_set_of_the_authors_files_names_its_terms_in_a_file_beside_the_card(so
 
 def test_the_space_of_the_board_keeps_the_limits():
     path = Path(__file__).parents[3] / "leaderboard_space" / "README.md"
-    check_header(path, read_card_header(path)[0], "space")
+    check_header(path, read_card(path)[0], "space")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_value_is_taken_where_the_hub_takes_it(name, value, tmp_path_factory):
 def test_a_card_that_the_hub_would_refuse_creates_nothing(local_hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     folder = small_repo(tmp_path / "small")
-    header, body = read_card_header(folder / "README.md")
+    header, body = read_card(folder / "README.md")
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(header | {'license_link': 'README.md#terms'})}---\n{body}")
     with pytest.raises(BadInput, match=r"license_link: 'README.md#terms': the Hub takes `LICENSE`"):
         publish(folder, "ORG/refused")

@@ -59,7 +59,7 @@ def test_every_repository_has_tasks_by_the_specification(request, family, kind):
     card = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
     configs = {config["config_name"]: [each["split"] for each in config["data_files"]] for config in card["configs"]}
     check_specification(document, configs)
-    assert "eval.yaml" in dataset_files(folder, "ORG/some-phantoms", private=False).files
+    assert "eval.yaml" in dataset_files(folder, "ORG/some-phantoms", private=False)[0]
     for task in document["tasks"]:
         assert ("input_image" in task["field_spec"]) == (kind == "phantoms")
         metric = metric_of_task(task["id"], task["split"])
