@@ -29,7 +29,7 @@ PAGES = {
     "gmai": ("#/b/gmai-mmbench", "#mp-gmai-mmbench table.heat"),
     "halt": ("#/b/halt-medvqa", "#mp-halt-medvqa table.board tbody tr"),
     "vqa-rad": ("#/b/probmed-vqa-rad", "#mp-probmed-vqa-rad .finding"),
-    "topic": ("#/topic/ct", "#mp-topic table.known"),
+    "topic": ("#/topic/ct", "#mp-topic table.topic"),
     "model": ("#/model/GPT-4o", "#mp-model table.lines"),
     "models": ("#/model", "#mp-model ul.names"),
     "measured-model": ("", "#mp-model table.lines"),

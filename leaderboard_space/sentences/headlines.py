@@ -63,24 +63,25 @@ def trust(found: Trust | None) -> str:
     """The first sentence of the board.
 
     >>> trust(Trust("tell two images apart", 14, 0, 9, "a coin flip"))
-    'Not yet. Of 14 models asked to tell two images apart, none is significantly better than a coin flip; nine are significantly worse.'
+    'Not yet. Of 14 models asked to tell two images apart, none beats a coin flip; nine do worse.'
     """
     if found is None:
         return "No model here has been tested against guessing yet."
+    asked = f"asked to {found.task}"
     if found.models == 1:
-        one = {(1, 0): "is significantly better than", (0, 1): "is significantly worse than"}
-        verb = one.get((found.better, found.worse), "is not significantly different from")
-        return f"The one model asked to {found.task} {verb} {found.guess}."
+        verb = "beats" if found.better else "does worse than" if found.worse else "does not beat"
+        return f"The one model {asked} {verb} {found.guess}."
     if found.better == found.models:
-        return f"All {in_words(found.models)} models asked to {found.task} are significantly better than {found.guess}."
-    lead = "" if found.better else "Not yet. "
+        return f"All {in_words(found.models)} models {asked} beat {found.guess}."
     many = in_words(found.better) if found.better else "none"
-    verb = "is" if found.better < 2 else "are"
-    said = f"{lead}Of {count(found.models)} models asked to {found.task}, {many} {verb} significantly better than {found.guess}"
-    if not found.worse:
-        return f"{said}."
-    worse = "all" if found.worse == found.models else in_words(found.worse)
-    return f"{said}; {worse} {'is' if found.worse == 1 else 'are'} significantly worse."
+    said = f"Of {count(found.models)} models {asked}, {many} beat{'s' if found.better < 2 else ''} {found.guess}"
+    return f"{'' if found.better else 'Not yet. '}{said}{_worse(found.worse, found.models)}."
+
+
+def _worse(worse: int, of: int) -> str:
+    """How many do worse than guessing, as the end of a sentence on how many beat it."""
+    said = "all" if worse == of else in_words(worse)
+    return f"; {said} {'does' if worse == 1 else 'do'} worse" if worse else ""
 
 
 def by_random_run(names: Sequence[str]) -> str:
@@ -155,8 +156,7 @@ def _against_chance(found: Finding) -> str:
     lead = f"{in_words(better).capitalize()} of {in_words(total)} {many} beat{'s' if better == 1 else ''} {found.guess}"
     if not better:
         lead = f"{'Neither' if total == 2 else 'None'} beats {found.guess}"
-    worse_said = "all do" if worse == total else f"{in_words(worse)} {'does' if worse == 1 else 'do'}"
-    return f"{lead}; {worse_said} worse." if worse else f"{lead}."
+    return f"{lead}{_worse(worse, total)}."
 
 
 def nothing_together(names: Sequence[str], labelled: bool) -> str:

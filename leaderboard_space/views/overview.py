@@ -9,15 +9,17 @@ from urllib.parse import quote, unquote
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.published_results import table_of
-from leaderboard_space.data.topics import Label, counts, known_topics
+from leaderboard_space.data.topics import Label, Topic, counts, known_topics
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, options, plural, prose, text
 from leaderboard_space.overview import SIZES, Cell, Column, Line, Overview, selected
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
 from leaderboard_space.views.parts import CITE_BOX, KINDS, WORD, acts, cell, no_cell
 
-FIRST, MORE, CHIPS = 20, 100, 10
-"""Models that are drawn at first, how many at most when the reader asks for more, and topics that are shown at first."""
+FIRST, MORE = 20, 100
+"""Models that are drawn at first, and how many at most when the reader asks for more."""
+CHIPS = {"modality": 3, "department": 4}
+"""Topics of each kind that are shown at first."""
 LONGEST_PINS = 4000
 """Characters of an address that name models to show first."""
 KIND_CLASS = {"proprietary": "p", "open": "o", "medical": "m"}
@@ -54,21 +56,22 @@ def _pinned(request: Request) -> list[str]:
 
 
 def _chips(labels: Sequence[Label]) -> str:
-    """The topics, the largest first; the numbers count the questions or images that the benchmarks label so."""
+    """A row of topics, the largest modalities and departments; the numbers count the questions or images that benchmarks label so."""
     held = counts(labels)
     size = {slug: sum(label.n for label in of) for slug, of in held.items()}
-    links = []
-    for topic in sorted(known_topics().values(), key=lambda topic: (-size[topic.slug], topic.name)):
+    by_size = sorted(known_topics().values(), key=lambda topic: (-size[topic.slug], topic.name))
+    first = [topic for kind, n in CHIPS.items() for topic in [one for one in by_size if one.kind == kind][:n]]
+
+    def link(topic: Topic) -> str:
         which = ", ".join(f"{LABELS[label.family]} {label.shown}: {count(label.n)}" for label in held[topic.slug])
-        title = which or "Related labels only"
         shown = f" <em>{count(size[topic.slug])}</em>" if size[topic.slug] else ""
-        links.append(
-            f'<a href="{address_of("topic", topic.slug)}" title="{text(title, 300)}">{text(topic.name)}{shown}</a>'
-        )
-    rest = f'<details data-keep="topics"><summary>All {len(links)} topics</summary><div>{"".join(links[CHIPS:])}</div></details>'
+        title = text(which or "Related labels only", 300)
+        return f'<a href="{address_of("topic", topic.slug)}" title="{title}">{text(topic.name)}{shown}</a>'
+
+    rest = "".join(link(topic) for topic in by_size if topic not in first)
     return (
-        '<div class="topics" role="group" aria-label="Topics"><span>Images and questions on</span>'
-        f"<div>{''.join(links[:CHIPS])}</div></div>{rest}"
+        f'<div class="topics row" role="group" aria-label="Topics"><span>Questions on</span><div>{"".join(map(link, first))}</div>'
+        f'<details data-keep="topics"><summary>All {len(by_size)}</summary><div>{rest}</div></details></div>'
     )
 
 

@@ -208,7 +208,7 @@ def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served,
 
 PAGES = {address: shows for name, (address, shows) in board_pages.PAGES.items() if address and name != "model"} | {
     "#/model/Model%20A": "#mp-model article.case",
-    "#/compare": "#mp-compare article.case",
+    "#/compare?first=Model%20A&second=Model%20B": "#mp-compare article.case",
     "#/cases": "#mp-cases article.case",
     "#/cases/90001": "#mp-cases nav[aria-label='Neighbouring cases']",
 }

@@ -209,18 +209,13 @@ def check_marks(legend: str, cells: Sequence[tuple[str, str | None, bool]]) -> N
 
 def check_trust(said: str, models: int, better: int, worse: int) -> None:
     """The first sentence of the board, by how many models were tested in its benchmark and how many marks each verdict has there."""
-    one = re.fullmatch(
-        r"The one model asked to .+ (is significantly better than|is significantly worse than|is not significantly different from) .+\.",
-        said,
-    )
-    if one:
-        assert models == 1 and ("better" in one[1]) == bool(better) and ("worse" in one[1]) == bool(worse), said
-    elif found := re.fullmatch(rf"All {NUM} models asked to .+ are significantly better than .+\.", said):
+    if one := re.fullmatch(rf"The one model asked to .+ (beats|does worse than|does not beat) {GUESS}\.", said):
+        assert models == 1 and (one[1] == "beats") == bool(better) and ("worse" in one[1]) == bool(worse), said
+    elif found := re.fullmatch(rf"All {NUM} models asked to .+ beat {GUESS}\.", said):
         assert whole(found[1]) == models == better > 1, said
     else:
         found = re.fullmatch(
-            rf"(Not yet\. )?Of {NUM} models asked to .+?, (none|{NUM}) (?:is|are) significantly better than [^;]+"
-            rf"(?:; (all|{NUM}) (?:is|are) significantly worse)?\.",
+            rf"(Not yet\. )?Of {NUM} models asked to .+?, (none|{NUM}) beats? {GUESS}(?:; (all|{NUM}) do(?:es)? worse)?\.",
             said,
         )
         assert found and whole(found[2]) == models > 1 and bool(found[1]) == (better == 0), said
