@@ -277,7 +277,9 @@ def test_the_first_sentence_claims_what_was_tested() -> None:
     for models in (1, 2, 3, 14, 40):
         for better in range(models + 1):
             for worse in range(models - better + 1):
-                said = sentences.trust(sentences.Trust("tell two images apart", models, better, worse, "flipping a coin"))
+                said = sentences.trust(
+                    sentences.Trust("tell two images apart", models, better, worse, "flipping a coin")
+                )
                 check_trust(said, models, better, worse)
 
 
