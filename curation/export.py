@@ -29,7 +29,7 @@ from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
-from dataset_builders.images.terms import allows_copies
+from dataset_builders.images.licences import allows_copies
 from dataset_builders.journal import read_journal
 
 UNLABELLED = "Other"

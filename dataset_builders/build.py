@@ -24,14 +24,13 @@ from dataset_builders.contents.about import read_about
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, with_keyed_ids
 from dataset_builders.contents.repository_files import write_hidden_answers, write_repository
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.download import download_missing, drop_changed, is_template
 from dataset_builders.images.lookup import ImageFolders
 from dataset_builders.schema import Case, Content
-from dataset_builders.sources.files import is_phantom, read_json, source_folder, stays_inside
-from dataset_builders.sources.problems import Problems, clip
+from dataset_builders.source_files import is_phantom, read_json, source_folder, stays_inside
 
 MANIFEST = "manifest.json"
 

@@ -1,5 +1,8 @@
-"""The one error that means "the input is wrong, and here is what to do about it". The command line turns it into one
-line on standard error and exit code 2; everything else that escapes is a defect of ours and shows its traceback."""
+"""The error for unusable input, and a list of problems that becomes one.
+
+The command line prints a BadInput as one line on standard error and exits with code 2; any other exception is a defect of ours and shows
+its traceback.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class BadInput(ValueError):
 class Unavailable(BadInput):
     """A server could not be asked, so nothing was found out: the same call may well succeed later.
 
-    Whoever judges the work of others says "later" then, and never refuses.
+    Code that judges a submission defers it then, and never refuses it.
     """
 
 
@@ -27,3 +30,38 @@ def first_misfit(error: ValidationError) -> str:
     """The first value of a document that does not fit its schema: where it stands, and why."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+
+
+SHOWN = 20
+"""How many problems a report spells out; the rest are counted."""
+
+
+class Problems:
+    """A list of problems that becomes one `BadInput` when `check` finds it not empty."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, file: str, entry: str | int | None, what: str) -> None:
+        """Note that `entry` of `file` is wrong: `what` says how."""
+        where = file if entry is None else f"{file}, entry {entry}"
+        self._found.append(f"{where}: {what}")
+
+    def check(self, remedy: str) -> None:
+        """Raise BadInput with all problems found so far (one line), or return if there are none."""
+        if not self._found:
+            return
+        shown = [" ".join(line.split()) for line in self._found[:SHOWN]]
+        more = len(self._found) - len(shown)
+        count = "" if len(self._found) == 1 else f"{len(self._found)} problems: "
+        rest = f"; and {more} more" if more else ""
+        raise BadInput(f"{count}{'; '.join(shown)}{rest}. {remedy}")
+
+
+def clip(value: object, length: int = 60) -> str:
+    """`repr` of a value, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dataset_builders.errors import BadInput
-from dataset_builders.sources.files import read_text
+from dataset_builders.source_files import read_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from pathlib import Path
 from dataset_builders.benchmarks import BENCHMARKS, part
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
-from dataset_builders.sources.files import ORIGIN_MARKER
+from dataset_builders.source_files import ORIGIN_MARKER
 
 
 def write_sources(family: str, folder: Path) -> None:

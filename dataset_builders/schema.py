@@ -1,13 +1,13 @@
-"""The vocabulary of the data: Question, Case, and what a reader returns.
+"""Declare the data: Question and Case, the columns of a dataset repository, and what a benchmark's reader returns.
 
-See also: fingerprints of questions (`fingerprints.py`), the benchmarks (`benchmarks/`), writing files (`repository.py`).
+See also: a benchmark's own columns (`benchmarks/`), the columns' types in Parquet (`parquet.py`) and in the card (`contents/card.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, get_type_hints
 
 SCHEMA_VERSION = 1
 """Of a dataset's `manifest.json`."""
@@ -19,22 +19,46 @@ LETTERS: str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One prompt to the model. `answer` holds option positions (0-based); it is empty where the source hides it."""
+class Kind:
+    """The type of a column. `label` columns hold positions in `names`; `struct` columns hold `fields`; `uri` is a text as long as an image,
+    which Parquet stores once however many rows have it. `meaning`: what it holds, for the card's table of columns."""
 
-    question_id: str
-    case_id: str
-    image_id: str
-    question: str
-    options: tuple[str, ...]
-    answer: tuple[int, ...]
-    question_type: str = "single"
-    task: str | None = None
-    modality: str | None = None
-    department: str | None = None
-    granularity: str | None = None
-    keyword: str | None = None
-    categories: tuple[str, ...] = ()
+    name: str
+    names: tuple[str, ...] = ()
+    fields: tuple[tuple[str, Kind], ...] = ()
+    meaning: str = ""
+
+    def of(self, meaning: str) -> Kind:
+        """The same type with a meaning."""
+        return replace(self, meaning=meaning)
+
+
+TEXT, BOOL, NUMBER, INT, IMAGE = Kind("string"), Kind("bool"), Kind("float64"), Kind("int32"), Kind("image")
+TEXTS, INTS, IMAGES = Kind("list of string"), Kind("list of int32"), Kind("list of image")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One prompt to the model. Each annotated field is a column of a dataset repository.
+
+    `answer` is empty where the source hides it.
+    """
+
+    question_id: Annotated[str, TEXT.of("unique within the dataset")]
+    case_id: Annotated[str, TEXT.of("questions of one case are scored together")]
+    image_id: Annotated[str, TEXT.of("id of the image")]
+    question: Annotated[str, TEXT.of("text of the question")]
+    options: Annotated[tuple[str, ...], TEXTS.of("the options, without letters; letters follow the position")]
+    answer: Annotated[
+        tuple[int, ...], INTS.of("positions (from 0) of the right options; empty where the answer is hidden")
+    ]
+    question_type: Annotated[str, Kind("label", QUESTION_TYPES).of("`single`, `multiple` or `yes_no`")] = "single"
+    task: Annotated[str | None, TEXT.of("what is asked (GMAI-MMBench: clinical task)")] = None
+    modality: Annotated[str | None, TEXT.of("imaging modality")] = None
+    department: Annotated[str | None, TEXT.of("clinical department")] = None
+    granularity: Annotated[str | None, TEXT.of("what the question points at: image, box, mask or contour")] = None
+    keyword: Annotated[str | None, TEXT.of("the finding or label asked about")] = None
+    categories: Annotated[tuple[str, ...], TEXTS.of("categories of the question; it counts once in each of them")] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The benchmark's own columns, as its `DatasetSpec.columns` names them (`aspect`, `scenario`, `sim_med` ...)."""
     more_image_ids: tuple[str, ...] = ()
@@ -44,6 +68,29 @@ class Question:
     def image_ids(self) -> tuple[str, ...]:
         """Every image that the question shows, in order."""
         return (self.image_id, *self.more_image_ids)
+
+
+def _columns_of_questions() -> dict[str, Kind]:
+    hints = get_type_hints(Question, include_extras=True)
+    columns = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+    first = {name: columns[name] for name in ("question_id", "case_id")}
+    return {**first, "image": IMAGE.of("the image shown"), **columns}
+
+
+COMMON: dict[str, Kind] = {
+    **_columns_of_questions(),
+    "image_license": TEXT.of("licence of the image"),
+    "image_source": TEXT.of("where the image comes from"),
+    "group": TEXT.of("patient, study or article of the image: never in two splits, and a cluster of the intervals"),
+}
+"""The columns that every set of questions has, in the order in which they are stored."""
+SEVERAL_IMAGES: dict[str, Kind] = {
+    "more_images": IMAGES.of("images after the first, in order"),
+    "more_image_ids": TEXTS.of("their ids"),
+}
+"""The images after the first; only sets in which a question shows several have these columns."""
+TREE_COLUMNS: dict[str, Kind] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)
+ANSWER_COLUMNS: dict[str, Kind] = {"question_id": TEXT, "answer": INTS}
 
 
 def image_ids(row: Mapping[Any, Any]) -> tuple[str, ...]:

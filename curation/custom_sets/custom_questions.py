@@ -18,11 +18,10 @@ from curation.images.image_table import cell_text, need_columns, read_any
 from curation.images.set_images import UNCHECKED, copy_images, manifest_of
 from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import one_spelling, pseudonyms_of
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import write_json
 from dataset_builders.schema import LETTERS
-from dataset_builders.sources.files import stays_inside
-from dataset_builders.sources.problems import Problems
+from dataset_builders.source_files import stays_inside
 
 QUESTION_REMEDY = (
     "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "

@@ -19,10 +19,9 @@ import pandas as pd
 
 from curation.images.image_table import cell_text, need_columns, read_any
 from curation.images.pairing import pair
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.label_reading import Label, cues_in, key_of, read_finding
-from dataset_builders.sources.files import stays_inside
-from dataset_builders.sources.problems import Problems
+from dataset_builders.source_files import stays_inside
 from dataset_builders.terms import NOWHERE, Place, ancestors, cannot_show, folded, place_of, singular
 
 NORMAL = ("no finding", "no findings", "normal", "none")

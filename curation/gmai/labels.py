@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from curation.images.image_table import cell_text, need_columns, read_any
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.label_reading import needs_of, read_label, without_side
-from dataset_builders.sources.problems import Problems
 from dataset_builders.terms import (
     NOWHERE,
     Place,

@@ -19,9 +19,8 @@ from curation.gmai.labels import LabelTable
 from curation.gmai.sources import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
 from curation.images.image_table import need_columns, read_any
 from curation.writing.asking import Asking, Writer, ask_once
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import replace_file
-from dataset_builders.sources.problems import Problems
 from dataset_builders.terms import by_name, folded, noun_of
 
 PLACEHOLDER = "<modality>"

@@ -36,7 +36,7 @@ from curation.gmai.sources import Dataset, Sources
 from curation.images.pairing import pair, same_path, split, without_suffix
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import SUFFIXES
-from dataset_builders.sources.files import read_json, read_text
+from dataset_builders.source_files import read_json, read_text
 
 # COCO
 

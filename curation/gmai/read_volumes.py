@@ -34,7 +34,7 @@ from curation.gmai.pixels import Skipped, cause, square_pixels, to_grey, to_rgb,
 from curation.gmai.sources import Dataset, Sources
 from curation.images.pairing import split, without_suffix
 from dataset_builders.errors import BadInput
-from dataset_builders.sources.files import read_json
+from dataset_builders.source_files import read_json
 
 SUFFIXES = (".nii.gz", ".nii")
 AXES = {"sagittal": 0, "coronal": 1, "axial": 2}

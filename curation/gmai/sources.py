@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dataset_builders.errors import BadInput
-from dataset_builders.sources.files import read_text
+from dataset_builders.source_files import read_text
 from dataset_builders.terms import terms
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from curation.gmai.labels import LabelTable
 from curation.images.image_table import need_columns, read_any
 from curation.review.page import recorded
-from dataset_builders.sources.problems import Problems
+from dataset_builders.errors import Problems
 
 SUBJECTS = ("task", "department")
 TAGGERS = 3

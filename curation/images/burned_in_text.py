@@ -20,8 +20,8 @@ from tqdm import tqdm
 
 from curation.images.image_index import open_rgb
 from curation.images.set_images import manifest_of
+from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.sources.problems import Problems
 
 Box = tuple[int, int, int, int]
 """left, top, right, bottom in pixels."""

@@ -20,7 +20,7 @@ import pandas as pd
 from curation.images.pairing import SEVERAL, pair
 from dataset_builders.contents.pseudonyms import one_spelling
 from dataset_builders.errors import BadInput
-from dataset_builders.sources.files import read_text
+from dataset_builders.source_files import read_text
 
 MIN_CAPTION = 100
 """Characters below which a caption says too little about its image (MediConfusion, section 2.2), counted after

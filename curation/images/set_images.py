@@ -14,10 +14,9 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.sources.problems import Problems
 
 UNCHECKED = "Validation: no person has checked these questions."
 REPORT = "deidentification.json"

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dataset_builders.columns import Kind
-from dataset_builders.schema import Content, Question
+from dataset_builders.schema import Content, Kind, Question
 
 if TYPE_CHECKING:
     import pandas as pd

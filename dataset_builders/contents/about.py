@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from dataset_builders.errors import BadInput
-from dataset_builders.sources.files import read_text
+from dataset_builders.source_files import read_text
 
 FILE = "about.yaml"
 FIELDS = ("deidentification", "approval", "consent", "license", "terms")

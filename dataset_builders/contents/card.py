@@ -14,11 +14,9 @@ import yaml
 
 from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
-from dataset_builders.columns import Kind, yaml_features
 from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
-from dataset_builders.parquet.rows import Rows
-from dataset_builders.parquet.writer import Written
-from dataset_builders.schema import CaseImage, Content, Question
+from dataset_builders.parquet import Rows, Written
+from dataset_builders.schema import CaseImage, Content, Kind, Question
 
 LICENCE_FILE = "LICENSE.md"
 """The licences of the images, by number. The Hub takes as `license_link` this name, `LICENSE`, or an address."""
@@ -114,6 +112,21 @@ def _head(
             for config, done in written.items()
         ],
     }
+
+
+def yaml_features(columns: dict[str, Kind]) -> list[dict[str, Any]]:
+    """`features` of the card's `dataset_info`, as datasets 2.18 to 5 read it."""
+    return [{"name": name, **_yaml(kind)} for name, kind in columns.items()]
+
+
+def _yaml(kind: Kind) -> dict[str, Any]:
+    if kind.name == "label":
+        return {"dtype": {"class_label": {"names": {str(n): label for n, label in enumerate(kind.names)}}}}
+    if kind.name == "list of struct":
+        return {"list": yaml_features(dict(kind.fields))}
+    if kind.name.startswith("list of "):
+        return {"list": kind.name.removeprefix("list of ")}
+    return {"dtype": "string" if kind.name == "uri" else kind.name}
 
 
 def size_category(rows: int) -> str:

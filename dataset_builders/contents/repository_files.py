@@ -1,6 +1,6 @@
 """Writes a dataset repository: Parquet files, card, manifest, example images, and the private answers beside it.
 
-See also: the Parquet layout (`parquet/writer.py`), the card's words (`card.py`), opening a repository (`hub/repository.py`).
+See also: the Parquet layout (`parquet.py`), the card's words (`card.py`), opening a repository (`hub/repository.py`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataset_builders.columns import ANSWER_COLUMNS, TREE_COLUMNS, Kind, arrow_type
 from dataset_builders.contents.card import LICENCE_FILE, Description, card_text, licence_text, summary_of, title_of
-from dataset_builders.contents.eval_yaml import eval_yaml, tasks_of
+from dataset_builders.contents.eval_yaml import eval_yaml, task_columns, tasks_of, write_task
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.lexical_tree import COLUMNS
-from dataset_builders.parquet.task_files import task_columns, write_task
-from dataset_builders.parquet.writer import ImageFacts, ParquetFile, Written, columns_of, write_cases
-from dataset_builders.schema import SCHEMA_VERSION, Case, CaseImage, Content, Count
+from dataset_builders.parquet import ImageFacts, ParquetFile, Written, arrow_type, columns_of, write_cases
+from dataset_builders.schema import ANSWER_COLUMNS, SCHEMA_VERSION, TREE_COLUMNS, Case, CaseImage, Content, Count, Kind
 
 EXAMPLES = 3
 SHARED_LICENCES = ("CC0", "CC0-1.0", "CC BY", "CC BY-SA")

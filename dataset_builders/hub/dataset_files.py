@@ -19,7 +19,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import check_said
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository_layout import check_header, load_manifest, patterns_of, read_card
-from dataset_builders.images.terms import allows_copies
+from dataset_builders.images.licences import allows_copies
 from dataset_builders.schema import image_ids
 
 BESIDE = ("README.md", "manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")

@@ -1,6 +1,6 @@
 """Finds images in folders for an entry of a source, and checks that a file is an image that readers can open.
 
-See also: downloading (`download.py`), writing (`parquet/writer.py`).
+See also: downloading (`download.py`), writing (`parquet.py`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import CaseImage
-from dataset_builders.sources.files import Entry, read_json, stays_inside
-from dataset_builders.sources.problems import Problems
+from dataset_builders.source_files import Entry, read_json, stays_inside
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")

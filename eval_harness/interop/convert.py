@@ -19,9 +19,8 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import SHOWN, BadInput, clip
 from dataset_builders.files import temporary_folder
-from dataset_builders.sources.problems import SHOWN, clip
 from eval_harness.interop import inspect_log, lmms_eval, paper_outputs, vlmevalkit
 from eval_harness.interop.harness_file import Described, letters_of
 from eval_harness.records.selection import select_questions

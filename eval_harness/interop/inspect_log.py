@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, clip
 from dataset_builders.extras import require
 from dataset_builders.fingerprints import fingerprint_of
-from dataset_builders.sources.problems import clip
 from eval_harness.interop.harness_file import Described
 from eval_harness.store.untrusted import ProblemList
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import BadInput, clip
 from eval_harness.interop.harness_file import Described
 from eval_harness.store.untrusted import ProblemList, Record
 

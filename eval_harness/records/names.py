@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import clip
 
 
 def model_slug(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import clip
 from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, wrong_sizes
 from eval_harness.records.names import FOLDER_NAME, wrong_model_name
 from eval_harness.records.result import Model

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import clip
 from eval_harness.records.limits import MOST_SAMPLES
 from eval_harness.records.result import DELIVERIES, STATUSES
 from eval_harness.store.untrusted import Placed, ProblemList, Record, listed, read_records

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, clip
 from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
 from dataset_builders.hub.commits import is_released
 from dataset_builders.hub.repository import Repository, open_repository, text_files
-from dataset_builders.sources.problems import clip
 from eval_harness.records.result import Benchmark
 from eval_harness.store.scan import REPOSITORY
 from eval_harness.store.untrusted import parquet_rows

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from dataset_builders.errors import BadInput, Unavailable, first_misfit
+from dataset_builders.errors import BadInput, Unavailable, clip, first_misfit
 from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of, is_released_set
 from dataset_builders.hub.commits import is_released
-from dataset_builders.sources.problems import clip
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame
 from eval_harness.derive.derivation import derive, derived_files, key_of
 from eval_harness.derive.files import ANSWERS, JUDGE, RUN, Sent

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, clip
 from dataset_builders.facets import select_by_facets
 from dataset_builders.lexical_tree import select
-from dataset_builders.sources.problems import clip
 from eval_harness.prompts import PROMPTS
 from eval_harness.reader.judge import prompt_of
 from eval_harness.records.result import Result

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import clip
 
 Published = Mapping[str, str | None]
 """Names in the papers' tables -> the kind of what they name (`baseline`: no model)."""

@@ -17,8 +17,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import BadInput, Unavailable, clip
 from eval_harness.derive.answer_table import USAGE, answer_frame, answers_bytes
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.derive.reading import without_judge

@@ -17,9 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dataset_builders.errors import BadInput, Unavailable
+from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.hub.client import hub_errors, quiet, status_of, with_retries
-from dataset_builders.sources.problems import clip
 from eval_harness.derive.files import ANSWERS, JUDGE, READINGS, RESULT, RUN, SENT, Sent
 from eval_harness.records.limits import MAX_FILE, MAX_RUN
 from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, Acceptance, now

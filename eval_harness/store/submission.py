@@ -15,8 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput
-from dataset_builders.sources.problems import SHOWN
+from dataset_builders.errors import SHOWN, BadInput
 from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.files import DERIVED, READINGS, RESULT, Sent
 from eval_harness.records.names import model_slug

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from dataset_builders.errors import BadInput
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import BadInput, clip
 from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
 
 MAX_LINE = 64 << 20

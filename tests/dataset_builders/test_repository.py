@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from dataset_builders import parquet as parquet_files
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.parquet import writer as parquet_files
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)

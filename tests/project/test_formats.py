@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, case_columns, question_columns, spec
-from dataset_builders.columns import ANSWER_COLUMNS, COMMON, SEVERAL_IMAGES, TREE_COLUMNS
+from dataset_builders.contents.eval_yaml import TASK_COLUMNS
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.parquet.task_files import COLUMNS as TASK_COLUMNS
+from dataset_builders.schema import ANSWER_COLUMNS, COMMON, SEVERAL_IMAGES, TREE_COLUMNS
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA
 from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
 from eval_harness.derive.files import READINGS_SCHEMA

@@ -23,12 +23,11 @@ from dataset_builders.benchmarks.gmai_mmbench.tsv import (
     images_in,
     records,
 )
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.images.lookup import ImageError, ImageFolders, image_format, reader
 from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.sources.files import Entry, check_text
-from dataset_builders.sources.problems import Problems, clip
+from dataset_builders.source_files import Entry, check_text
 
 PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
 REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBench."

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-from dataset_builders.columns import TEXT, Kind
-from dataset_builders.schema import SCENARIOS
+from dataset_builders.schema import SCENARIOS, TEXT, Kind
 
 SPEC = DatasetSpec(
     facts=Facts(

@@ -10,11 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.sources.files import Entry, needed_file, read_json
-from dataset_builders.sources.problems import Problems
+from dataset_builders.source_files import Entry, needed_file, read_json
 
 FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-from dataset_builders.columns import NUMBER, TEXT, TEXTS
+from dataset_builders.schema import NUMBER, TEXT, TEXTS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.benchmarks.mediconfusion.finetune import halves
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images, unambiguous
 from dataset_builders.schema import Case, CaseImage, Content, Count, Question
-from dataset_builders.sources.files import Entry, needed_file, read_json, read_text, stays_inside
-from dataset_builders.sources.problems import Problems
+from dataset_builders.source_files import Entry, needed_file, read_json, read_text, stays_inside
 
 LETTERS = ("A", "B")
 PAPER_PAIRS, PAPER_QUESTIONS = 176, 352

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-from dataset_builders.columns import BOOL, TEXT, Kind
-from dataset_builders.schema import ASPECTS, Content
+from dataset_builders.schema import ASPECTS, BOOL, TEXT, Content, Kind
 
 
 def _has_paper_counts(content: Content) -> bool:

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, read_pairs, yes_no
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, own_images
 from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
-from dataset_builders.sources.files import ORIGIN_MARKER, Entry, read_records
-from dataset_builders.sources.problems import Problems
+from dataset_builders.source_files import ORIGIN_MARKER, Entry, read_records
 
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
 PAPER_TYPES: dict[str, tuple[int, int, int]] = {

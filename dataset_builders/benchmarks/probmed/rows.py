@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from dataset_builders.errors import Problems, clip
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, unambiguous
 from dataset_builders.schema import Case, CaseImage, Question
-from dataset_builders.sources.files import Entry
-from dataset_builders.sources.problems import Problems, clip
+from dataset_builders.source_files import Entry
 
 OPTIONS = ("yes", "no")
 

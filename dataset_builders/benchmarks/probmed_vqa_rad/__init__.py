@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-from dataset_builders.columns import BOOL, TEXT
-from dataset_builders.schema import Content
+from dataset_builders.schema import BOOL, TEXT, Content
 
 PAPER_PAIRS = 118
 """Section 4.1.1: 118 of the 272 closed questions of VQA-RAD's test set have the answer yes."""

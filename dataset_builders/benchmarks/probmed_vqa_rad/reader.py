@@ -6,11 +6,10 @@ from pathlib import Path
 
 from dataset_builders.benchmarks.probmed.rows import ImageIndex, read_pairs
 from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, own_images
 from dataset_builders.schema import Content, Count
-from dataset_builders.sources.files import ORIGIN_MARKER, read_records
-from dataset_builders.sources.problems import Problems
+from dataset_builders.source_files import ORIGIN_MARKER, read_records
 
 REMEDY = "Fix the entries: each question whose answer is yes is followed by its counterpart whose answer is no."
 

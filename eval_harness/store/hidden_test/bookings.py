@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from dataset_builders.errors import BadInput
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import BadInput, clip
 from eval_harness.store.hidden_test.ledger import Document, Read
 
 USER_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}", re.ASCII)

@@ -16,13 +16,12 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import SCHEMA_VERSION
-from dataset_builders.sources.problems import clip
 from eval_harness.benchmarks import spec
 from eval_harness.store.hidden_test.ledger import private_head
 from eval_harness.store.scan import is_hub_store

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput
-from dataset_builders.sources.problems import clip
+from dataset_builders.errors import BadInput, clip
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.answers import read_answers
 from eval_harness.derive.reading import complete

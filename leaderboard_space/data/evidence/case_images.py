@@ -21,7 +21,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.client import endpoint
 from dataset_builders.hub.repository import Repository, open_repository
-from dataset_builders.images.terms import allows_copies
+from dataset_builders.images.licences import allows_copies
 from leaderboard_space.data.store.sections import Section
 
 MOST_BYTES = 128_000_000

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
-from dataset_builders.columns import COMMON
 from dataset_builders.contents.card import SIZE_CATEGORIES, size_category
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository_layout import check_header, read_card
+from dataset_builders.schema import COMMON
 from tests.localhub.accounts import CURATOR
 from tests.localhub.small_repo import small_repo
 

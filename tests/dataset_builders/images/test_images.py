@@ -12,7 +12,7 @@ from PIL import Image
 
 from dataset_builders.images.lookup import MAX_PIXELS, ImageError, ImageFolders, check_image, unambiguous
 from dataset_builders.images.phantom_drawings import Drawing, draw
-from dataset_builders.sources.files import stays_inside
+from dataset_builders.source_files import stays_inside
 from eval_harness.models.local.chat_form import decode_image
 
 PICTURE = Image.open(io.BytesIO(draw(Drawing("chest", "xray"))))

@@ -69,7 +69,7 @@ with open(folder + "/x.tsv", "w") as stream:
     for n in range(120):
         data = picture + os.urandom(300_000)
         stream.write(f"{n}\\t{base64.b64encode(data).decode()}\\tQ?\\ta\\tb\\tA\\n")
-import dataset_builders.parquet.writer as files
+import dataset_builders.parquet as files
 files.ROW_GROUP_BYTES = 4 * 1024 * 1024
 build("gmai-mmbench", source=folder, out=folder + "/out")
 print(most() - base)

@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
-from dataset_builders.sources.problems import Problems, clip
+from dataset_builders.errors import BadInput, Problems, clip
 
 ORIGIN_MARKER = "medprobe-origin.json"
 """A file in a source folder that says what it is: phantoms write `{"origin": "phantom"}`. Without it a source is real."""

@@ -1,17 +1,20 @@
-"""Writes cases as Parquet: every image once per row group, the same bytes for the same input, few images in memory at a time.
+"""Write cases as Parquet: every image once per row group, the same bytes for the same input, few images in memory at a time.
 
 An image that nine questions share is nine small indices into the row group's dictionary of images. See also: the card and the
-manifest (`contents/`), the columns (`columns.py`), rows and images as Arrow tables (`rows.py`).
+manifest (`contents/`), the columns (`schema.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,12 +22,10 @@ from tqdm import tqdm
 
 from dataset_builders.benchmarks import case_columns, question_columns
 from dataset_builders.case_groups import sharing_images
-from dataset_builders.columns import Kind, arrow_type, features_metadata
+from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError, check_image
-from dataset_builders.images.metadata import strip_metadata
-from dataset_builders.parquet.rows import ImageBank, Rows
-from dataset_builders.schema import Case, CaseImage
-from dataset_builders.sources.problems import Problems
+from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.schema import Case, CaseImage, Kind, Question
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Distinct image bytes per row group: the most that a reader streaming `cases` has to fetch for its first row."""
@@ -243,3 +244,137 @@ def _leaves(name: str, type_: pa.DataType) -> Iterator[str]:
             yield from _leaves(f"{name}.{part.name}", part.type)
     else:
         yield name
+
+
+class Rows:
+    """The questions of a row group as Arrow columns, made once for all configs."""
+
+    def __init__(self, group: Sequence[Case], columns: dict[str, Kind]) -> None:
+        self.group = group
+        questions = [(question, case.images) for case in group for question in case.questions]
+        self.image_ids = [question.image_id for question, _ in questions]
+        self.more_image_ids = [question.more_image_ids for question, _ in questions]
+        shown = [_shown(question, images) for question, images in questions]
+        values = [_values(name, kind, [question for question, _ in questions], shown) for name, kind in columns.items()]
+        arrays = [pa.array(value, arrow_type(kind)) for value, kind in zip(values, columns.values(), strict=True)]
+        self.text = pa.Table.from_arrays(arrays, names=list(columns))
+
+    def questions(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
+        """A row per question with its images, and the ids of the images shown."""
+        more = [name for names in self.more_image_ids for name in names]
+
+        def column(name: str) -> pa.Array:
+            if name == "image":
+                return bank.array(self.image_ids)
+            if name == "more_images":
+                return pa.ListArray.from_arrays(_offsets(map(len, self.more_image_ids)), bank.array(more))
+            return self.text[name].chunk(0)
+
+        arrays = [column(name) for name in schema.names]
+        return pa.Table.from_arrays(arrays, schema=schema), [*self.image_ids, *more]
+
+    def cases(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
+        """A row per case with its images once, and the ids of the images shown."""
+        ids = [image.image_id for case in self.group for image in case.images]
+        questions = pa.StructArray.from_arrays(
+            [self.text[name].chunk(0) for name in self.text.column_names], names=self.text.column_names
+        )
+        of_images = _offsets(len(case.images) for case in self.group)
+        arrays = [
+            pa.array([case.case_id for case in self.group], pa.string()),
+            pa.ListArray.from_arrays(of_images, bank.array(ids)),
+            pa.ListArray.from_arrays(of_images, pa.array(ids, pa.string())),
+            pa.ListArray.from_arrays(_offsets(len(case.questions) for case in self.group), questions),
+        ]
+        return pa.Table.from_arrays(arrays, schema=schema), ids
+
+
+def _offsets(lengths: Iterable[int]) -> pa.Array:
+    return pa.array([0, *accumulate(lengths)], pa.int32())
+
+
+def _shown(question: Question, images: Sequence[CaseImage]) -> list[CaseImage]:
+    """The images that a question shows, of those of its case."""
+    if len(images) == 1:
+        return list(images)
+    return [next(image for image in images if image.image_id == name) for name in question.image_ids]
+
+
+def _joined(values: Iterable[str | None]) -> str | None:
+    """What is said of several images: the different values, apart by semicolons (`images/licences.py` asks for all of them)."""
+    return "; ".join(dict.fromkeys(value for value in values if value)) or None
+
+
+def _values(name: str, kind: Kind, questions: list[Question], shown: list[list[CaseImage]]) -> list[Any]:
+    """The values of a column of `questions`, each with the images it shows."""
+    values: list[Any]
+    if name == "image_license":
+        values = [images[0].license if len(images) == 1 else _joined(i.license for i in images) for images in shown]
+    elif name == "image_source":
+        values = [images[0].source if len(images) == 1 else _joined(i.source for i in images) for images in shown]
+    elif name == "group":
+        values = [images[0].group for images in shown]
+    elif name in Question.__dataclass_fields__:
+        values = [getattr(question, name) for question in questions]
+    else:
+        values = [question.extra.get(name) for question in questions]
+    if kind.names:
+        codes: dict[Any, int] = {label: number for number, label in enumerate(kind.names)}
+        return [codes.get(value) for value in values]
+    return values
+
+
+class ImageBank:
+    """The images of a row group by id. Equal bytes are held once, even under two ids: Parquet needs a dictionary without doubles."""
+
+    def __init__(self, images: Iterable[tuple[CaseImage, bytes]] = ()) -> None:
+        self.names: dict[str, str] = {}
+        self.codes: dict[str, int] = {}
+        distinct: dict[bytes, int] = {}
+        for image, data in images:
+            self.names[image.image_id] = file_name(image.name or image.image_id, data)
+            self.codes[image.image_id] = distinct.setdefault(data, len(distinct))
+        self.sizes = [len(data) for data in distinct]
+        offsets = pa.array([0, *accumulate(self.sizes)], pa.int32()).buffers()[1]
+        self.values = pa.Array.from_buffers(
+            pa.binary(), len(distinct), [None, offsets, pa.py_buffer(b"".join(distinct))]
+        )
+
+    def array(self, ids: list[str]) -> pa.Array:
+        """An image column (struct of bytes and path) showing these images."""
+        coded = pa.DictionaryArray.from_arrays(pa.array([self.codes[i] for i in ids], pa.int32()), self.values)
+        return pa.StructArray.from_arrays(
+            [coded, pa.array([self.names[i] for i in ids], pa.string())], names=["bytes", "path"]
+        )
+
+
+def arrow_type(kind: Kind) -> pa.DataType:
+    """The Arrow type of a column. Image bytes are dictionary-coded, so that Parquet stores a repeated image once."""
+    image = pa.struct([("bytes", pa.dictionary(pa.int32(), pa.binary())), ("path", pa.string())])
+    plain = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int32": pa.int32(), "image": image}
+    plain["uri"] = pa.dictionary(pa.int32(), pa.string())
+    if kind.name == "label":
+        return pa.int64()
+    if kind.name == "list of struct":
+        return pa.list_(pa.struct([(name, arrow_type(field)) for name, field in kind.fields]))
+    if kind.name.startswith("list of "):
+        return pa.list_(plain[kind.name.removeprefix("list of ")])
+    return plain[kind.name]
+
+
+def features_metadata(columns: dict[str, Kind]) -> dict[bytes, bytes]:
+    """The key that `datasets` looks for in a Parquet file, for those who open a single file without the card."""
+    features = {name: _feature(kind) for name, kind in columns.items()}
+    return {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+
+
+def _feature(kind: Kind) -> Any:
+    if kind.name == "image":
+        return {"_type": "Image"}
+    if kind.name == "label":
+        return {"names": list(kind.names), "_type": "ClassLabel"}
+    if kind.name == "list of struct":
+        return [{name: _feature(field) for name, field in kind.fields}]
+    if kind.name.startswith("list of "):
+        return {"feature": _feature(Kind(kind.name.removeprefix("list of "))), "_type": "Sequence"}
+    return {"dtype": "string" if kind.name == "uri" else kind.name, "_type": "Value"}

@@ -1,1 +1,0 @@
-"""Cases as Parquet files."""

@@ -1,1 +1,0 @@
-"""Reading the authors' files, and writing phantoms in their layouts."""
