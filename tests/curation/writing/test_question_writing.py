@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from eval_harness.models.http.openai_chat import TRIES, OpenAIChat
 from eval_harness.models.interface import Settings
+from eval_harness.records.request import Response
 from tests.curation.commands import curate
 from tests.curation.model_server import model_server
 
@@ -467,22 +469,19 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_written(tmp_path):
 
 def test_a_journal_has_one_writer(tmp_path):
     """Whatever is asked (writing, fake questions, a blind baseline): replies of two processes would be paid twice and mixed."""
-    journal = tmp_path / "replies.jsonl"
-    with model_server(lambda prompt, before: "yes") as (url, log):
-        first, second = (
-            ask(
-                OpenAIChat("m", Settings(base_url=url)),
-                {name: name for name in names},
-                0,
-                Asking(),
-                journal,
-                "asking",
-            )
-            for names in ("ab", "cd")
-        )
-        next(first)
-        with pytest.raises(BadInput, match="another process is working on it"):
-            next(second)
-        list(first)
-        assert not {"c", "d"} & {prompt for _, prompt in log.asked}
-    assert sorted(entry["id"] for entry in read_journal(journal)) == ["a", "b"]
+    journal, asked = tmp_path / "replies.jsonl", []
+
+    def generate(requests):
+        for each in requests:
+            asked.append(each.question_id)
+            yield Response(each.question_id, each.sample, "yes")
+
+    model = SimpleNamespace(name="m", generate=generate)
+    first, second = (
+        ask(model, {name: name for name in names}, 0, Asking(), journal, "asking") for names in ("ab", "cd")
+    )
+    next(first)
+    with pytest.raises(BadInput, match="another process is working on it"):
+        next(second)
+    list(first)
+    assert asked == ["a", "b"] == [entry["id"] for entry in read_journal(journal)]
