@@ -174,9 +174,7 @@ def test_texts_in_order_and_responses_in_any_order_are_the_same_run(phantoms, tm
 
 
 BAD_MODELS = {
-    "27 texts for 28 requests": Says(lambda requests: ["A"] * (len(requests) - 1)),
-    "29 texts for 28 requests": Says(lambda requests: (text for text in ["A"] * (len(requests) + 1))),
-    "1 texts for 28 requests": Says(lambda requests: (text for text in ["A"])),
+    "2 texts for 1 requests": Says(lambda requests: (text for text in ["A"] * (len(requests) + 1))),
     "exactly one response": Says(lambda requests: 2 * [medprobe.Response(requests[0].question_id, 0, "A")]),
     "was not asked": Says(lambda requests: [medprobe.Response("nobody", 0, "A")]),
     "returned nothing": Says(lambda requests: None),

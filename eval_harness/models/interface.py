@@ -65,8 +65,11 @@ def description_of(backend: Backend) -> dict[str, Any]:
     """
     try:
         text = json.dumps(dict(backend.describe()), default=str, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(f"describe() of the model gives what JSON cannot hold ({error}). See docs/plug_in.md.") from None
+    except Exception as error:  # whatever a model's own code raises
+        why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
+        raise BadInput(
+            f"describe() of the model gives nothing that JSON can hold ({why}). See docs/plug_in.md."
+        ) from None
     described: dict[str, Any] = json.loads(storable(text))
     return described
 

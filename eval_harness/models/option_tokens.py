@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from dataset_builders.errors import BadInput
 from eval_harness.records.request import Request
 
 Tokenize = Callable[[str], Sequence[int]]
@@ -19,10 +18,14 @@ LONGEST_LOGPROBS = 128
 """Token ids whose log-probabilities vLLM gives for one position."""
 
 
+class NotScorable(ValueError):
+    """A question whose options have no scores of their own."""
+
+
 def next_token_forms(request: Request, tokenize: Tokenize, model: str) -> list[list[int]]:
     """For each candidate the tokens that begin it, written with and without a space before it; shared ones do not count.
 
-    Raises BadInput when a candidate has no token of its own.
+    Raises NotScorable when a candidate has no token of its own.
     """
     forms: list[set[int]] = []
     for candidate in request.candidates:
@@ -30,9 +33,8 @@ def next_token_forms(request: Request, tokenize: Tokenize, model: str) -> list[l
         forms.append({ids[0] for ids in written if ids})
     own = [sorted(form.difference(*(forms[:position] + forms[position + 1 :]))) for position, form in enumerate(forms)]
     if not all(own):
-        raise BadInput(
-            f"--method gd: {model} begins two of the options {', '.join(request.candidates)} "
-            f"(question {request.question_id}) with the same token. Use --method ps or mc."
+        raise NotScorable(
+            f"{model} begins two of the options {', '.join(request.candidates)} with the same token; --method ps or mc asks otherwise"
         )
     return own
 
@@ -40,7 +42,7 @@ def next_token_forms(request: Request, tokenize: Tokenize, model: str) -> list[l
 def continuation(text: str, tokenize: Tokenize, space: str) -> list[int]:
     """Token ids of an answer as the model would write it after its prompt: with a `space`, which is "" where the prompt ends in one.
 
-    Raises BadInput for an empty option.
+    Raises NotScorable for an empty option.
     """
     prompt_end = ":" if space else ":\n"
     before, joined = list(tokenize(prompt_end)), list(tokenize(f"{prompt_end}{space}{text}"))
@@ -48,20 +50,18 @@ def continuation(text: str, tokenize: Tokenize, space: str) -> list[int]:
     if not ids:
         ids = list(tokenize(text))
     if not ids:
-        raise BadInput("--method ps: an option is empty, so it has no likelihood. Use --method mc.")
+        raise NotScorable("an option is empty, so it has no likelihood; --method mc asks otherwise")
     return ids
 
 
 def first_position_ids(tokens: Sequence[Sequence[int]]) -> list[int]:
     """The token ids, of all candidates, whose log-probabilities are asked for at the first position after the prompt.
 
-    Raises BadInput where they are more than vLLM gives.
+    Raises NotScorable where they are more than vLLM gives.
     """
     wanted = sorted({token for candidate in tokens for token in candidate})
     if len(wanted) > LONGEST_LOGPROBS:
-        raise BadInput(
-            f"--method gd, ps_official: vLLM scores at most {LONGEST_LOGPROBS} tokens of a position. Use --method ps."
-        )
+        raise NotScorable(f"vLLM scores at most {LONGEST_LOGPROBS} tokens of a position; --method ps asks otherwise")
     return wanted
 
 

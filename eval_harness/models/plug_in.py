@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,6 +71,8 @@ class _PlugIn:
         if not hasattr(made, "deviations"):
             self.deviations: list[str] = []
 
+    takes_stream = False
+
     def __getattr__(self, name: str) -> Any:
         try:
             return getattr(self.made, name)
@@ -79,39 +81,32 @@ class _PlugIn:
                 return _DEFAULTS[name]
             raise
 
-    def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
-        """The object's responses; its texts as responses to the requests in order. Raises BadInput where their numbers differ."""
-        asked: list[Request] = []
+    def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """The object's responses; its texts as responses to the requests in order, once there is one for each.
 
-        def noted() -> Iterator[Request]:
-            for request in requests:
-                asked.append(request)
-                yield request
-
-        given = self.made.generate(noted() if self.takes_stream else list(noted()))
+        Raises TypeError and ValueError, as a model does, where texts cannot be assigned to the requests; asked alone, a question may
+        be answered all the same. Raises BadInput where nothing was given that could hold an answer.
+        """
+        given = self.made.generate(list(requests))
         if given is None or isinstance(given, str | Response):
             what = "nothing" if given is None else f"one {type(given).__name__}"
             raise BadInput(
                 f"{self._called}: generate(requests) returned {what}, not a response for each request. {GUIDE}"
             )
-        if isinstance(given, Sequence) and len(given) != len(asked) and isinstance(next(iter(given), ""), str):
-            raise self._other_number(len(given), len(asked))
-        texts = 0
+        texts: list[str] = []
+        responses = False
         for reply in given:
             if isinstance(reply, str):
-                texts += 1
-                if texts > len(asked):
-                    raise self._other_number(texts, len(asked))
-                yield Response(asked[texts - 1].question_id, asked[texts - 1].sample, reply)
+                texts.append(reply)
             else:
+                responses = True
                 yield reply
-        if 0 < texts < len(asked):
-            raise self._other_number(texts, len(asked))
-
-    def _other_number(self, texts: int, requests: int) -> BadInput:
-        return BadInput(
-            f"{self._called}: generate gave {texts} texts for {requests} requests. Give one for each, in order."
-        )
+            if texts and responses:
+                raise TypeError(f"generate gave texts among responses ({GUIDE[:-1]})")
+        if texts and len(texts) != len(requests):
+            raise ValueError(f"generate gave {len(texts)} texts for {len(requests)} requests ({GUIDE[:-1]})")
+        for request, text in zip(requests, texts, strict=False):
+            yield Response(request.question_id, request.sample, text)
 
 
 _DEFAULTS = {
@@ -119,5 +114,5 @@ _DEFAULTS = {
     "one_token": True,
     "describe": dict,
     "several_images": False,
-    **{name: getattr(Backend, name) for name in ("sees_prompts", "is_api", "takes_stream", "template_hash")},
+    **{name: getattr(Backend, name) for name in ("sees_prompts", "is_api", "template_hash")},
 }

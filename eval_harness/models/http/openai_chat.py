@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import ImageError
 from eval_harness.models.http.chat_messages import messages_of
 from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
@@ -29,7 +28,7 @@ from eval_harness.models.http.in_flight import InFlight, in_background
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
 from eval_harness.models.http.token_scores import Answer, TokenScores
 from eval_harness.models.interface import Backend, Settings, chosen
-from eval_harness.models.option_tokens import BEGUN_REASONING
+from eval_harness.models.option_tokens import BEGUN_REASONING, NotScorable
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -63,7 +62,7 @@ LAST_REPLIES = 5.0
 """Seconds for which replies under way are waited for when the asking ends in an error: they are paid for."""
 
 Messages = list[dict[str, Any]]
-Taken = tuple[Request, Messages | ImageError]
+Taken = tuple[Request, Messages | Exception]
 PROBE, PROBE_TOKENS = "What is 1 + 1? Answer with the number alone.", 1024
 REASONS = "the model spends its first output tokens on reasoning"
 
@@ -251,7 +250,7 @@ class OpenAIChat(Backend):
             return None
         try:
             return request, messages_of(request, self.settings.max_image_side)
-        except ImageError as error:
+        except Exception as error:  # whatever an odd image makes a decoder raise
             return request, error
 
     async def _timed(self, taken: Taken, flight: InFlight) -> Response:
@@ -259,13 +258,13 @@ class OpenAIChat(Backend):
         response = await self._ask(*taken, flight)
         return replace(response, seconds=round(time.perf_counter() - start, 4))
 
-    async def _ask(self, request: Request, messages: Messages | ImageError, flight: InFlight) -> Response:
+    async def _ask(self, request: Request, messages: Messages | Exception, flight: InFlight) -> Response:
         """One question, tried until it is answered, refused, or has failed too often.
 
         Raises BadInput, and ServerFailure instead of trying again where none was answered yet.
         """
         failed = Response(request.question_id, request.sample, "", "failed")
-        if isinstance(messages, ImageError):
+        if isinstance(messages, Exception):
             return replace(failed, error=f"its image cannot be shown: {messages}")
         until = 0.0
         tries = dict.fromkeys(("again", "busy", "late", "unreachable"), 0)
@@ -359,7 +358,10 @@ class OpenAIChat(Backend):
         if lacks is None:
             if self._token_scores.begins_reasoning:
                 self.parameters.deviate(BEGUN_REASONING)
-            return await self._token_scores.score(request, messages, read)
+            try:
+                return await self._token_scores.score(request, messages, read)
+            except NotScorable as error:
+                raise ServerFailure(str(error), "question") from None
         if request.scoring == "next_token":
             return None
         raise BadInput(
@@ -459,9 +461,10 @@ class OpenAIChat(Backend):
         if not request.candidates:
             return response
         if not reply.alternatives:
-            raise BadInput(
-                f"--method gd: the server of openai:{self.name} gives no log-probabilities. Use --method mc."
-            )
+            why = f"the server of openai:{self.name} gives no log-probabilities"
+            if self._settled:
+                return replace(response, text="", status="failed", error=why)
+            raise BadInput(f"--method gd: {why}. Use --method mc.")
         found = [of_candidate(candidate, reply.alternatives) for candidate in request.candidates]
         if all(value is None for value in found):
             return response

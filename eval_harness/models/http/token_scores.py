@@ -86,7 +86,7 @@ class TokenScores:
     async def score(self, request: Request, messages: Messages, read: dict[str, Answer]) -> Response:
         """The response to a request whose conversation is `messages`. `read`: the answers that earlier tries have read; added to.
 
-        Raises ServerFailure, also where a reply is about other tokens than asked for; BadInput as `option_tokens.py`.
+        Raises ServerFailure, also where a reply is about other tokens than asked for; NotScorable as `option_tokens.py`.
         """
         if request.scoring == "sequence":
             for text in request.candidates:

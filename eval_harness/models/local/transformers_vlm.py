@@ -138,7 +138,7 @@ class TransformersVLM(Backend):
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Score each request's candidates (methods `gd` and `ps`); never calls the model's `generate`.
 
-        Raises BadInput where two options begin with the same token (`gd`).
+        Raises NotScorable where two options begin with the same token (`gd`).
         """
         if self.processing.opened:
             self._deviate(BEGUN_REASONING)
@@ -181,9 +181,8 @@ class TransformersVLM(Backend):
                     if responses is None:
                         if len(batch) == 1:
                             self.batch_size.leave_out_one()
-                            raise BadInput(
-                                f"--model {self.model_id}: question {batch[0].question_id} alone does not fit into memory. "
-                                "Use a smaller model, --max-image-side, or a larger device."
+                            raise MemoryError(
+                                "alone it does not fit into memory; use a smaller model, --max-image-side, or a larger device"
                             )
                         self.batch_size.halve(len(batch))
                         for later, prepared in reversed(waiting):

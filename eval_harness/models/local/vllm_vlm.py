@@ -81,7 +81,7 @@ class VllmVLM(Backend):
             )
 
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Score each request's candidates (methods `gd` and `ps`). Raises BadInput where two options begin with the same token (`gd`)."""
+        """Score each request's candidates (methods `gd` and `ps`). Raises NotScorable where two options begin with one token (`gd`)."""
         if self.processing.opened:
             self._deviate(BEGUN_REASONING)
         by_sequence = bool(requests) and requests[0].scoring == "sequence"

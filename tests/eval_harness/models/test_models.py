@@ -159,10 +159,11 @@ def test_questions_with_and_without_company_on_their_image_answer_as_alone(tiny)
     assert together == alone
 
 
-def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
+def test_out_of_memory_halves_the_batch_and_a_question_that_never_fits_fails_alone(tiny, monkeypatch):
     import torch
 
     from eval_harness.models.local.transformers_vlm import TransformersVLM
+    from eval_harness.runs.refusals import Sender
 
     model = TransformersVLM(str(tiny), Settings(batch_size=8))
     real = model.network.generate
@@ -170,14 +171,16 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny, monkeypatch):
 
     def generate(prepared, *rest):
         sizes.append(len(prepared.requests))
-        if sizes[-1] > 2:
+        if sizes[-1] > 2 or any(each.question_id == "3" for each in prepared.requests):
             raise torch.OutOfMemoryError
         return real(prepared, *rest)
 
     monkeypatch.setattr(model.network, "generate", generate)
     requests = [request(str(i), image=picture(), max_tokens=2) for i in range(7)]
-    assert [r.question_id for r in model.generate(requests)] == [str(i) for i in range(7)]
-    assert max(sizes[2:]) <= 2
+    found = {r.question_id: r for r in Sender(model.generate, lambda: None).responses(requests)}
+    assert {name for name, each in found.items() if each.status == "failed"} == {"3"}
+    assert "alone it does not fit into memory" in found["3"].error
+    assert len(found) == 7 and max(sizes[2:]) <= 2
 
 
 def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):

@@ -1,0 +1,336 @@
+"""Whatever a server, a question or a model does, a run ends by itself with a score or one line, loses and repeats nothing, and goes on.
+
+Generated: a kind of fault, its scope (all requests, some questions, the first, after some answers, now and then) and a seed, which draws
+batch sizes, requests in flight and questions. Then the fault is mended and the same command given again.
+"""
+
+import contextlib
+import hashlib
+import json
+import random
+import re
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http import openai_chat
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.interface import Settings
+from eval_harness.models.plug_in import plug_in
+from eval_harness.records.request import Response
+from eval_harness.records.selection import select_questions
+from eval_harness.runs import progress
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.refusals import IN_A_ROW
+from eval_harness.runs.runner import evaluate
+from eval_harness.runs.scoring import score_run
+from eval_harness.store.submit import prepare
+from tests.chaos.server import ChaosServer
+from tests.eval_harness.models.http.asking import request
+from tests.helpers import refused
+from tests.sampling import few
+
+PASSING = ("500", "429", "429 without Retry-After", "503", "hang", "hang in the body", "slow bytes", "reset", "half", "type",
+           "empty", "nonsense", "stream")  # fmt: skip
+FATAL = ("401", "404", "redirect")
+HARMLESS = ("twice", "plain text")
+SERVERS = (*PASSING, "tools", *FATAL, *HARMLESS)
+UNREADABLE = ("type", "half", "empty", "nonsense", "stream")
+"""No replies of a chat server: what sends them first is not waited for."""
+SLOW = ("hang", "hang in the body", "slow bytes")
+
+QUESTIONS = {
+    "raises": "RuntimeError: refused",
+    "raises once": None,
+    "a number": "TypeError: it gave 7 instead of a Response",
+    "nothing": "ValueError: it gave no response",
+    "no text": "the model answered with a text of type int",
+    "two texts": "ValueError: generate gave 2 texts for 1 requests",
+    "a text": None,
+    "bad image": "OSError: cannot decode",
+}
+"""What a plug-in does with a question -> why it failed; None: asked alone, it is answered."""
+DEAD = "RuntimeError: CUDA error: device-side assert triggered"
+METHODS = ("mc", "gd", "ps")
+MODELS = ("dies", "mixed", "lacks weights", "lacks weights, allowed", "not a number")
+KINDS = (*SERVERS, *QUESTIONS, *MODELS)
+SCOPES = ("always", "some questions", "the first requests", "after some answers", "now and then")
+BOUND = 100.0
+"""Seconds within which every run ends; the longest takes about 20 on a quiet machine."""
+
+
+class Drawn:
+    """Which questions a fault concerns, and how many there are."""
+
+    def __init__(self, kind, scope, seed, data, out):
+        self.kind, self.scope, self.seed, self.data, self.out = kind, scope, seed, data, out
+        self.chance = random.Random(f"{kind} {scope} {seed}")
+        self.limit = self.chance.choice([12, 20, 28])
+        self.first, self.after = self.chance.randint(1, 2), self.chance.randint(1, 12)
+        self.mended = False
+        self.served = Counter()
+        """Question -> how often it was answered."""
+
+    def concerns(self, question):
+        return hashlib.sha256(f"{self.seed} {question}".encode()).digest()[0] < 64
+
+    def is_faulty(self, question, requests, asked):
+        """Whether the fault comes now: `requests` came in all, this question `asked` times."""
+        wrong = {
+            "always": True,
+            "some questions": self.concerns(question),
+            "the first requests": requests <= self.first,
+            "after some answers": self.served.total() >= self.after,
+            "now and then": asked <= 2 and self.chance.random() < 0.3,
+        }
+        return not self.mended and wrong[self.scope]
+
+    def config(self, model, settings, **changes):
+        return EvalConfig(
+            "mediconfusion", model, self.data, settings=settings, limit=self.limit, out=self.out, **changes
+        )
+
+
+class Server(Drawn, ChaosServer):
+    """A chat server."""
+
+    def __init__(self, *drawn):
+        Drawn.__init__(self, *drawn)
+        served = self.served
+        ChaosServer.__init__(self, hang=4.0)
+        self.served = served
+        slow = self.kind in SLOW
+        self.settings = Settings(
+            in_flight=self.chance.choice([1, 3, 8]), timeout=1.5 if slow else 20.0, wait_server=5.0, base_url=self.url
+        )
+
+    def fault_for(self, question):
+        return self.kind if self.is_faulty(question, sum(self.asked.values()), self.asked[question]) else None
+
+    def run(self):
+        if self.mended:
+            self.settings = replace(self.settings, timeout=20.0)
+        return evaluate(self.config("openai:m", self.settings))[0]
+
+    def check(self, line, statuses, kept, said):
+        concerned = sum(map(self.concerns, self.asked))
+        if self.kind in HARMLESS:
+            assert set(statuses) == {"answered"}, line
+        elif self.scope == "always" or self.kind in FATAL:
+            assert line, "a server that answers nothing ends the run in one line"
+        elif self.scope == "after some answers":
+            assert line or statuses.count("failed") <= 2, "and so does one that answers nothing more"
+        elif self.scope == "some questions":
+            assert (len(statuses), statuses.count("failed")) == (self.limit, concerned), line
+        elif self.kind in PASSING and (self.scope == "now and then" or self.kind not in UNREADABLE):
+            assert set(statuses) == {"answered"}, line
+        if self.scope == "some questions" and self.kind not in (*FATAL, *HARMLESS):
+            assert self.run().statuses["failed"] == concerned, "only those that it fails on are left"
+
+
+class PlugIn(Drawn):
+    """A model of the user's own that answers in batches of `size`; it dies, or fails at questions in one of the ways, or in all of them."""
+
+    def __init__(self, *drawn):
+        super().__init__(*drawn)
+        self.size, self.asked, self.raised = self.chance.choice([1, 4, 16]), Counter(), set()
+        names = list(select_questions("mediconfusion", self.data, None, limit=self.limit).questions["question_id"])
+        draw = (lambda: self.chance.choice(tuple(QUESTIONS))) if self.kind == "mixed" else (lambda: self.kind)
+        self.how = {name: draw() for name in names}
+        if self.chance.random() < 0.3:  # neighbours fail alike
+            start = self.chance.randrange(self.limit // 2)
+            self.row = set(names[start : start + IN_A_ROW + 2])
+
+    row = frozenset()
+    needs_images = False
+
+    def concerns(self, question):
+        return super().concerns(question) or question in self.row
+
+    def fault_for(self, question):
+        fault = self.how[question]
+        if not self.is_faulty(question, self.asked.total(), self.asked[question]) or question in self.raised:
+            return None
+        if fault == "raises once":
+            self.raised.add(question)
+        return fault
+
+    def generate(self, requests):
+        for start in range(0, len(requests), self.size):
+            batch = requests[start : start + self.size]
+            self.asked.update(each.question_id for each in batch)
+            faults = {each.question_id: self.fault_for(each.question_id) for each in batch}
+            if found := {"raises", "raises once", "dies", "bad image"}.intersection(faults.values()):
+                raise OSError("cannot decode") if "bad image" in found else RuntimeError(
+                    "CUDA error: device-side assert triggered\nmore" if "dies" in found else "refused"
+                )  # fmt: skip
+            for each in self.chance.sample(batch, len(batch)):
+                match faults[each.question_id]:
+                    case "a number":
+                        yield 7
+                    case "no text":
+                        yield Response(each.question_id, each.sample, 7)
+                    case "two texts":
+                        yield from "AB"
+                    case "nothing":
+                        pass
+                    case fault:
+                        self.served[each.question_id] += fault is None or len(requests) == 1
+                        yield "A" if fault == "a text" else Response(each.question_id, each.sample, "A")
+
+    def run(self):
+        settings = Settings()
+        return evaluate(
+            self.config("mine.py:M", settings), lambda *_: plug_in(self, "M", "--model mine.py:M", settings)
+        )[0]
+
+    def check(self, line, statuses, kept, said):
+        broken = {
+            name for name in self.how if self.concerns(name) and (self.kind == "dies" or QUESTIONS[self.how[name]])
+        }
+        reasons = [entry["error"] for entry in kept.values() if entry["status"] == "failed"]
+        assert all(error.startswith((DEAD, *filter(None, QUESTIONS.values()))) for error in reasons), reasons
+        if line:
+            assert any(why in line for why in (DEAD, *filter(None, QUESTIONS.values()))), line
+            assert "Traceback" in (self.out / "error.txt").read_text()
+            assert self.asked.total() < 40 * max(IN_A_ROW, self.size), "a model that answers nothing stops soon"
+        elif self.scope == "some questions":
+            assert {name for (name, _), entry in kept.items() if entry["status"] == "failed"} == broken
+        if self.kind in ("raises once", "a text"):
+            assert set(statuses) == {"answered"}, line
+        elif self.scope == "always" and self.kind != "mixed":
+            assert line, "a model that answers nothing ends the run in one line"
+
+
+class LocalModel(Drawn):
+    """A checkpoint of transformers without the weights of its last layer, and a network that computes NaN."""
+
+    def __init__(self, *drawn):
+        from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+
+        super().__init__(*drawn)
+        self.limit, self.folder = 12, self.out.with_name("tiny")
+        make_tiny_vlm(self.folder)
+        self.weights = (self.folder / "model.safetensors").read_bytes()
+
+    def run(self):
+        from safetensors.torch import load, save_file
+
+        from eval_harness.models.local.transformers_vlm import TransformersVLM
+
+        def loaded(model, settings):
+            backend = TransformersVLM(model, settings)
+            if self.kind == "not a number" and not self.mended:
+                backend.network.model.lm_head.weight.data.fill_(float("nan"))
+            return backend
+
+        (self.folder / "model.safetensors").write_bytes(self.weights)
+        if "lacks" in self.kind and not self.mended:
+            whole = load(self.weights)
+            kept = {name: value for name, value in whole.items() if "lm_head" not in name}
+            save_file(kept, self.folder / "model.safetensors", {"format": "pt"})
+        allowed = self.kind.endswith("allowed")
+        settings, method = Settings(allow_missing_weights=allowed), METHODS[SCOPES.index(self.scope) % len(METHODS)]
+        return evaluate(self.config(str(self.folder), settings, method=method, max_tokens=2), loaded)[0]
+
+    def check(self, line, statuses, kept, said):
+        if self.kind == "lacks weights":
+            assert "lacks 1 of the model's weights" in line and not kept
+        elif self.kind == "not a number":
+            assert {entry["error"] for entry in kept.values()} == {"its logits are not numbers"}
+            assert set(statuses) == {"failed"} and {entry["response"] for entry in kept.values()} <= {"", None}
+        else:
+            assert set(statuses) == {"answered"}
+            (told,) = json.loads((self.out / "run.json").read_text())["deviations"]
+            assert (
+                told.startswith("the checkpoint lacks 1 of the model's weights, which were drawn at random")
+                and told in said
+            )
+
+
+def journal(folder):
+    path = folder / "answers.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {(line["question_id"], line["sample"]): line for line in lines}
+
+
+def world(kind):
+    local = ("lacks weights", "lacks weights, allowed", "not a number")
+    return Server if kind in SERVERS else LocalModel if kind in local else PlugIn
+
+
+def generated(seeds=3):
+    """(kind, scope, seed): every kind in one scope, then in the next one, with another seed once all pairs are there."""
+    for round_number in range(seeds * len(SCOPES)):
+        for at, kind in enumerate(KINDS):
+            if world(kind) is not LocalModel or round_number < len(METHODS):
+                yield kind, SCOPES[(at + round_number) % len(SCOPES)], round_number // len(SCOPES)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(OpenAIChat, "first_wait", 0.01)
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setattr(progress, "AT_MOST_EVERY", 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "scope", "seed"), few(generated(), 2 * len(KINDS)))
+def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path, capsys, kind, scope, seed):
+    drawn = world(kind)(kind, scope, seed, str(phantoms / "mediconfusion"), tmp_path / "run")
+    result, line = None, ""
+    with drawn if isinstance(drawn, ChaosServer) else contextlib.nullcontext():
+        start = time.monotonic()
+        try:
+            result = drawn.run()
+        except BadInput as error:
+            line = str(error)
+        assert time.monotonic() - start < BOUND
+        assert "\n" not in line and (result is None) == bool(line)
+        kept = journal(drawn.out)
+        said = capsys.readouterr().err
+        answered = {key: entry["response"] for key, entry in kept.items() if entry["status"] == "answered"}
+        statuses = [entry["status"] for entry in kept.values()]
+        assert all(entry["error"] for entry in kept.values() if entry["status"] == "failed"), (
+            "a reason is in the journal"
+        )
+        twice = [question for question, count in drawn.served.items() if count > 1]
+        assert len(twice) <= 1, "at most one question is asked again, before a server or a model is given up"
+        if len(kept) > 1:  # no terminal: progress is lines, the last one with what there is
+            assert re.findall(r": (\d+) of \d+ answers \(", said)[-1] == str(len(kept)), said
+        drawn.check(line, statuses, kept, said)
+        if kept and result is None:
+            assert not (drawn.out / "result.json").exists(), "what was never asked is not scored"
+            if len(kept) < drawn.limit:
+                assert "never asked" in refused(score_run, drawn.out)
+                assert "Nothing was submitted" in refused(prepare, drawn.out, data=drawn.data)
+        drawn.mended = True
+        drawn.served.clear()
+        assert drawn.run().statuses["failed"] == 0
+    now = journal(drawn.out)
+    assert [entry["status"] for entry in now.values()] == ["answered"] * drawn.limit
+    assert {key: now[key]["response"] for key in answered} == answered
+    if drawn.served:
+        assert drawn.served.total() == drawn.limit - len(answered), "what was answered is not asked again, all else is"
+
+
+def test_what_is_waited_for_is_said(monkeypatch, capsys):
+    """Before the first answer a line every ten seconds (here 0.1), later one for each long wait."""
+    monkeypatch.setattr(openai_chat, "LINE_EVERY", 0.1)
+    monkeypatch.setattr(OpenAIChat, "first_wait", 0.2)
+
+    def server(kind, scope):
+        return Server(kind, scope, 1, None, None)
+
+    for kind, words in (("503", r"\(HTTP 503: trouble 503"), ("hang", r"\(its reply is awaited\)")):
+        with server(kind, "the first requests") as faulty:
+            backend = OpenAIChat("m", Settings(base_url=faulty.url, timeout=1.0, wait_server=60.0))
+            assert {found.status for found in backend.generate([request(i) for i in range(12)])} == {"answered"}
+        said = capsys.readouterr().err
+        assert re.search(rf"--model openai:m: waiting for http://127\S+ since .* of at most 60 s {words}", said), kind
+    with server("503", "after some answers") as faulty, pytest.raises(BadInput, match="does not answer"):
+        list(OpenAIChat("m", Settings(base_url=faulty.url, wait_server=3.0)).generate([request(i) for i in range(28)]))
+    assert re.search(r"--model openai:m: HTTP 503: trouble 503.*; asked again in \d+ s", capsys.readouterr().err)
