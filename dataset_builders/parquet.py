@@ -39,7 +39,7 @@ Plan = list[list[list[Case]]]
 
 
 @dataclass
-class Written:
+class ConfigSizes:
     """What was written for a config: rows and Arrow bytes per split, Parquet bytes in all, and what is known of each image."""
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -129,7 +129,7 @@ def write_cases(
     cases: Sequence[Case],
     known: ImageFacts,
     several: bool = False,
-) -> dict[str, Written]:
+) -> dict[str, ConfigSizes]:
     """Write the cases of a split under each config's folder: `cases` one row per case, others one row per question.
 
     Configs ending in `_text` carry no images. `several`: with the columns of questions about several images. The images of a row group
@@ -137,7 +137,7 @@ def write_cases(
     is still checked, so that `known.problems` names all.
     """
     configs = list(configs)
-    done = {config: Written() for config in configs}
+    done = {config: ConfigSizes() for config in configs}
     with_images = [config for config in configs if not config.endswith("_text")]
     texts: list[pa.Table] = []
     shards = plan(cases, images=bool(with_images))
@@ -183,7 +183,7 @@ def columns_of(family: str, config: str, several: bool = False) -> dict[str, Kin
     return question_columns(family, images=not config.endswith("_text"), several=several)
 
 
-def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, done: Written, split: str) -> None:
+def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, done: ConfigSizes, split: str) -> None:
     table, ids = rows.cases(file.schema, bank) if config == "cases" else rows.questions(file.schema, bank)
     file.write(table)
     expanded = table.nbytes + sum(bank.sizes[bank.codes[image_id]] for image_id in ids) - sum(bank.sizes)
@@ -191,13 +191,13 @@ def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, do
     done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + expanded
 
 
-def _write_text(path: Path, columns: dict[str, Kind], split: str, texts: list[pa.Table]) -> Written:
+def _write_text(path: Path, columns: dict[str, Kind], split: str, texts: list[pa.Table]) -> ConfigSizes:
     file = ParquetFile(path, columns)
     table = pa.concat_tables(texts) if texts else file.schema.empty_table()
     for start in range(0, table.num_rows, ROWS_OF_TEXT):
         file.write(table.slice(start, ROWS_OF_TEXT))
     file.close()
-    return Written({split: table.num_rows}, {split: table.nbytes}, path.stat().st_size)
+    return ConfigSizes({split: table.num_rows}, {split: table.nbytes}, path.stat().st_size)
 
 
 class ParquetFile:

@@ -105,7 +105,7 @@ def _kind(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-class Entry:
+class SourceEntry:
     """One entry of a source file, whose fields are taken out with their type checked; what is wrong goes to `problems`."""
 
     def __init__(self, value: Any, file: str, name: str | int, problems: Problems) -> None:
@@ -170,7 +170,7 @@ class Entry:
 _BROKEN = re.compile("[\ud800-\udfff\x00]")
 
 
-def check_text(text: str, entry: Entry, field: str) -> str:
+def check_text(text: str, entry: SourceEntry, field: str) -> str:
     """The text, if it can be stored; a lone surrogate (a broken \\ud800 escape) cannot, and a NUL must not."""
     if _BROKEN.search(text):
         entry.wrong(f'field "{field}" holds a broken character')

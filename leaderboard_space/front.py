@@ -20,9 +20,9 @@ from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metr
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import (
-    Label,
     Relation,
     Topic,
+    TopicLabel,
     fold,
     known_topics,
     labels_of,
@@ -36,7 +36,7 @@ from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
 from leaderboard_space.views import topic as topic_view
 from leaderboard_space.views.addresses import address_of
-from leaderboard_space.views.topic import Aspect, Shown
+from leaderboard_space.views.topic import Aspect, LabelSummary
 
 LONGEST_QUERY = 100
 """Characters of what is searched for: every word of it is compared with every word that the board knows."""
@@ -71,12 +71,12 @@ class Front:
         """The matrix as a file (`name`, `text`, `type`), or how to cite it (`of`: cite)."""
         return overview_view.file(self.overview(), request)
 
-    def labels(self) -> list[Label]:
+    def labels(self) -> list[TopicLabel]:
         """Every label of every benchmark's own set of questions."""
         held = [family for family in BENCHMARKS if self.service.board.snapshot.sections[family]]
         queries = [self.service.query({"format": family}) for family in held]
         key = ("labels", *((*query.key[:2], query.ready, query.outcomes is not None) for query in queries))
-        found: list[Label] = self.service.memory.remember(
+        found: list[TopicLabel] = self.service.memory.remember(
             key, lambda: [label for query in queries for label in labels_of(query.section.family, query.tree)]
         )
         return found
@@ -101,14 +101,14 @@ class Front:
         shown = self.shown(topic, labels, str(request.get("label") or ""))
         return topic_view.file(topic, shown, request)
 
-    def shown(self, topic: Topic, labels: list[Label], wanted: str) -> Shown | None:
+    def shown(self, topic: Topic, labels: list[TopicLabel], wanted: str) -> LabelSummary | None:
         """The label of a topic that is wanted, else its first of which anything is known; None where nothing is."""
         held = matching(topic, labels)
         named = [item for item in held if topic_view.label_id(item[0]) == wanted]
         found = (self._of(label, how) for label, how in [*named, *held])
         return next((shown for shown in found if shown.aspects), None)
 
-    def _of(self, label: Label, how: Relation) -> Shown:
+    def _of(self, label: TopicLabel, how: Relation) -> LabelSummary:
         """A label with its standings by every aspect, the marks corrected for all that rank models."""
         request = {"format": label.family, "branches": [choice(label.facet, label.value)], "shown": ONE}
         query = self.service.query(request)
@@ -138,7 +138,7 @@ class Front:
             return replace(found, rows=rows)
 
         aspects = [Aspect(metric, does, marked(found), metric in given) for metric, does, found in drafts]
-        return Shown(label, how, query.section, tuple(sorted(aspects, key=lambda one: one.given)))
+        return LabelSummary(label, how, query.section, tuple(sorted(aspects, key=lambda one: one.given)))
 
     def _official(self, family: str) -> list[tuple[Section, Standings]]:
         sections = self.service.board.snapshot.sections[family]
@@ -164,7 +164,7 @@ class Front:
         key = ("hits", self.service.board.snapshot.stamp, len(labels))
         return self.service.memory.remember(key, lambda: self._hits(labels))
 
-    def _hits(self, labels: list[Label]) -> list[Hit]:
+    def _hits(self, labels: list[TopicLabel]) -> list[Hit]:
         found = []
         for slug, topic in topics(labels).items():
             held = matching(topic, labels)
@@ -203,7 +203,7 @@ class Front:
         return found + _findings({word for hit in found for word in hit.words})
 
 
-def _why_nothing(topic: Topic, families: list[str], labels: list[Label]) -> list[str]:
+def _why_nothing(topic: Topic, families: list[str], labels: list[TopicLabel]) -> list[str]:
     """Why benchmarks say nothing of a topic: they have no such label, or of this facet nothing is known yet."""
     said = {label.family for label in labels if topic.kind in (label.facet, label.facet == "image_type" and "modality")}
     labelled = [
@@ -223,9 +223,9 @@ def _facet_name(facet: str) -> str:
     return FACET_LABEL.get(facet, facet).lower()
 
 
-def _together(query: str, labels: list[Label]) -> list[Hit]:
+def _together(query: str, labels: list[TopicLabel]) -> list[Hit]:
     """Labels of several facets that a query names at once, such as a department and a modality: the questions that have them all."""
-    said, held = f" {fold(query)} ", dict[str, dict[str, Label]]()
+    said, held = f" {fold(query)} ", dict[str, dict[str, TopicLabel]]()
     for label in labels:
         if any(word and f" {word} " in said for word in label.words):
             held.setdefault(label.family, {}).setdefault(label.facet, label)

@@ -35,7 +35,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ScoreCell:
     """A model's score in one benchmark, and its mark, corrected for all marks of the matrix."""
 
     row: Row
@@ -45,14 +45,14 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class ModelRow:
     """One model. `date`: that of its newest result here, YYYY-MM-DD."""
 
     name: str
     kind: str | None
     parameters: int | None
     date: str
-    cells: dict[str, Cell] = field(default_factory=dict)
+    cells: dict[str, ScoreCell] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Overview:
     """The matrix: `tested` marks were corrected together."""
 
     columns: list[Column]
-    lines: list[Line]
+    lines: list[ModelRow]
     tested: int
     finding: Trust | None
 
@@ -100,11 +100,11 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
             dates.setdefault(name, []).append(max(row.entry.result.created_at for row in rows)[:10])
             cells.append((name, family, rows, score, rows[0].run, higher))
     marks = verdicts([(score, run, higher) for *_, score, run, higher in cells])
-    held: dict[str, dict[str, Cell]] = {}
+    held: dict[str, dict[str, ScoreCell]] = {}
     for (name, family, rows, score, _, _), mark in zip(cells, marks, strict=True):
-        held.setdefault(name, {})[family] = Cell(rows[0], score, mark, len(rows))
+        held.setdefault(name, {})[family] = ScoreCell(rows[0], score, mark, len(rows))
     lines = [
-        Line(
+        ModelRow(
             name,
             next((model.kind for model in models[name] if model.kind), None),
             next((model.parameters for model in models[name] if model.parameters), None),
@@ -117,11 +117,11 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
     return Overview(columns, lines, sum(mark is not None for mark in marks), _finding(columns, lines))
 
 
-def _kind_order(line: Line) -> int:
+def _kind_order(line: ModelRow) -> int:
     return {"proprietary": 0, "medical": 1, "open": 2}.get(line.kind or "", 3)
 
 
-def _finding(columns: list[Column], lines: list[Line]) -> Trust | None:
+def _finding(columns: list[Column], lines: list[ModelRow]) -> Trust | None:
     """The numbers of the one sentence: of the benchmark with exact chance in which the fewest models are better than guessing."""
     found: list[tuple[float, int, Trust]] = []
     for column in columns:
@@ -139,7 +139,7 @@ def _finding(columns: list[Column], lines: list[Line]) -> Trust | None:
 
 def selected(
     found: Overview, kind: str = "", size: str = "", since: str = "", sort: str = "", ascending: bool = False
-) -> list[Line]:
+) -> list[ModelRow]:
     """The lines of a kind, a size (see SIZES) and with a result since a year, by a benchmark (the first one by default) or `model`."""
     low, high = SIZES.get(size, (0.0, float("inf")))
     lines = [

@@ -169,3 +169,14 @@ def test_light_modules_import_nothing_heavy(module):
     assert "gradio" not in loaded
     if module in ("medprobe", "eval_harness.derive.scoring"):
         assert loaded == []
+
+
+def test_a_public_class_has_a_name_of_its_own():
+    """In the whole product: a name that stands for two things has to be looked up each time."""
+    found: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(module)
+    assert len(found) > 300
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}

@@ -21,7 +21,7 @@ from benchmarks.scoring.interval_coverage import MECHANISMS, MEDICONFUSION, othe
 from benchmarks.scoring.interval_coverage import hits as hits_per_cluster
 from eval_harness.scores.comparing.comparisons import pairwise
 from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
-from eval_harness.scores.outcomes import Outcomes
+from eval_harness.scores.outcomes import OutcomeMatrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,7 +53,7 @@ def ranks_of(hits: Floats, sizes: Ints) -> RankRanges:
     units, top = np.arange(hits.shape[1]), hits.astype(np.float32)
     cluster = np.repeat(np.arange(len(sizes)), sizes)
     names = tuple(str(number) for number in range(len(hits)))
-    pairs = pairwise(Outcomes(names, "m", top, np.ones_like(top), cluster, units.astype(object), True))
+    pairs = pairwise(OutcomeMatrix(names, "m", top, np.ones_like(top), cluster, units.astype(object), True))
     return rank_ranges(pairs.value, pairs.p)
 
 

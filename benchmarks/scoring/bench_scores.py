@@ -24,7 +24,7 @@ from eval_harness.derive.scoring import score, units
 from eval_harness.reader import read_choice
 from eval_harness.scores.comparing.comparisons import pairwise
 from eval_harness.scores.comparing.ranks import rank_ranges
-from eval_harness.scores.outcomes import Outcomes, pack
+from eval_harness.scores.outcomes import OutcomeMatrix, pack
 
 OPTIONS = ["pleural effusion", "lung nodule", "pneumothorax", "rib fracture", "atelectasis"]
 SHORT = [
@@ -90,7 +90,7 @@ def main() -> None:
     )
 
 
-def ranked(packed: Outcomes) -> None:
+def ranked(packed: OutcomeMatrix) -> None:
     """What the board does to rank: every pair tested, Holm, ranks."""
     pairs = pairwise(packed)
     rank_ranges(pairs.value, pairs.p)

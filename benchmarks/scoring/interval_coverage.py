@@ -28,7 +28,7 @@ from eval_harness.scores.clustered import NORMAL
 from eval_harness.scores.comparing.comparisons import pairwise
 from eval_harness.scores.comparing.unpaired import unpaired_difference
 from eval_harness.scores.intervals import clustered_interval, clustered_intervals, printed_interval
-from eval_harness.scores.outcomes import Outcomes
+from eval_harness.scores.outcomes import OutcomeMatrix
 
 Ints = NDArray[np.int64]
 
@@ -245,7 +245,7 @@ def difference(name: str, one: float, other: float, icc: float, draws: int, seed
     units, base, truth, covered = np.arange(len(cluster)).astype(object), np.ones((2, len(cluster))), one - other, 0
     for _ in range(draws):
         both = np.stack([_outcomes(rng, cluster, share, icc) for share in (one, other)])
-        pairs = pairwise(Outcomes(("a", "b"), "m", both.astype(np.float32), base, cluster, units, True))
+        pairs = pairwise(OutcomeMatrix(("a", "b"), "m", both.astype(np.float32), base, cluster, units, True))
         covered += pairs.low[0, 1] <= 100 * truth + 1e-9 and 100 * truth - 1e-9 <= pairs.high[0, 1]
     return covered / draws
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from eval_harness.scores.comparing.comparisons import Pairs, pairwise
+from eval_harness.scores.comparing.comparisons import PairwiseComparisons, pairwise
 from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
 from eval_harness.scores.intervals import Interval, clustered_interval, printed_interval
-from eval_harness.scores.outcomes import Outcomes
+from eval_harness.scores.outcomes import OutcomeMatrix
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAIRS, GROUPS = 176, (25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *(3,) * 6, *(2,) * 10, *(1,) * 33)
@@ -69,7 +69,7 @@ def alike_on_one_image() -> Interval:
     return found
 
 
-def answers() -> tuple[Pairs, RankRanges]:
+def answers() -> tuple[PairwiseComparisons, RankRanges]:
     """Six models on the same 176 pairs, compared as the board compares them."""
     rng = np.random.default_rng(SEED)
     cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
@@ -78,7 +78,7 @@ def answers() -> tuple[Pairs, RankRanges]:
     limit = np.quantile(0.8 * rng.random(100_000) + 0.2 * rng.random(100_000), SKILLS)
     right = (draw < limit[:, None]).astype(np.float32)
     right = right[np.argsort(-right.sum(axis=1))]  # A is the best
-    outcomes = Outcomes(
+    outcomes = OutcomeMatrix(
         models=tuple("ABCDEF"), metric="", numerator=right, denominator=np.ones_like(right), cluster=cluster,
         units=np.arange(PAIRS).astype(object), paired=True,
     )  # fmt: skip

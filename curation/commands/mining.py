@@ -177,14 +177,14 @@ def pairs(
 
     run: Runner = run_here
     if ray is not None:
-        from curation.mining.on_ray import Source, run_on_ray
+        from curation.mining.on_ray import SearchInput, run_on_ray
         from dataset_builders.ray_cluster import Cluster
 
         if sample is not None:
             raise BadInput("--ray: a sample is drawn in one process. Leave one of them out.")
         med_path, gen_path = (embedding_path(embeddings, name).absolute() for name in (med, gen))
         rows = None if keep is None or keep.all() else images.rows
-        source = Source(med_path, gen_path, thresholds, rows, device)
+        source = SearchInput(med_path, gen_path, thresholds, rows, device)
         run = run_on_ray(source, Cluster(ray, workers, gpus_per_worker))
     search = PairSearch(vectors(med), vectors(gen), thresholds, "cpu" if ray else device)
     report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image, per_image), sample, seed, run=run)

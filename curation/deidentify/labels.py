@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from curation.gmai.overlay import encode_mask
-from curation.gmai.pictures import DICOM, TURNED, Pairs, Skip, Target, files_below, paired
+from curation.gmai.pictures import DICOM, TURNED, Pairs, PictureLabel, Skip, files_below, paired
 from curation.gmai.pixels import Skipped, cause
 from curation.gmai.read_shapes import LISTS, coco, masks, voc, yolo
 from curation.gmai.read_volumes import SUFFIXES as VOLUMES
 from curation.gmai.read_volumes import volume_classes, volume_pairs
-from curation.gmai.sources import Dataset
+from curation.gmai.sources import SourceDataset
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES
@@ -63,7 +63,7 @@ def read_labels(path: Path, folder: Path) -> Labels:
         raise BadInput(
             f"--labels {path}: does not exist. Give a COCO JSON, or a folder of XML, text, mask or NIfTI files."
         )
-    dataset = Dataset(name="labels", reader="dicom", path=folder.absolute(), annotations=path.absolute())
+    dataset = SourceDataset(name="labels", reader="dicom", path=folder.absolute(), annotations=path.absolute())
     names = [each.name.lower() for each in files_below(path.absolute(), dataset)[0]]
     kinds = {
         "coco": path.is_file() and path.suffix.lower() == ".json",
@@ -138,7 +138,7 @@ def write_labels(labels: Labels, out: Path, ids: Mapping[Path, str], sizes: Mapp
     return len(images)
 
 
-def _geometry(target: Target) -> dict[str, Any]:
+def _geometry(target: PictureLabel) -> dict[str, Any]:
     if target.mask is not None:
         return {"segmentation": encode_mask(target.mask), "area": target.area}
     return {} if target.box is None else {"bbox": list(target.box), "area": target.area}

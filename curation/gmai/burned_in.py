@@ -14,9 +14,9 @@ from typing import Any
 from PIL import Image
 from tqdm import tqdm
 
-from curation.gmai.cases import Case
+from curation.gmai.cases import Candidate
 from curation.gmai.items import PICTURES
-from curation.gmai.sources import Dataset, Sources
+from curation.gmai.sources import SourceDataset, Sources
 from curation.images.burned_in_text import Box, find_text
 from curation.images.set_images import manifest_of
 from dataset_builders.journal import Journal, read_journal
@@ -50,8 +50,11 @@ def blackened(private: Path) -> dict[str, list[Box]]:
 
 
 def without_text(
-    cases: list[Case], choose: Callable[[list[Case]], tuple[list[Case], Counter[str]]], private: Path, sources: Sources
-) -> tuple[list[Case], Counter[str], dict[str, Any]]:
+    cases: list[Candidate],
+    choose: Callable[[list[Candidate]], tuple[list[Candidate], Counter[str]]],
+    private: Path,
+    sources: Sources,
+) -> tuple[list[Candidate], Counter[str], dict[str, Any]]:
     """(chosen cases, how many fell to each limit, counts): the cases that `choose` takes once those whose pictures may hold a name are
     left out. Only the pictures of chosen cases are searched, each once; sets that `medprobe curate deidentify` made were searched there."""
     done = {dataset.name for dataset in sources.datasets if _searched(dataset)}
@@ -75,7 +78,7 @@ def without_text(
     return chosen, limits, counts
 
 
-def _searched(dataset: Dataset) -> bool:
+def _searched(dataset: SourceDataset) -> bool:
     """Whether `medprobe curate deidentify` made a dataset's pictures and looked for text in them; it does not look into volumes."""
     report = manifest_of(dataset.path).get("deidentification", {})
     return dataset.reader != "nifti" and bool(report.get("text", {}).get("searched"))

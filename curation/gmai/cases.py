@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from curation.gmai.items import Item
 from curation.gmai.labels import LabelTable, regions_named
-from curation.gmai.sources import DEPARTMENTS, IMAGE, OF_KIND, TASKS, Dataset, Sources
+from curation.gmai.sources import DEPARTMENTS, IMAGE, OF_KIND, TASKS, SourceDataset, Sources
 from curation.gmai.tags import Tags
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import Place, place_of
@@ -23,7 +23,7 @@ Known = tuple[set[str], set[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Candidate:
     """One possible question, before its words and options."""
 
     case: str
@@ -67,7 +67,7 @@ def values_of(sources: Sources) -> tuple[dict[str, str], dict[str, str]]:
 
 def make_cases(
     items: list[Item], sources: Sources, table: LabelTable, tags: Tags
-) -> tuple[list[Case], Counter[str], dict[tuple[str, str], int]]:
+) -> tuple[list[Candidate], Counter[str], dict[tuple[str, str], int]]:
     """(cases, left out by reason, unmapped (why, raw label) -> items).
 
     Raises BadInput where no label is mapped, or a tag is none of the tree's values.
@@ -90,7 +90,7 @@ def make_cases(
             "Give them a row in labels.csv (name, raw, task, department, region) and name it in sources.yaml."
         )
     left_out: Counter[str] = Counter({"label that no table maps": sum(unmapped.values())} if unmapped else {})
-    cases: list[Case] = []
+    cases: list[Candidate] = []
     wrong: set[str] = set()
     whole: dict[tuple[str, str, str], list[tuple[Item, str, str, str]]] = defaultdict(list)
     known: dict[str, Known] = defaultdict(lambda: (set(), set()))
@@ -123,7 +123,7 @@ def make_cases(
     return cases, left_out, unmapped
 
 
-def _tag(subject: str, item: Item, name: str, dataset: Dataset, table: LabelTable, tags: Tags) -> str:
+def _tag(subject: str, item: Item, name: str, dataset: SourceDataset, table: LabelTable, tags: Tags) -> str:
     """By the source itself, the dataset, the taggers, or the label table, whichever speaks first."""
     return (
         item.tags.get(subject)
@@ -134,9 +134,9 @@ def _tag(subject: str, item: Item, name: str, dataset: Dataset, table: LabelTabl
 
 
 def _whole_image(
-    found: list[tuple[Item, str, str, str]], dataset: Dataset, has_several: bool, table: LabelTable, sources: Sources,
+    found: list[tuple[Item, str, str, str]], dataset: SourceDataset, has_several: bool, table: LabelTable, sources: Sources,
     left_out: Counter[str], known: Known,
-) -> list[Case]:  # fmt: skip
+) -> list[Candidate]:  # fmt: skip
     """The cases of a picture's classes. Several labels are asked about only where the set is labelled exhaustively, and then all at once
     per task; a label above another one of the picture says nothing more and is left out."""
     present = found[0][0].present
@@ -163,15 +163,15 @@ def _whole_image(
 
 
 def _case(
-    item: Item, names: tuple[str, ...], task: str, department: str, granularity: str, dataset: Dataset, table: LabelTable,
+    item: Item, names: tuple[str, ...], task: str, department: str, granularity: str, dataset: SourceDataset, table: LabelTable,
     sources: Sources, known: Known,
-) -> Case:  # fmt: skip
+) -> Candidate:  # fmt: skip
     """Where a label that only another source knows of lies is not known: it may lie where the target does."""
     own = _names(item.present, item, dataset, table) | set(names)
     elsewhere = frozenset(known[0]) - own
     present = own | elsewhere if granularity == IMAGE else own
     content = [sources.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
-    return Case(
+    return Candidate(
         case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
         answers=names,
         item=item,
@@ -187,16 +187,18 @@ def _case(
     )
 
 
-def _names(raw: Iterable[str], item: Item, dataset: Dataset, table: LabelTable) -> frozenset[str]:
+def _names(raw: Iterable[str], item: Item, dataset: SourceDataset, table: LabelTable) -> frozenset[str]:
     place = _place(item, dataset)
     return frozenset(name for each in raw if (name := table.name_of(each, place)) is not None)
 
 
-def _place(item: Item, dataset: Dataset) -> Place:
+def _place(item: Item, dataset: SourceDataset) -> Place:
     return place_of(dataset.region, item.modality)
 
 
-def _regions(present: frozenset[str], names: tuple[str, ...], dataset: Dataset, table: LabelTable) -> frozenset[str]:
+def _regions(
+    present: frozenset[str], names: tuple[str, ...], dataset: SourceDataset, table: LabelTable
+) -> frozenset[str]:
     """The regions that an image shows: what all its labels have in common, within the dataset's own; else all of theirs."""
     known: list[set[str]] = [
         table.labels[name].regions for name in sorted(present) if name in table.labels and table.labels[name].regions
@@ -209,7 +211,7 @@ def _regions(present: frozenset[str], names: tuple[str, ...], dataset: Dataset, 
     return frozenset((found & given) or (given or found))
 
 
-def without_duplicates(cases: list[Case], bits: int) -> tuple[list[Case], Counter[str]]:
+def without_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candidate], Counter[str]]:
     """The cases on pictures of different patients or datasets that are no near-duplicates of one another (the first by `order` stays), and
     counts. Two near-duplicates that are labelled differently for one task contradict each other: both go."""
     import numpy as np
@@ -217,7 +219,7 @@ def without_duplicates(cases: list[Case], bits: int) -> tuple[list[Case], Counte
     counts: Counter[str] = Counter()
     if bits < 0 or not cases:
         return cases, counts
-    first: dict[tuple[str, str, str], Case] = {}
+    first: dict[tuple[str, str, str], Candidate] = {}
     labels: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for case in sorted(cases, key=lambda case: case.order):
         shown = case.item.picture, case.item.patient, case.item.dataset

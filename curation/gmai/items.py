@@ -21,13 +21,13 @@ from PIL import Image
 from tqdm import tqdm
 
 from curation.gmai.overlay import encode_mask, fit, scale_mask, scale_pixels
-from curation.gmai.pictures import Picture, Skip, Target, Unit
+from curation.gmai.pictures import Picture, PictureLabel, Skip, Unit
 from curation.gmai.pixels import Skipped, cause
 from curation.gmai.read_dicom import dicom_units
 from curation.gmai.read_shapes import coco_units, masks_units, voc_units, yolo_units
 from curation.gmai.read_tables import folders_units, table_units, tsv_units, wide_units
 from curation.gmai.read_volumes import nifti_units
-from curation.gmai.sources import Dataset, Sources
+from curation.gmai.sources import SourceDataset, Sources
 from curation.images.file_names import file_names, list_beside, write_list
 from dataset_builders.contents.pseudonyms import Pseudonyms, one_spelling, pseudonyms_of
 from dataset_builders.errors import BadInput
@@ -41,7 +41,7 @@ WITHDRAWN = "withdrawn.json"
 """Keyed ids of patients who have withdrawn: nothing of theirs is stored again, whatever the sources still hold."""
 HAS_WITHDRAWN = "its patient has withdrawn"
 VERSION = 1
-READERS: dict[str, Callable[[Dataset, Sources], Iterator[Unit | Skip]]] = {
+READERS: dict[str, Callable[[SourceDataset, Sources], Iterator[Unit | Skip]]] = {
     "folders": folders_units,
     "csv": table_units,
     "wide": wide_units,
@@ -123,7 +123,7 @@ class FileIds:
         write_list(self._path, sorted(self.files.items(), key=lambda each: each[1]))
 
 
-def units_of(dataset: Dataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
+def units_of(dataset: SourceDataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
     """The units of a dataset, by its reader, and what that leaves out. Raises BadInput where its files cannot be understood at all."""
     found = list(READERS[dataset.reader](dataset, sources))
     return [each for each in found if isinstance(each, Unit)], [each for each in found if isinstance(each, Skip)]
@@ -226,7 +226,7 @@ def patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
     return ids.group(f"{registry}\0{name}")
 
 
-def _settings(dataset: Dataset, sources: Sources) -> str:
+def _settings(dataset: SourceDataset, sources: Sources) -> str:
     """What decides how a unit is read, beside its files."""
     later = {"license", "ethics", "exhaustive", "task", "department", "region"}
     if dataset.reader in ("wide", "dicom"):
@@ -248,7 +248,13 @@ def _is_there(entry: dict[str, Any], private: Path) -> bool:
 
 
 def _read(
-    unit: Unit, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str], files: FileIds
+    unit: Unit,
+    dataset: SourceDataset,
+    sources: Sources,
+    private: Path,
+    ids: Pseudonyms,
+    gone: frozenset[str],
+    files: FileIds,
 ) -> dict[str, Any]:
     """The journal's entry of one unit; its pictures are on the disk, and what was skipped of it goes on the list of files."""
     items: list[dict[str, Any]] = []
@@ -274,7 +280,7 @@ def _read(
 
 
 def _store(
-    picture: Picture, dataset: Dataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
+    picture: Picture, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
 ) -> tuple[list[dict[str, Any]], list[Skip]]:
     """A picture as a PNG without metadata, and its items; targets that are too small are skipped, and patients who have withdrawn."""
     import imagehash
@@ -333,10 +339,10 @@ def _store(
     return items, skips
 
 
-def _merged(targets: list[Target]) -> list[Target]:
+def _merged(targets: list[PictureLabel]) -> list[PictureLabel]:
     """The targets, all masks of one label as one: a label that is drawn in several pieces is one target. Labels become storable text."""
     masks: dict[str, np.ndarray] = {}
-    merged: list[Target] = []
+    merged: list[PictureLabel] = []
     for target in (replace(each, label=storable(each.label)) for each in targets):
         if target.mask is None:
             merged.append(target)
@@ -344,10 +350,10 @@ def _merged(targets: list[Target]) -> list[Target]:
             masks[target.label] |= target.mask
         else:
             masks[target.label] = target.mask.copy()
-    return [*merged, *(Target(label, "mask", mask=mask) for label, mask in masks.items())]
+    return [*merged, *(PictureLabel(label, "mask", mask=mask) for label, mask in masks.items())]
 
 
-def _overlap(one: Target, other: Target) -> bool:
+def _overlap(one: PictureLabel, other: PictureLabel) -> bool:
     """Whether two targets share pixels; a class may be anywhere on the picture."""
     if one.kind == "class" or other.kind == "class":
         return True

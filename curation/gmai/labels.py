@@ -39,7 +39,7 @@ BLANK = {"", "#n/a", "#na", "-nan", "1.#ind", "1.#qnan", "<na>", "n/a", "na", "n
 
 
 @dataclass
-class Label:
+class CanonicalLabel:
     """A canonical label."""
 
     name: str
@@ -66,7 +66,9 @@ def _as_written(text: str) -> str:
 class LabelTable:
     """The canonical labels by name, and the way from raw labels to them."""
 
-    def __init__(self, labels: dict[str, Label], raw: dict[str, str], written: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, labels: dict[str, CanonicalLabel], raw: dict[str, str], written: dict[str, str] | None = None
+    ) -> None:
         """raw: folded label -> name, of a custom table; written: its labels with all their signs -> name."""
         self.labels, self.raw, self.written = labels, raw, written or {}
         self._ancestors: dict[str, set[str]] = {}
@@ -125,7 +127,7 @@ class LabelTable:
 
     def can_be_shown(self, name: str, modality: str, regions: Set[str]) -> bool:
         """False where the table says that a label is not visible in a modality, or in none of an image's regions."""
-        label = self.labels.get(name, Label(name))
+        label = self.labels.get(name, CanonicalLabel(name))
         shown = modalities_in(modality)
         seen = not label.modalities or any(
             each.casefold() == modality.casefold() or modalities_in(each) & shown for each in label.modalities
@@ -157,7 +159,7 @@ def read_labels(path: Path | None) -> LabelTable:
     Raises BadInput listing every problem: a raw label or synonym of two names, parents that go in a circle, a MeSH id that is none or
     belongs to two names, a name that a spreadsheet takes for an empty cell.
     """
-    labels: dict[str, Label] = {}
+    labels: dict[str, CanonicalLabel] = {}
     raw: dict[str, str] = {}
     written: dict[str, str] = {}
     problems = Problems()
@@ -168,7 +170,7 @@ def read_labels(path: Path | None) -> LabelTable:
         mine = raw.get(folded(term.concept))
         if mine is not None and folded(mine) != folded(term.concept):
             continue
-        label = labels.setdefault(mine or term.concept, Label(mine or term.concept))
+        label = labels.setdefault(mine or term.concept, CanonicalLabel(mine or term.concept))
         label.synonyms |= {each for each in term.synonyms if raw.get(folded(each), label.name) == label.name}
         label.parents, label.regions = label.parents or set(term.parents), label.regions or set(term.regions)
         label.modalities, label.mesh = label.modalities or set(term.modalities), label.mesh or term.mesh
@@ -195,7 +197,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _add(
     row: dict[str, Any],
-    labels: dict[str, Label],
+    labels: dict[str, CanonicalLabel],
     raw: dict[str, str],
     written: dict[str, str],
     problems: Problems,
@@ -205,7 +207,7 @@ def _add(
     if name.casefold() in BLANK or not folded(name):
         problems.add(file, name, "is a name that spreadsheets and VLMEvalKit take for an empty cell")
         return
-    label = labels.setdefault(name, Label(name))
+    label = labels.setdefault(name, CanonicalLabel(name))
     for variant in (name, *row["raw"], *row["synonyms"]):
         written.setdefault(_as_written(variant), name)
         if variant != name and read_label(variant).problem:
@@ -226,7 +228,7 @@ def _add(
         problems.add(file, name, f"{label.mesh!r} is no MeSH id (D and six or nine digits)")
 
 
-def _check(labels: dict[str, Label], problems: Problems, file: str) -> None:
+def _check(labels: dict[str, CanonicalLabel], problems: Problems, file: str) -> None:
     by_mesh: dict[str, str] = {}
     table = LabelTable(labels, {})
     for name, label in labels.items():

@@ -7,14 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from curation.gmai.cases import Case, Cell
+from curation.gmai.cases import Candidate, Cell
 from curation.gmai.labels import LabelTable
 from curation.gmai.sources import IMAGE, Sources
 from dataset_builders.terms import folded
 
 
 @dataclass(frozen=True)
-class Choice:
+class OptionSet:
     """The options of a case and the positions of the right ones (0-based)."""
 
     options: tuple[str, ...]
@@ -24,7 +24,7 @@ class Choice:
 class Pools:
     """Labels that can be options: of the same dataset at image level, of the same (modality, task, granularity) at region level."""
 
-    def __init__(self, cases: Iterable[Case], table: LabelTable) -> None:
+    def __init__(self, cases: Iterable[Candidate], table: LabelTable) -> None:
         self.table = table
         self._of_dataset: dict[tuple[str, Cell], set[str]] = defaultdict(set)
         self._of_cell: dict[Cell, set[str]] = defaultdict(set)
@@ -33,14 +33,14 @@ class Pools:
                 self._of_dataset[case.item.dataset, case.cell].add(name)
                 self._of_cell[case.cell].add(name)
 
-    def of(self, case: Case) -> list[str]:
+    def of(self, case: Candidate) -> list[str]:
         """Every label that can be a wrong option of this case, in order of name."""
         names = (
             self._of_dataset[case.item.dataset, case.cell] if case.granularity == IMAGE else self._of_cell[case.cell]
         )
         return sorted(name for name in names if self.reason_against(name, case) is None)
 
-    def reason_against(self, name: str, case: Case) -> str | None:
+    def reason_against(self, name: str, case: Candidate) -> str | None:
         """Why a label cannot be a wrong option of a case; None where it can.
 
         At region level other labels of the image stay: an answerer that ignores the mark has to choose among them.
@@ -83,7 +83,7 @@ class Drawer:
         self.sources, self.pools, self.frequency = sources, pools, frequency
         self.used: Counter[tuple[str, bool, int, int]] = Counter()
 
-    def draw(self, case: Case, split: str) -> Choice | None:
+    def draw(self, case: Candidate, split: str) -> OptionSet | None:
         """The options of a case; None where the pool leaves fewer than two, or where five do not hold a wrong one. At region level one of
         the wrong ones is on the image, where any may be: else the mark would not be needed."""
         rng = random.Random(f"options {case.order}")
@@ -102,12 +102,14 @@ class Drawer:
             return None
         return self._placed(case, answers, wrong, split, rng)
 
-    def _in_drawn_order(self, names: list[str], case: Case, rng: random.Random) -> list[str]:
+    def _in_drawn_order(self, names: list[str], case: Candidate, rng: random.Random) -> list[str]:
         """Weighted sampling without replacement (Efraimidis and Spirakis 2006): the largest u ** (1 / weight) first."""
         drawn = {name: rng.random() ** (1 / max(self.frequency[case.cell, name], 1)) for name in names}
         return sorted(names, key=lambda name: -drawn[name])
 
-    def _placed(self, case: Case, answers: list[str], wrong: list[str], split: str, rng: random.Random) -> Choice:
+    def _placed(
+        self, case: Candidate, answers: list[str], wrong: list[str], split: str, rng: random.Random
+    ) -> OptionSet:
         size = len(answers) + len(wrong)
         positions = list(range(size))
         rng.shuffle(positions)
@@ -119,13 +121,13 @@ class Drawer:
         options = [""] * size
         for at, name in zip([*right, *sorted(set(range(size)) - set(right))], [*answers, *wrong], strict=True):
             options[at] = name
-        return Choice(tuple(options), tuple(sorted(right)))
+        return OptionSet(tuple(options), tuple(sorted(right)))
 
-    def take(self, case: Case, split: str, size: int, right: Iterable[int]) -> None:
+    def take(self, case: Candidate, split: str, size: int, right: Iterable[int]) -> None:
         """Count the letters of a question that stands already."""
         self.used.update((split, case.is_multiple, size, at) for at in right)
 
-    def still_stands(self, case: Case, choice: Choice) -> bool:
+    def still_stands(self, case: Candidate, choice: OptionSet) -> bool:
         """Whether options that were drawn in an earlier run are still right: the same answers, and wrong ones that may be."""
         right = {choice.options[at] for at in choice.right}
         wrong = [name for name in choice.options if name not in right]

@@ -25,7 +25,7 @@ from curation.gmai.items import PICTURES
 from curation.gmai.labels import LabelTable
 from curation.gmai.overlay import shown_png
 from curation.gmai.selecting import Written
-from curation.gmai.sources import Dataset, Sources
+from curation.gmai.sources import SourceDataset, Sources
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
@@ -88,7 +88,7 @@ def write_tsvs(
         (keys / f"{name}_TEST_answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _row(each: Written, pngs: list[bytes], dataset: Dataset, is_test: bool) -> dict[str, Any]:
+def _row(each: Written, pngs: list[bytes], dataset: SourceDataset, is_test: bool) -> dict[str, Any]:
     case = each.case
     return {
         "index": each.index,

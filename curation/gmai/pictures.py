@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 from curation.gmai.pixels import Skipped, cause, read_frame
-from curation.gmai.sources import Dataset
+from curation.gmai.sources import SourceDataset
 from curation.images.image_index import open_rgb
 from curation.images.pairing import pair
 from dataset_builders.images.lookup import SUFFIXES, ImageError
@@ -39,7 +39,7 @@ Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PictureLabel:
     """One label on one picture. mask: (height, width) of booleans."""
 
     label: str
@@ -63,8 +63,8 @@ class Picture:
     """Where it comes from, below the dataset's path: for the curator's list, never for the benchmark."""
     pixels: np.ndarray
     """(height, width, 3) uint8"""
-    targets: list[Target]
-    also: list[Target] = field(default_factory=list)
+    targets: list[PictureLabel]
+    also: list[PictureLabel] = field(default_factory=list)
     """What else is labelled on it and not asked about here."""
     unsure: set[str] = field(default_factory=set)
     """Raw labels of which the source does not say whether they are on the picture: never options beside it."""
@@ -114,7 +114,7 @@ class Unit:
     """What `load` left out of this unit while it used the rest."""
 
 
-Targets = Callable[[tuple[int, int]], list[Target]]
+Targets = Callable[[tuple[int, int]], list[PictureLabel]]
 """(height, width) of an image -> its targets. Raises Skipped."""
 
 
@@ -140,7 +140,7 @@ class Annotation:
 def refused(reason: str) -> Targets:
     """The `targets` of an annotation that cannot be used, but whose name is taken."""
 
-    def targets(shape: tuple[int, int]) -> list[Target]:
+    def targets(shape: tuple[int, int]) -> list[PictureLabel]:
         raise Skipped(reason)
 
     return targets
@@ -150,7 +150,7 @@ Found = tuple[list[Annotation], list[Skip]]
 """What a source annotates, and what of it cannot be used."""
 
 
-def files_below(folder: Path, dataset: Dataset) -> tuple[list[Path], list[Skip]]:
+def files_below(folder: Path, dataset: SourceDataset) -> tuple[list[Path], list[Skip]]:
     """All files below a folder, sorted, and what can be no file of a set: broken links, devices, names that are no text. Hidden ones are
     left out, links to folders are not followed. A file is a folder of itself."""
     if folder.is_file():
@@ -171,7 +171,7 @@ def files_below(folder: Path, dataset: Dataset) -> tuple[list[Path], list[Skip]]
     return sorted(found), skips
 
 
-def pictures_below(dataset: Dataset) -> tuple[list[Path], list[Skip]]:
+def pictures_below(dataset: SourceDataset) -> tuple[list[Path], list[Skip]]:
     """The pictures below a dataset's path, and the other files that may have been meant as pictures."""
     files, skips = files_below(dataset.path, dataset)
     pictures = []
@@ -194,7 +194,10 @@ Pairs = list[tuple[Annotation, Path]]
 
 
 def paired(
-    annotations: Sequence[Annotation], images: Sequence[Path], dataset: Dataset, called: Sequence[str] | None = None
+    annotations: Sequence[Annotation],
+    images: Sequence[Path],
+    dataset: SourceDataset,
+    called: Sequence[str] | None = None,
 ) -> tuple[Pairs, list[Skip], list[Path]]:
     """(each annotation with its image, annotations without one, images without an annotation). called: what the images are called, where
     that is not their path."""
@@ -217,7 +220,7 @@ def paired(
     return pairs, skips, [path for at, path in enumerate(images) if at not in used]
 
 
-def picture_units(found: Found, dataset: Dataset, without: str, stored: bool = True) -> Iterator[Unit | Skip]:
+def picture_units(found: Found, dataset: SourceDataset, without: str, stored: bool = True) -> Iterator[Unit | Skip]:
     """One unit per picture of a dataset that has an annotation. without: what is said of a picture that has none."""
     annotations, skips = found
     pictures, odd = pictures_below(dataset)
@@ -230,7 +233,7 @@ def picture_units(found: Found, dataset: Dataset, without: str, stored: bool = T
     yield from (Skip(dataset.name, below(path, dataset.path), without) for path in alone)
 
 
-def load_picture(path: Path, annotation: Annotation, dataset: Dataset, stored: bool, unit: Unit) -> list[Picture]:
+def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, stored: bool, unit: Unit) -> list[Picture]:
     """The picture of a file with its targets. stored: DICOM as its pixels are stored, which boxes and masks of other formats count. Raises
     Skipped where the file is no complete picture, or has no target."""
     said: dict[str, str] = {}  # only DICOM says of itself who it is of
@@ -264,7 +267,7 @@ def is_dicom(path: Path) -> bool:
         return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
 
 
-def patient_of(path: str, dataset: Dataset) -> str | None:
+def patient_of(path: str, dataset: SourceDataset) -> str | None:
     """The patient that a file's name gives, by the dataset's pattern."""
     found = re.search(dataset.patient, path) if dataset.patient else None
     return found.group(1) if found else None
@@ -272,9 +275,9 @@ def patient_of(path: str, dataset: Dataset) -> str | None:
 
 def picture_of(
     path: Path,
-    dataset: Dataset,
+    dataset: SourceDataset,
     pixels: np.ndarray,
-    targets: list[Target],
+    targets: list[PictureLabel],
     said: dict[str, str],
     given: Mapping[str, str | None] | None = None,
     unsure: frozenset[str] = frozenset(),

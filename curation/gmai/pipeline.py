@@ -17,10 +17,10 @@ from typing import Any
 import pandas as pd
 
 from curation.gmai import burned_in, checks, questions, tags
-from curation.gmai.cases import Case, Cell, make_cases, values_of, without_duplicates
+from curation.gmai.cases import Candidate, Cell, make_cases, values_of, without_duplicates
 from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labels import COLUMNS, LabelTable, read_labels
-from curation.gmai.options import Choice, Drawer, Pools
+from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.output import write_outputs, write_report
 from curation.gmai.pictures import Skip, reasons
 from curation.gmai.selecting import CASES, Appearance, Kept, Written, read_kept, select, split, write_kept
@@ -104,7 +104,7 @@ def run(
                 f"{text['undecided']} pictures may hold burned-in text and are in no question: decide with medprobe curate texts {out}"
             )
 
-        cells: dict[Cell, list[Case]] = defaultdict(list)
+        cells: dict[Cell, list[Candidate]] = defaultdict(list)
         for case in chosen:
             cells[case.cell].append(case)
         proposed = questions.propose(cells, table, model, private, asking or Asking()) if model is not None else None
@@ -203,7 +203,7 @@ def _check_name(out: Path) -> None:
         raise BadInput(f"--out {out}: is a file. Name a folder.")
 
 
-def _check_any(usable: list[Case], cases: list[Case], left_out: Counter[str]) -> None:
+def _check_any(usable: list[Candidate], cases: list[Candidate], left_out: Counter[str]) -> None:
     if not usable:
         raise BadInput(
             f"no question can be made: {len(cases)} targets have no wrong option that may stand beside them"
@@ -217,15 +217,15 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def _write(
-    chosen: list[Case], words: dict[Cell, list[str]], sources: Sources, pools: Pools, kept: Kept
+    chosen: list[Candidate], words: dict[Cell, list[str]], sources: Sources, pools: Pools, kept: Kept
 ) -> tuple[list[Written], Counter[str]]:
     """The questions of the chosen cases; those of an earlier run keep their words, options, number and split."""
     splits = split(chosen, sources, kept.splits)
     frequency = Counter((case.cell, name) for case in chosen for name in case.answers)
     drawer = Drawer(sources, pools, frequency)
     unwritten: Counter[str] = Counter()
-    made: list[tuple[Case, str, Choice]] = []
-    fresh: list[Case] = []
+    made: list[tuple[Candidate, str, OptionSet]] = []
+    fresh: list[Candidate] = []
     for case in chosen:
         before = kept.drawn.get(case.case)
         if case.cell not in words:

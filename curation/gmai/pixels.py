@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from curation.gmai.sources import WINDOWS, Dataset
+from curation.gmai.sources import WINDOWS, SourceDataset
 from dataset_builders.terms import window_of
 
 PERCENTILES = (0.5, 99.5)
@@ -131,7 +131,7 @@ def about(data: Any) -> dict[str, str]:
 
 
 def read_frame(
-    path: Path, dataset: Dataset, label: str = "", stored: bool = False
+    path: Path, dataset: SourceDataset, label: str = "", stored: bool = False
 ) -> tuple[np.ndarray, dict[str, str]]:
     """(height, width, 3) uint8 of a file with one frame, and what it says of itself: upright with square pixels, or as `stored`, since
     boxes and masks of other formats count the stored pixels. Raises Skipped."""

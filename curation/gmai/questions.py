@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from curation.gmai.cases import Case, Cell
+from curation.gmai.cases import Candidate, Cell
 from curation.gmai.labels import LabelTable
 from curation.gmai.sources import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
 from curation.images.image_table import need_columns, read_any
@@ -93,14 +93,14 @@ def problems_of(question: str, task: str, granularity: str, forbidden: Iterable[
     return found
 
 
-def in_words(template: str, case: Case) -> str:
+def in_words(template: str, case: Candidate) -> str:
     """A template as the question of a case."""
     before = SLICES.format(count=1 + len(case.item.more)) if case.item.more else ""
     return before + template.replace(PLACEHOLDER, case.modality) + (SEVERAL if case.is_multiple else "")
 
 
 def templates(
-    cells: dict[Cell, list[Case]], table: LabelTable, own: Path | None, candidates: Path
+    cells: dict[Cell, list[Candidate]], table: LabelTable, own: Path | None, candidates: Path
 ) -> tuple[dict[Cell, list[str]], dict[Cell, str]]:
     """The templates of each cell that hold no label of the cell, and cells without one -> why.
 
@@ -131,7 +131,7 @@ def templates(
     return found, without
 
 
-def forbidden_in(cases: Iterable[Case], table: LabelTable) -> set[str]:
+def forbidden_in(cases: Iterable[Candidate], table: LabelTable) -> set[str]:
     """Everything that must not stand in a question of a cell: the names, synonyms, raw labels and ancestors of all its labels."""
     return {word for name in {name for case in cases for name in case.answers} for word in table.forbidden_words(name)}
 
@@ -150,7 +150,7 @@ def _own(path: Path) -> dict[tuple[str, str], list[str]]:
 
 
 def propose(
-    cells: dict[Cell, list[Case]], table: LabelTable, model: Writer, private: Path, asking: Asking
+    cells: dict[Cell, list[Candidate]], table: LabelTable, model: Writer, private: Path, asking: Asking
 ) -> dict[str, int]:
     """Have a model write candidates for each cell from ten sampled labels; those that keep the rules go to candidates.csv, where a person
     writes `yes` into the column keep. Replies are journalled: a second run asks only what failed. Returns counts."""

@@ -29,14 +29,14 @@ from curation.gmai.pixels import (
 )
 from curation.gmai.read_tables import class_folders, table
 from curation.gmai.read_volumes import Labelled, pictures_of
-from curation.gmai.sources import Dataset, Sources
+from curation.gmai.sources import SourceDataset, Sources
 
 SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
 """Modalities whose single pictures can carry a label of a table or folder."""
 ANNOTATIONS = ("SEG", "RTSTRUCT")
 
 
-def dicom_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def dicom_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """A unit per SEG and RTSTRUCT with the slices it refers to, and one per picture that a table or folder labels.
 
     A table names pictures by their SOP instances, or as other tables do. Files that share a SOP instance cannot be told apart by what
@@ -95,7 +95,7 @@ def dicom_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
             yield Skip(dataset.name, name, why)
 
 
-def _scan(dataset: Dataset) -> Iterator[tuple[Path, str, str] | Skip]:
+def _scan(dataset: SourceDataset) -> Iterator[tuple[Path, str, str] | Skip]:
     """(file, SOP instance, modality) of every DICOM file, whatever it is called, and the files that are none."""
     files, skips = files_below(dataset.path, dataset)
     yield from skips
@@ -120,7 +120,7 @@ def _referred(data: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _annotated(path: Path, files: list[Path], dataset: Dataset, sources: Sources, unit: Unit) -> list[Picture]:
+def _annotated(path: Path, files: list[Path], dataset: SourceDataset, sources: Sources, unit: Unit) -> list[Picture]:
     """The pictures of one SEG or RTSTRUCT: its slices in order along the patient, turned upright with their masks."""
     data = header(path)
     with used_header():
@@ -128,7 +128,7 @@ def _annotated(path: Path, files: list[Path], dataset: Dataset, sources: Sources
         return pictures_of(volume, dataset, sources, unit)
 
 
-def _volume(data: Any, path: Path, slices: list[Any], dataset: Dataset, unit: Unit) -> Labelled:
+def _volume(data: Any, path: Path, slices: list[Any], dataset: SourceDataset, unit: Unit) -> Labelled:
     if len({(each.get("Rows"), each.get("Columns")) for each in slices}) != 1:
         raise Skipped("the slices it refers to differ in size")
     for each in slices:
@@ -200,7 +200,7 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def _of_structures(data: Any, slices: list[Any], dataset: Dataset, unit: Unit) -> dict[str, np.ndarray]:
+def _of_structures(data: Any, slices: list[Any], dataset: SourceDataset, unit: Unit) -> dict[str, np.ndarray]:
     """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another cuts a hole."""
     names = {int(each.ROINumber): str(each.ROIName) for each in data.get("StructureSetROISequence", [])}
     index_of = {str(each.SOPInstanceUID): at for at, each in enumerate(slices)}

@@ -19,8 +19,8 @@ from PIL import Image
 from curation.gmai.pictures import (
     Annotation,
     Found,
+    PictureLabel,
     Skip,
-    Target,
     Targets,
     Unit,
     below,
@@ -32,7 +32,7 @@ from curation.gmai.pictures import (
     size_mismatch,
 )
 from curation.gmai.pixels import Skipped, cause
-from curation.gmai.sources import Dataset, Sources
+from curation.gmai.sources import SourceDataset, Sources
 from curation.images.pairing import pair, same_path, split, without_suffix
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import SUFFIXES
@@ -43,12 +43,12 @@ from dataset_builders.source_files import read_json, read_text
 COCO_FIELDS = {"patient": "patient_id", "study": "study_id", "age": "age", "sex": "sex", "site": "site"}
 
 
-def coco_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def coco_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per image of the JSON."""
     return picture_units(coco(dataset), dataset, "the JSON does not list it")
 
 
-def coco(dataset: Dataset) -> Found:
+def coco(dataset: SourceDataset) -> Found:
     """What a COCO JSON annotates. Images that share an id are refused: their annotations cannot be told apart. Raises BadInput where it
     lacks its three lists, or gives one category id two names."""
     assert dataset.annotations is not None
@@ -74,7 +74,7 @@ def coco(dataset: Dataset) -> Found:
     return made, [Skip(dataset.name, each, "annotations of an image that the JSON does not list") for each in lost]
 
 
-def _coco_lists(dataset: Dataset) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+def _coco_lists(dataset: SourceDataset) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
     """(images, categories, annotations)"""
     assert dataset.annotations is not None
     document = read_json(dataset.annotations)
@@ -112,7 +112,7 @@ def _check_size(height: Any, width: Any, shape: tuple[int, ...]) -> None:
 
 def _coco_targets(
     entry: dict[str, Any], annotations: list[dict[str, Any]], names: dict[str, str], shape: tuple[int, int]
-) -> list[Target]:
+) -> list[PictureLabel]:
     """Masks where annotations have a segmentation, else boxes, else classes."""
     _check_size(entry.get("height"), entry.get("width"), shape)
     made = []
@@ -121,11 +121,11 @@ def _coco_targets(
         if not label:
             raise Skipped(f"an annotation's category is not listed (category {annotation.get('category_id')!r})")
         if annotation.get("segmentation"):
-            made.append(Target(label, "mask", mask=decode(annotation["segmentation"], shape)))
+            made.append(PictureLabel(label, "mask", mask=decode(annotation["segmentation"], shape)))
         elif annotation.get("bbox") is None:
-            made.append(Target(label))
+            made.append(PictureLabel(label))
         else:
-            made.append(Target(label, "box", box_of(annotation["bbox"], shape)))
+            made.append(PictureLabel(label, "box", box_of(annotation["bbox"], shape)))
     return made
 
 
@@ -165,12 +165,12 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
 # Pascal VOC
 
 
-def voc_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def voc_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per XML below `annotations` (default: the dataset's path)."""
     return picture_units(voc(dataset), dataset, "has no XML")
 
 
-def voc(dataset: Dataset) -> Found:
+def voc(dataset: SourceDataset) -> Found:
     """What XMLs annotate: the image that they name, below their own folder (or, for XMLs without folders, below the folder that they name);
     where no name of the set fits, as after images were renamed, the image of their own path. Raises BadInput where there is none."""
     folder = dataset.annotations or dataset.path
@@ -210,7 +210,7 @@ def _parse(page: Path) -> ElementTree.Element:
         raise Skipped(f"is no complete XML ({type(error).__name__})") from None
 
 
-def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Target]:
+def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[PictureLabel]:
     """The boxes of the objects; VOC counts pixels from 1 and includes both ends."""
     _check_size(root.findtext("size/height"), root.findtext("size/width"), shape)
     made = []
@@ -223,7 +223,7 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Targ
         except ValueError:
             raise Skipped("a box is no four numbers") from None
         left, top, right, bottom = sides
-        made.append(Target(label, "box", box_of((left - 1, top - 1, right - left + 1, bottom - top + 1), shape)))
+        made.append(PictureLabel(label, "box", box_of((left - 1, top - 1, right - left + 1, bottom - top + 1), shape)))
     return made
 
 
@@ -232,12 +232,12 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Targ
 LISTS = ("classes.txt", "obj.names", "data.yaml", "data.yml", "dataset.yaml")
 
 
-def yolo_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def yolo_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per image that has a text file below `annotations` (default: the dataset's path)."""
     return picture_units(yolo(dataset), dataset, "has no text file of its name")
 
 
-def yolo(dataset: Dataset) -> Found:
+def yolo(dataset: SourceDataset) -> Found:
     """What text files annotate, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
     image. Raises BadInput where nothing says what the classes are called."""
     folder = dataset.annotations or dataset.path
@@ -254,7 +254,7 @@ def yolo(dataset: Dataset) -> Found:
     return made, skips if folder != dataset.path else []
 
 
-def _yolo_classes(lists: list[Path], dataset: Dataset) -> dict[int, str]:
+def _yolo_classes(lists: list[Path], dataset: SourceDataset) -> dict[int, str]:
     """Number -> label by lists of names (the line is the number), or YAML with `names`. Raises BadInput where there is none, one is no such
     list, or two say different things."""
     remedy = "Give `classes: {0: name, ...}`."
@@ -281,7 +281,7 @@ def _yolo_classes(lists: list[Path], dataset: Dataset) -> dict[int, str]:
     return found
 
 
-def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -> list[Target]:
+def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -> list[PictureLabel]:
     try:
         lines = [line for line in read_text(text).splitlines() if line.strip()]
     except BadInput:
@@ -289,7 +289,7 @@ def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -
     return [_yolo_target(line, number, classes, shape) for number, line in enumerate(lines, 1)]
 
 
-def _yolo_target(line: str, number: int, classes: dict[int, str], shape: tuple[int, ...]) -> Target:
+def _yolo_target(line: str, number: int, classes: dict[int, str], shape: tuple[int, ...]) -> PictureLabel:
     height, width = shape[:2]
     try:
         label, *shares = (float(word) for word in line.split())
@@ -302,11 +302,11 @@ def _yolo_target(line: str, number: int, classes: dict[int, str], shape: tuple[i
     if len(shares) == 4:
         x, y, w, h = shares
         box = ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height)
-        return Target(classes[int(label)], "box", box_of(box, shape))
+        return PictureLabel(classes[int(label)], "box", box_of(box, shape))
     if len(shares) < 6 or len(shares) % 2:
         raise Skipped(f"a line of its text file is neither a box nor a polygon (line {number})")
     corners = [share * (height if at % 2 else width) for at, share in enumerate(shares)]
-    return Target(classes[int(label)], "mask", mask=decode([corners], (height, width)))
+    return PictureLabel(classes[int(label)], "mask", mask=decode([corners], (height, width)))
 
 
 # Masks
@@ -315,12 +315,12 @@ MASK_WORD = re.compile(r"[\W_]+(mask|seg|segmentation|label|labels|gt|annotation
 """What programs put after an image's name for its mask."""
 
 
-def masks_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def masks_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per image that has a mask."""
     return picture_units(masks(dataset), dataset, "has no mask")
 
 
-def masks(dataset: Dataset) -> Found:
+def masks(dataset: SourceDataset) -> Found:
     """What masks annotate: one indexed mask (a map of `classes`) of the image's path, or with a word like `_mask` after it; or one mask per
     class, in a folder of its name, or called `<image>_<class>`.
 
@@ -350,7 +350,7 @@ def masks(dataset: Dataset) -> Found:
     return made, skips
 
 
-def _divide(names: list[str], images: list[str], dataset: Dataset) -> list[tuple[str, str]]:
+def _divide(names: list[str], images: list[str], dataset: SourceDataset) -> list[tuple[str, str]]:
     """(class, what its image is called) of each mask; class "" for indexed masks. names: paths without suffixes."""
 
     def fits(called: list[str]) -> bool:
@@ -371,7 +371,7 @@ def _divide(names: list[str], images: list[str], dataset: Dataset) -> list[tuple
     return in_names if fits([image for label, image in in_names if label]) else in_folders
 
 
-def _divided(name: str, dataset: Dataset) -> tuple[str, str]:
+def _divided(name: str, dataset: SourceDataset) -> tuple[str, str]:
     """(class, image) of a mask's path without suffix: `P1/7_left lung` -> ("left lung", "P1/7"). ("", name) where it has no class."""
     folder, _, last = name.rpartition("/")
     words = last.casefold()
@@ -385,20 +385,20 @@ def _divided(name: str, dataset: Dataset) -> tuple[str, str]:
     return (found[2], f"{folder}/{found[1]}".removeprefix("/")) if found else ("", name)
 
 
-def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape: tuple[int, int]) -> list[Target]:
-    made: list[Target] = []
+def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape: tuple[int, int]) -> list[PictureLabel]:
+    made: list[PictureLabel] = []
     for label, mask in masks:
         values = _mask_values(mask)
         if values.shape != shape:
             raise Skipped(size_mismatch("its mask", values.shape, shape))
         if label:
             shown = values > (127 if mask.suffix.lower() in (".jpg", ".jpeg") else 0)  # JPEG's black is not quite 0
-            made += [Target(label, "mask", mask=shown)] if shown.any() else []
+            made += [PictureLabel(label, "mask", mask=shown)] if shown.any() else []
             continue
         for value in (int(each) for each in np.unique(values) if each):
             if value not in classes:
                 raise Skipped(f"a value of the mask has no name in `classes` (value {value})")
-            made.append(Target(classes[value], "mask", mask=values == value))
+            made.append(PictureLabel(classes[value], "mask", mask=values == value))
     return made
 
 

@@ -18,8 +18,8 @@ from curation.gmai.pictures import (
     Annotation,
     Found,
     Picture,
+    PictureLabel,
     Skip,
-    Target,
     Targets,
     Unit,
     below,
@@ -30,7 +30,7 @@ from curation.gmai.pictures import (
     refused,
 )
 from curation.gmai.pixels import Skipped
-from curation.gmai.sources import Dataset, Sources
+from curation.gmai.sources import SourceDataset, Sources
 from curation.images.image_index import open_rgb
 from curation.images.image_table import cell_text, need_columns, read_any
 from curation.images.pairing import split
@@ -45,14 +45,14 @@ PRESENT, ABSENT, UNSURE = ({"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "n
 """Cells of a table with a column per label (-1: mentioned, but uncertain; CheXpert)."""
 
 
-def folders_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def folders_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per picture, whose class is the first folder below the dataset's path. Those that lie in none are skipped."""
     pictures, skips = pictures_below(dataset)
     yield from skips
     yield from class_folders(pictures, dataset)
 
 
-def class_folders(files: list[Path], dataset: Dataset) -> Iterator[Unit | Skip]:
+def class_folders(files: list[Path], dataset: SourceDataset) -> Iterator[Unit | Skip]:
     """One unit per file that lies in a class folder."""
     for path in files:
         name = below(path, dataset.path)
@@ -64,16 +64,16 @@ def class_folders(files: list[Path], dataset: Dataset) -> Iterator[Unit | Skip]:
             yield Unit(name, [path], partial(load_picture, path, annotation, dataset, False))
 
 
-def _classes(labels: list[str], shape: tuple[int, int]) -> list[Target]:
-    return [Target(label) for label in labels]
+def _classes(labels: list[str], shape: tuple[int, int]) -> list[PictureLabel]:
+    return [PictureLabel(label) for label in labels]
 
 
-def table_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def table_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per image of a table with one or several labels per row, or a box per row; several rows of an image add up."""
     return picture_units(table(dataset), dataset, "the table has no row of it", bool(dataset.columns.box))
 
 
-def table(dataset: Dataset) -> Found:
+def table(dataset: SourceDataset) -> Found:
     """What the rows of a table with labels say."""
     sides = dataset.columns.box or ()
     made = []
@@ -84,18 +84,22 @@ def table(dataset: Dataset) -> Found:
     return made, []
 
 
-def _boxes(rows: Rows, dataset: Dataset, shape: tuple[int, int]) -> list[Target]:
+def _boxes(rows: Rows, dataset: SourceDataset, shape: tuple[int, int]) -> list[PictureLabel]:
     found = [(row, box_of([row[side] for side in dataset.columns.box or ()], shape)) for row in rows]
-    return [Target(label, "box", box) for row, box in found for label in labels_in(row[dataset.columns.label], dataset)]
+    return [
+        PictureLabel(label, "box", box)
+        for row, box in found
+        for label in labels_in(row[dataset.columns.label], dataset)
+    ]
 
 
-def wide_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def wide_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per image of a table with a column per label: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set
     is exhaustive, or the table holds nothing but 1 and blanks). What is neither present nor absent is never an option beside the image."""
     return picture_units(_wide(dataset), dataset, "the table has no row of it", False)
 
 
-def _wide(dataset: Dataset) -> Found:
+def _wide(dataset: SourceDataset) -> Found:
     by_image, labels = _label_columns(dataset)
     cells = {row[label].casefold() for rows in by_image.values() for row in rows for label in labels}
     unsure = UNSURE - {""} if dataset.exhaustive or cells <= PRESENT | {""} else UNSURE
@@ -113,7 +117,7 @@ def _wide(dataset: Dataset) -> Found:
     return made, []
 
 
-def _label_columns(dataset: Dataset) -> tuple[dict[str, Rows], list[str]]:
+def _label_columns(dataset: SourceDataset) -> tuple[dict[str, Rows], list[str]]:
     """(the rows by image, the columns of labels: those named, else all others that hold nothing but 1, 0, -1 and blanks). Raises BadInput
     where there is none."""
     labels = list(dataset.columns.labels)
@@ -132,13 +136,13 @@ def _label_columns(dataset: Dataset) -> tuple[dict[str, Rows], list[str]]:
     return rows_by_image(dataset, labels), labels
 
 
-def labels_in(cell: str, dataset: Dataset) -> list[str]:
+def labels_in(cell: str, dataset: SourceDataset) -> list[str]:
     """The labels of one cell, without those that stand for none."""
     found = [part.strip() for part in cell.split(dataset.separator)] if dataset.separator else [cell.strip()]
     return [label for label in dict.fromkeys(found) if label and label not in dataset.nothing]
 
 
-def rows_by_image(dataset: Dataset, wanted: list[str]) -> dict[str, Rows]:
+def rows_by_image(dataset: SourceDataset, wanted: list[str]) -> dict[str, Rows]:
     """The rows of a dataset's table by the image that they name. wanted: columns beside those of the image and the patient. Raises
     BadInput for a column that is not there."""
     assert dataset.annotations is not None
@@ -156,7 +160,12 @@ def rows_by_image(dataset: Dataset, wanted: list[str]) -> dict[str, Rows]:
 
 
 def _of_rows(
-    rows: Rows, dataset: Dataset, name: str, targets: Targets, labels: list[str], unsure: frozenset[str] = frozenset()
+    rows: Rows,
+    dataset: SourceDataset,
+    name: str,
+    targets: Targets,
+    labels: list[str],
+    unsure: frozenset[str] = frozenset(),
 ) -> Annotation:
     """The annotation of the rows of one name, with what they say of patient, study, age, sex, site. Rows that contradict one another may be
     those of several images that are called the same."""
@@ -181,7 +190,7 @@ TAGS = {
 }
 
 
-def tsv_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def tsv_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per question of a benchmark in VLMEvalKit's layout with an answer and an image of its own: the right options are labels.
 
     The overlays are in the images already, so that every question stays at the granularity it has. Raises BadInput where no file has the
@@ -219,4 +228,4 @@ def _load_record(
         pixels = np.asarray(open_rgb(image_of(file, start, length)))
     except ImageError as error:
         raise Skipped(str(error)) from None
-    return [Picture(unit.key, pixels, [Target(label) for label in labels], modality=modality or None, tags=tags)]
+    return [Picture(unit.key, pixels, [PictureLabel(label) for label in labels], modality=modality or None, tags=tags)]

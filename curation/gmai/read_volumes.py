@@ -21,8 +21,8 @@ from curation.gmai.pictures import (
     Annotation,
     Pairs,
     Picture,
+    PictureLabel,
     Skip,
-    Target,
     Unit,
     below,
     files_below,
@@ -31,7 +31,7 @@ from curation.gmai.pictures import (
     refused,
 )
 from curation.gmai.pixels import Skipped, cause, square_pixels, to_grey, to_rgb, window_for
-from curation.gmai.sources import Dataset, Sources
+from curation.gmai.sources import SourceDataset, Sources
 from curation.images.pairing import split, without_suffix
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_json
@@ -60,7 +60,7 @@ class Labelled:
     """What the source calls each slice; default: its position."""
 
 
-def pictures_of(volume: Labelled, dataset: Dataset, sources: Sources, unit: Unit) -> list[Picture]:
+def pictures_of(volume: Labelled, dataset: SourceDataset, sources: Sources, unit: Unit) -> list[Picture]:
     """The pictures of a volume. A slice that shows labels under different windows becomes one picture per window."""
     k = dataset.slices or sources.slices
     choose = slices_apart if dataset.together else largest_slices
@@ -77,7 +77,7 @@ def pictures_of(volume: Labelled, dataset: Dataset, sources: Sources, unit: Unit
     for (at, window), labels in sorted(chosen.items(), key=lambda each: (each[0][0], str(each[0][1]))):
         values = square_pixels(np.ascontiguousarray(volume.slices(at), dtype=np.float32), volume.spacing, False)
         shown = {
-            label: Target(label, "mask", mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing, True))
+            label: PictureLabel(label, "mask", mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing, True))
             for label, mask in volume.masks.items()
             if mask[at].any()
         }
@@ -115,7 +115,7 @@ def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
     return [int(marked[first + step * number]) for number in range(count)]
 
 
-def _window(label: str, volume: Labelled, dataset: Dataset) -> tuple[float, float] | None:
+def _window(label: str, volume: Labelled, dataset: SourceDataset) -> tuple[float, float] | None:
     if volume.windowed:
         return window_for(label, dataset.window)
     return window_for(label, dataset.window) if dataset.window is not None else None
@@ -124,7 +124,7 @@ def _window(label: str, volume: Labelled, dataset: Dataset) -> tuple[float, floa
 # NIfTI
 
 
-def nifti_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
+def nifti_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
     """One unit per image volume that has a label volume of its path, read by nibabel in the closest canonical orientation (RAS+) and shown
     as radiologists see it: the patient's right at the left of the picture, front or head at the top.
 
@@ -140,7 +140,7 @@ def nifti_units(dataset: Dataset, sources: Sources) -> Iterator[Unit | Skip]:
     yield from (Skip(dataset.name, below(path, dataset.path), "has no label volume") for path in alone)
 
 
-def volume_pairs(dataset: Dataset) -> tuple[Pairs, list[Skip], list[Path]]:
+def volume_pairs(dataset: SourceDataset) -> tuple[Pairs, list[Skip], list[Path]]:
     """((label volume, image volume), labels without an image, images without a label)."""
     assert dataset.annotations is not None
     folder = dataset.annotations
@@ -163,7 +163,7 @@ def _without_channel(name: str, labels: set[str]) -> str:
     return name if split(name)[-1] in labels else name.removesuffix("_0000")
 
 
-def volume_classes(dataset: Dataset) -> dict[int, str]:
+def volume_classes(dataset: SourceDataset) -> dict[int, str]:
     """Value -> label of a dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value -> name)."""
     folders = [dataset.path, dataset.path.parent]
     if dataset.annotations is not None:
@@ -186,7 +186,7 @@ def volume_classes(dataset: Dataset) -> dict[int, str]:
 
 
 def _load(
-    image: Path, label: Path, classes: dict[int, str], dataset: Dataset, sources: Sources, unit: Unit
+    image: Path, label: Path, classes: dict[int, str], dataset: SourceDataset, sources: Sources, unit: Unit
 ) -> list[Picture]:
     volume, affine, spacing = _read(image)
     values, other, _ = _read(label)

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from curation.gmai.cases import Case
+from curation.gmai.cases import Candidate
 from curation.gmai.items import PICTURES
-from curation.gmai.options import Choice
+from curation.gmai.options import OptionSet
 from curation.gmai.sources import Sources
 from curation.images.file_names import file_names
 from dataset_builders.case_groups import connected
@@ -61,13 +61,13 @@ def _unit(vector: np.ndarray) -> np.ndarray:
     return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 
-def select(cases: list[Case], sources: Sources, appearance: Appearance) -> tuple[list[Case], Counter[str]]:
+def select(cases: list[Candidate], sources: Sources, appearance: Appearance) -> tuple[list[Candidate], Counter[str]]:
     """The chosen cases in order of `order`, and how many fell to each limit."""
     counts: Counter[str] = Counter()
-    cells: dict[tuple[str, ...], list[Case]] = defaultdict(list)
+    cells: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for case in sorted(cases, key=lambda case: case.order):
         cells[(*case.cell, case.answer)].append(case)
-    chosen: list[Case] = []
+    chosen: list[Candidate] = []
     for own in cells.values():
         per_patient = _limit_patients(own, sources.per_patient)
         counts["more cases of one patient and answer"] += len(own) - len(per_patient)
@@ -77,11 +77,11 @@ def select(cases: list[Case], sources: Sources, appearance: Appearance) -> tuple
     return sorted(chosen, key=lambda case: case.order), counts
 
 
-def _limit_patients(cases: list[Case], most: int | None) -> list[Case]:
+def _limit_patients(cases: list[Candidate], most: int | None) -> list[Candidate]:
     """At most `most` cases of each patient, those with the largest target."""
     if most is None:
         return cases
-    kept: list[Case] = []
+    kept: list[Candidate] = []
     taken: Counter[str] = Counter()
     for case in sorted(cases, key=lambda case: (-case.item.area, case.order)):
         if taken[case.item.patient] < most:
@@ -90,7 +90,7 @@ def _limit_patients(cases: list[Case], most: int | None) -> list[Case]:
     return sorted(kept, key=lambda case: case.order)
 
 
-def _far_apart(cases: list[Case], sources: Sources, appearance: Appearance) -> list[Case]:
+def _far_apart(cases: list[Candidate], sources: Sources, appearance: Appearance) -> list[Candidate]:
     """Farthest-first: each next case is the one farthest from all chosen ones, within the stratum that has the fewest so far."""
     if len(cases) <= sources.per_answer:
         return cases
@@ -111,7 +111,7 @@ def _far_apart(cases: list[Case], sources: Sources, appearance: Appearance) -> l
     return [cases[at] for at in sorted(chosen)]
 
 
-def _value(case: Case, name: str) -> str:
+def _value(case: Candidate, name: str) -> str:
     if name == "source":
         return case.item.dataset
     value = case.item.attributes.get(name, "")
@@ -121,7 +121,7 @@ def _value(case: Case, name: str) -> str:
     return value.casefold()
 
 
-def split(cases: list[Case], sources: Sources, earlier: Mapping[str, str] | None = None) -> dict[str, str]:
+def split(cases: list[Candidate], sources: Sources, earlier: Mapping[str, str] | None = None) -> dict[str, str]:
     """Case -> validation or test, by patient, and where two share a picture by both: patients go to validation, in an order drawn with the
     seed, until its share is full.
 
@@ -130,10 +130,10 @@ def split(cases: list[Case], sources: Sources, earlier: Mapping[str, str] | None
     """
     earlier = earlier or {}
 
-    def shown_by(case: Case) -> list[str]:
+    def shown_by(case: Candidate) -> list[str]:
         return [case.item.patient, *(picture for picture, _ in case.item.pictures)]
 
-    def split_before(patient_cases: list[Case]) -> str:
+    def split_before(patient_cases: list[Candidate]) -> str:
         before = {earlier.get(case.item.patient, "") for case in patient_cases}
         return "validation" if "validation" in before else "test" if "test" in before else ""
 
@@ -161,9 +161,9 @@ CASES = "cases.json"
 class Written:
     """A case with its words, options and split."""
 
-    case: Case
+    case: Candidate
     question: str
-    choice: Choice
+    choice: OptionSet
     split: str
     index: int
     """What the question is called in the set: a number from 1."""
@@ -180,10 +180,10 @@ class Kept:
     validation is another one now)."""
 
     indices: Mapping[str, int]
-    drawn: Mapping[str, tuple[str, Choice]]
+    drawn: Mapping[str, tuple[str, OptionSet]]
     splits: Mapping[str, str]
 
-    def numbered(self, cases: Sequence[Case], splits: Mapping[str, str]) -> dict[str, int]:
+    def numbered(self, cases: Sequence[Candidate], splits: Mapping[str, str]) -> dict[str, int]:
         """Case -> index: as before, new ones after all others (validation first, then single choice, then in the order drawn)."""
         fresh = [case for case in cases if case.case not in self.indices]
         fresh.sort(key=lambda case: (splits[case.case] != "validation", case.is_multiple, case.order))
@@ -198,7 +198,7 @@ def read_kept(private: Path, sources: Sources) -> Kept:
         return Kept({}, {}, {})
     kept = json.loads(path.read_text(encoding="utf-8"))
     drawn = {
-        case: (question, Choice(tuple(options), tuple(right)))
+        case: (question, OptionSet(tuple(options), tuple(right)))
         for case, (question, options, right) in kept["drawn"].items()
     }
     return Kept(kept["indices"], drawn, kept["splits"] if kept["drawn_with"] == _drawn_with(sources) else {})

@@ -62,7 +62,7 @@ OF_KIND = {"class": (IMAGE,), "box": (BOX,), "mask": (MASK, CONTOUR)}
 """Annotation -> the granularities at which it is asked about; a mask is asked about twice."""
 
 
-class Columns(_Strict):
+class SourceColumns(_Strict):
     """Which column of a dataset's table holds what. A column that is named here must be in the table."""
 
     image: str = "image"
@@ -86,7 +86,7 @@ NEEDS: dict[str, tuple[str, bool]] = {
 """Reader -> what its `annotations` are, and whether it needs them."""
 
 
-class Dataset(_Strict):
+class SourceDataset(_Strict):
     """One data set. Paths are relative to the folder of sources.yaml."""
 
     name: str
@@ -105,7 +105,7 @@ class Dataset(_Strict):
     classes: dict[int, str] | tuple[str, ...] = {}
     """Value in a mask, or class number of YOLO -> raw label, where the files do not say. A list: the classes after `<image>_` in the names
     of masks, where these have several words."""
-    columns: Columns = Columns()
+    columns: SourceColumns = SourceColumns()
     separator: str = "|"
     """Between several labels of one cell."""
     nothing: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class Dataset(_Strict):
         return value
 
     @model_validator(mode="after")
-    def _complete(self) -> Dataset:
+    def _complete(self) -> SourceDataset:
         if self.modality is None and self.reader not in ("dicom", "tsv"):
             raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
         if self.annotations is None and NEEDS[self.reader][1]:
@@ -233,7 +233,7 @@ class Sources(_Strict):
     """Nobody is a patient of two of the registries that the sets name."""
     overlay: Overlay = Overlay()
     longest_side: Annotated[int, Field(ge=32, le=4096)] = 1024
-    datasets: Annotated[tuple[Dataset, ...], Field(min_length=1)]
+    datasets: Annotated[tuple[SourceDataset, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Sources:

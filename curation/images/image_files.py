@@ -24,7 +24,7 @@ VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "checksum", "LastModified", "l
 """What file systems say of a file that differs once it was changed; the first that one says is taken."""
 
 
-class Folder:
+class ImageFolder:
     """All image files below a folder. Links to folders are followed."""
 
     def __init__(self, path: Path) -> None:
@@ -196,9 +196,9 @@ def _image_column(schema: Any) -> str | None:
     return "image" if "image" in found else next(iter(found), None)
 
 
-ImageFiles = Folder | Remote
+ImageFiles = ImageFolder | Remote
 
 
 def images_at(where: str | Path) -> ImageFiles:
     """The images of a folder or of an address. Raises BadInput where what an address needs is not installed, or it is none."""
-    return Remote(str(where)) if "://" in str(where) else Folder(Path(where))
+    return Remote(str(where)) if "://" in str(where) else ImageFolder(Path(where))

@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 from tqdm import tqdm
 
 from curation.images.file_names import ids_of
-from curation.images.image_files import Folder, ImageFiles, images_at
+from curation.images.image_files import ImageFiles, ImageFolder, images_at
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import ImageError, check_image, opened
@@ -99,7 +99,7 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
     names = files.names()
     old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else None
     written = [storable(name) for name in names]
-    folder = files.path if isinstance(files, Folder) else None
+    folder = files.path if isinstance(files, ImageFolder) else None
     ids = ids_of(folder, written, out)
     known = {} if old is None else {row["image"]: row for row in old.to_dict("records")}
 

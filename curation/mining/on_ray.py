@@ -86,7 +86,7 @@ TOLD_EVERY = 16
 
 
 @dataclass(frozen=True)
-class Source:
+class SearchInput:
     """Where a worker finds what is searched: both encoders' arrays, and the rows to search among (None: all)."""
 
     med: Path
@@ -104,7 +104,7 @@ class Source:
 class Searcher:
     """What runs in a worker's process."""
 
-    def __init__(self, source: Source, writer: dict[str, Any], blocks: str, threads: int) -> None:
+    def __init__(self, source: SearchInput, writer: dict[str, Any], blocks: str, threads: int) -> None:
         search = source.open()
         search.threads = threads
         self._writer, self._blocks = BlockWriter(search, **writer), Path(blocks)
@@ -115,7 +115,7 @@ class Searcher:
         return first
 
 
-def run_on_ray(source: Source, cluster: Cluster) -> Callable[[BlockWriter, Path, list[int]], Iterator[int]]:
+def run_on_ray(source: SearchInput, cluster: Cluster) -> Callable[[BlockWriter, Path, list[int]], Iterator[int]]:
     """What `mine` takes to have its blocks written by workers."""
 
     def run(writer: BlockWriter, blocks: Path, todo: list[int]) -> Iterator[int]:

@@ -163,7 +163,7 @@ def _norms(x: np.ndarray) -> np.ndarray:
     return norms
 
 
-class Side:
+class EncoderVectors:
     """One encoder's vectors (n, d) on a device, and the limits of their cosines."""
 
     def __init__(self, given: Embeddings, low: float, high: float, device: str) -> None:
@@ -235,7 +235,7 @@ class Bound:
     floor: float
 
 
-def make_bound(side: Side) -> Bound | None:
+def make_bound(side: EncoderVectors) -> Bound | None:
     """The bound with the width that a sample of pairs says is quickest; None where the whole product is."""
     n, d = side.x.shape
     if not math.isfinite(side.low) or n < SEEN:
@@ -290,7 +290,7 @@ class PairSearch:
                 f"med has {self.n} rows and gen {len(self.embeddings[1].x)}: embed the same images with both encoders."
             )
         self.sides = tuple(
-            Side(given, low, high, self.device)
+            EncoderVectors(given, low, high, self.device)
             for given, (low, high) in zip(self.embeddings, thresholds.ranges(), strict=True)
         )
         # The first product is of one encoder: that with the higher lower limit, else with the lower upper one.

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from curation.review.agreement import agreement
 from curation.review.page import Field, Shown, Task, build_page, for_browser
 from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, SCORES, TEXTS, WRONG, ReviewLog
-from curation.review.serving import Access
+from curation.review.serving import ReviewAccess
 from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput
 
@@ -21,7 +21,7 @@ SCORING = f"{WRONG}: wrong or irrelevant; {KEEP_FROM} and more: good enough to k
 SIDES = ("left", "right")
 
 
-def build_review(questions: Path, images: Path, access: Access | None = None) -> FastAPI:
+def build_review(questions: Path, images: Path, access: ReviewAccess | None = None) -> FastAPI:
     """The page and its pictures as one application; with `access` the name is that of the reviewer's link. Raises BadInput for folders that
     are no questions or hold none of the images."""
     log = ReviewLog(questions)

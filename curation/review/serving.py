@@ -25,7 +25,7 @@ PARAMETER = "key"
 COOKIE = "medprobe_reviewer"
 
 
-class Access:
+class ReviewAccess:
     """The reviewers of a folder and their secrets, which stay the same from one start to the next (`reviewers.json`, readable by its
     owner alone)."""
 
@@ -81,7 +81,7 @@ class Access:
 
 
 def serve_page(
-    build: Callable[[Access | None], ASGIApp],
+    build: Callable[[ReviewAccess | None], ASGIApp],
     folder: Path,
     task: str,
     doing: str,
@@ -109,7 +109,7 @@ def serve_page(
             raise BadInput(f"{option} {file}: there is no such file.")
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder.")
-    access = Access(folder, reviewers) if reviewers else None
+    access = ReviewAccess(folder, reviewers) if reviewers else None
     address = f"{'https' if certificate else 'http'}://{host}:{port}"
     for name, link in access.links(address).items() if access else ():
         print(f"{name}: {link}", flush=True)

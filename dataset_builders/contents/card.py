@@ -15,7 +15,7 @@ import yaml
 from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
 from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
-from dataset_builders.parquet import Rows, Written
+from dataset_builders.parquet import ConfigSizes, Rows
 from dataset_builders.schema import CaseImage, Content, Kind, Question
 
 LICENCE_FILE = "LICENSE.md"
@@ -54,7 +54,7 @@ def card_text(
     description: Description,
     content: Content,
     columns: dict[str, dict[str, Kind]],
-    written: dict[str, Written],
+    written: dict[str, ConfigSizes],
     manifest: dict[str, Any],
     examples: list[tuple[str, CaseImage]],
 ) -> str:
@@ -65,7 +65,7 @@ def card_text(
 
 
 def _head(
-    description: Description, facts: Facts, columns: dict[str, dict[str, Kind]], written: dict[str, Written]
+    description: Description, facts: Facts, columns: dict[str, dict[str, Kind]], written: dict[str, ConfigSizes]
 ) -> dict[str, Any]:
     default = "questions" if "questions" in written else "questions_text"
     rows = sum(written[default].rows.values())
@@ -155,7 +155,7 @@ def _body(
     facts: Facts,
     content: Content,
     columns: dict[str, dict[str, Kind]],
-    written: dict[str, Written],
+    written: dict[str, ConfigSizes],
     manifest: dict[str, Any],
     examples: list[tuple[str, CaseImage]],
 ) -> str:
@@ -186,7 +186,7 @@ def _body(
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _use(description: Description, written: dict[str, Written]) -> str:
+def _use(description: Description, written: dict[str, ConfigSizes]) -> str:
     config = "questions" if "questions" in written else "questions_text"
     split = next(iter(written[config].rows), "test")
     lines = ["from datasets import load_dataset", ""]
@@ -211,7 +211,7 @@ def _use(description: Description, written: dict[str, Written]) -> str:
     )
 
 
-def _configs(description: Description, written: dict[str, Written]) -> str:
+def _configs(description: Description, written: dict[str, ConfigSizes]) -> str:
     about = {
         "questions": "a question with its image",
         "cases": "the questions scored together, each of their images once",

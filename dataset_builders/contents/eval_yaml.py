@@ -19,7 +19,7 @@ import yaml
 
 from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.images.lookup import image_format
-from dataset_builders.parquet import ImageBank, ImageFacts, ParquetFile, Rows, Written, plan
+from dataset_builders.parquet import ConfigSizes, ImageBank, ImageFacts, ParquetFile, Rows, plan
 from dataset_builders.schema import LETTERS, TEXT, TEXTS, Case, Content, Kind
 
 CONFIG = "inspect"
@@ -38,7 +38,7 @@ TASK_COLUMNS: dict[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Task:
+class HubTask:
     """A task of eval.yaml: the questions of `split` whose accuracy is `metric`, in the config `config`."""
 
     split: str
@@ -50,7 +50,7 @@ class Task:
         return f"{self.split}_{self.metric}"
 
 
-def tasks_of(family: str, content: Content) -> list[tuple[Task, list[Case]]]:
+def tasks_of(family: str, content: Content) -> list[tuple[HubTask, list[Case]]]:
     """The tasks of what a builder read, with the cases (and of these the questions) of each; a split without a key has none."""
     metrics = spec(family).tasks
     found = []
@@ -59,7 +59,7 @@ def tasks_of(family: str, content: Content) -> list[tuple[Task, list[Case]]]:
             chosen = list(_chosen(cases, belongs))
             if chosen:
                 config = CONFIG if len(metrics) == 1 else f"{CONFIG}_{metric}"
-                found.append((Task(split, metric, config), chosen))
+                found.append((HubTask(split, metric, config), chosen))
     return found
 
 
@@ -79,7 +79,7 @@ def metric_of_task(task_id: str, split: str) -> str | None:
     return metric if task_id == f"{split}_{metric}" and metric in known else None
 
 
-def eval_yaml(title: str, about: str, tasks: Iterable[Task], *, images: bool) -> str:
+def eval_yaml(title: str, about: str, tasks: Iterable[HubTask], *, images: bool) -> str:
     """The text of eval.yaml."""
     tasks = list(tasks)
     said = "; ".join(f"{task.id}: accuracy, which medprobe calls {task.metric}" for task in tasks)
@@ -92,7 +92,7 @@ def eval_yaml(title: str, about: str, tasks: Iterable[Task], *, images: bool) ->
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _task(task: Task, images: bool) -> dict[str, Any]:
+def _task(task: HubTask, images: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {"input": "question", "target": "target", "choices": "options"}
     if images:
         fields["input_image"] = "image_uri"
@@ -120,9 +120,9 @@ def data_uri(data: bytes) -> str:
 
 def write_task(
     folder: Path, config: str, split: str, cases: Sequence[Case], known: ImageFacts, *, images: bool
-) -> Written:
+) -> ConfigSizes:
     """Write the questions of `cases` to `<folder>/<config>/<split>-*.parquet`; every question has a key. One row group is in memory."""
-    done = Written()
+    done = ConfigSizes()
     columns = task_columns(images=images)
     shards = plan(cases, images=images)
     for number, shard in enumerate(shards):
@@ -135,7 +135,7 @@ def write_task(
 
 
 def _write_group(
-    file: ParquetFile, group: Sequence[Case], known: ImageFacts, done: Written, split: str, images: bool
+    file: ParquetFile, group: Sequence[Case], known: ImageFacts, done: ConfigSizes, split: str, images: bool
 ) -> None:
     questions = [question for case in group for question in case.questions]
     text = Rows(group, {name: kind for name, kind in TASK_COLUMNS.items() if name not in ("image_uri", "target")}).text

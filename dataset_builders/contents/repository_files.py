@@ -17,7 +17,7 @@ from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.lexical_tree import COLUMNS
-from dataset_builders.parquet import ImageFacts, ParquetFile, Written, arrow_type, columns_of, write_cases
+from dataset_builders.parquet import ConfigSizes, ImageFacts, ParquetFile, arrow_type, columns_of, write_cases
 from dataset_builders.schema import ANSWER_COLUMNS, SCHEMA_VERSION, TREE_COLUMNS, Case, CaseImage, Content, Count, Kind
 
 EXAMPLES = 3
@@ -32,14 +32,14 @@ def write_repository(folder: Path, description: Description, content: Content) -
     """
     known = ImageFacts()
     configs = ["questions_text"] if description.text_only else ["questions", "cases", "questions_text"]
-    written: dict[str, Written] = {config: Written() for config in configs}
+    written: dict[str, ConfigSizes] = {config: ConfigSizes() for config in configs}
     several = content.has_several_images
     for split, cases in content.cases.items():
         for config, done in write_cases(folder, description.family, configs, split, cases, known, several).items():
             _add(written[config], done)
     more = {} if description.text_only else content.more
     for config, splits in more.items():
-        written[config] = Written()
+        written[config] = ConfigSizes()
         for split, cases in splits.items():
             done = write_cases(folder, description.family, [config], split, cases, known, several)[config]
             _add(written[config], done)
@@ -57,7 +57,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
     for task, cases in tasks:
         columns[task.config] = task_columns(images=not description.text_only)
         done = write_task(folder, task.config, task.split, cases, known, images=not description.text_only)
-        _add(written.setdefault(task.config, Written()), done)
+        _add(written.setdefault(task.config, ConfigSizes()), done)
     known.problems.check("Replace these images, or leave out their entries; nothing was written.")
     if tasks:
         text = eval_yaml(
@@ -119,16 +119,16 @@ def count_lines(counts: Sequence[Count], origin: str) -> list[str]:
 
 def _write_table(
     folder: Path, config: str, split: str, rows: dict[str, list[Any]], columns: dict[str, Kind]
-) -> Written:
+) -> ConfigSizes:
     file = ParquetFile(folder / config / f"{split}-00000-of-00001.parquet", columns)
     arrays = [pa.array(rows[name], arrow_type(kind)) for name, kind in columns.items()]
     table = pa.Table.from_arrays(arrays, schema=file.schema)
     file.write(table)
     file.close()
-    return Written({split: table.num_rows}, {split: table.nbytes}, file.path.stat().st_size)
+    return ConfigSizes({split: table.num_rows}, {split: table.nbytes}, file.path.stat().st_size)
 
 
-def _add(total: Written, part: Written) -> None:
+def _add(total: ConfigSizes, part: ConfigSizes) -> None:
     total.rows.update(part.rows)
     total.arrow_bytes.update(part.arrow_bytes)
     total.parquet_bytes += part.parquet_bytes

@@ -22,7 +22,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import CaseImage
-from dataset_builders.source_files import Entry, read_json, stays_inside
+from dataset_builders.source_files import SourceEntry, read_json, stays_inside
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")
@@ -113,7 +113,7 @@ def _only(name: str, paths: list[Path]) -> Path:
 
 
 def find_image(
-    entry: Entry,
+    entry: SourceEntry,
     folders: ImageFolders | None,
     names: Sequence[str],
     *,
@@ -168,7 +168,7 @@ def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
         raise BadInput(f"{file}: is not an object (image name -> what is known of it). Fix it.")
     own = {}
     for name, value in document.items():
-        entry = Entry(value, str(file), name, problems)
+        entry = SourceEntry(value, str(file), name, problems)
         own[name] = OwnImage(
             **{field: entry.text(field) for field in ("license", "source", "sha256", "group") if field in entry.value}
         )

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from dataset_builders.errors import BadInput
 from eval_harness.records.names import storable
 from eval_harness.records.result import DELIVERIES
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 
 ANSWERS_SCHEMA = pa.schema(
     [
@@ -134,7 +134,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def check_asked(folder: Path, run: Run, questions: pd.DataFrame, records: Iterable[dict[str, Any]]) -> None:
+def check_asked(folder: Path, run: RunRecord, questions: pd.DataFrame, records: Iterable[dict[str, Any]]) -> None:
     """Raise BadInput where the run was interrupted: what was never asked is neither failed nor wrong. (A model that was asked and gave
     nothing, and a recorded file that lacks a question, have a record that says so.)"""
     due = {(str(name), sample) for name in questions["question_id"] for sample in range(run.request.samples)}

@@ -27,7 +27,7 @@ from eval_harness.derive.reading import option_counts, read_run
 from eval_harness.derive.scoring import Scored, score
 from eval_harness.records.permutations import rotation
 from eval_harness.records.result import DERIVE_VERSION, Result
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 from eval_harness.scores.nonresponse import COUNTS
 
 UNIT_NAMES = ("metric", "unit", "case_id", "cluster")
@@ -49,7 +49,7 @@ class Derived:
 
 
 def derive(
-    run: Run,
+    run: RunRecord,
     answers: pd.DataFrame,
     questions: pd.DataFrame,
     replies: pd.DataFrame | None = None,
@@ -115,7 +115,7 @@ def kept_units(units: pd.DataFrame) -> pd.DataFrame:
     return kept.iloc[order].reset_index(drop=True)
 
 
-def _scores(run: Run, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored:
+def _scores(run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored:
     """The scores of the answers as they were read."""
     scored = score(run.benchmark.family, questions, readings, run.method.extraction or "ours")
     if run.request.permute:
@@ -123,7 +123,7 @@ def _scores(run: Run, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored
     return scored
 
 
-def _letters_as_shown(scored: Scored, run: Run, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
+def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
     """Put the shares of the letters as they were shown into `scored`: those of the question's own order would hide a model that always
     says A, for each option is A once."""
     counts = option_counts(questions)

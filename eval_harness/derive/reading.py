@@ -24,7 +24,7 @@ from eval_harness.reader.judge import (
 )
 from eval_harness.records.permutations import original, rotation, shown
 from eval_harness.records.result import DELIVERIES
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 
 REQUEST_STATUS = {delivery: status for status, delivery in DELIVERIES.items()}
 """Delivery -> status of the request, as `read_answers` takes it."""
@@ -42,7 +42,7 @@ class JudgeQuery:
 
 
 def read_run(
-    run: Run, answers: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None = None
+    run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None = None
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
     """Every answer that was due, with the columns `choice`, `status`, `rule`, in the questions' order; and what the judge did.
 
@@ -63,7 +63,7 @@ def read_run(
     return read.iloc[rank.argsort(kind="stable")].reset_index(drop=True) if run.request.permute else read, report
 
 
-def judge_queries(run: Run, answers: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
+def judge_queries(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
     """What the run's judge is to be asked, from answers as `answer_table.answer_frame` has them."""
     return _queries(run, read_run(without_judge(run), answers, questions)[0], questions)
 
@@ -86,7 +86,7 @@ def option_counts(questions: pd.DataFrame) -> dict[str, int]:
     return dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
 
 
-def with_judge(run: Run, judge: dict[str, Any]) -> Run:
+def with_judge(run: RunRecord, judge: dict[str, Any]) -> RunRecord:
     """The run as if it had been asked with this judge."""
     method = run.method.model_copy(update={"judge": judge})
     return run.model_copy(
@@ -94,7 +94,7 @@ def with_judge(run: Run, judge: dict[str, Any]) -> Run:
     )
 
 
-def without_judge(run: Run) -> Run:
+def without_judge(run: RunRecord) -> RunRecord:
     """The run as if it had been asked without a judge: only rules read its answers, and a free-form run says so."""
     if run.method.judge is None:
         return run
@@ -108,7 +108,7 @@ def without_judge(run: Run) -> Run:
 
 
 def _read_by_rules(
-    run: Run, answers: pd.DataFrame, questions: pd.DataFrame
+    run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int | None]]:
     """(answers read, the questions as shown, the sample whose order that is)."""
     whole = complete(answers, questions, run.request.samples)
@@ -138,7 +138,7 @@ def _in_own_order(read: pd.DataFrame, turned: pd.DataFrame, sample: int | None) 
     return read.assign(choice=pd.Series(choices, index=read.index, dtype=object))
 
 
-def _queries(run: Run, read: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
+def _queries(run: RunRecord, read: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
     """One query for each answer that is the judge's to read; the judge never sees the key."""
     free_form = run.method.name == "ff"
     due = {"answered", "irrelevant", "refused"} if free_form else {"irrelevant"}
@@ -174,7 +174,7 @@ def _read_turned(reply: str, options: int, kind: str, turn: int) -> Reading:
 
 
 def _read_by_judge(
-    run: Run, read: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None
+    run: RunRecord, read: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     said = {}
     if replies is not None:

@@ -44,7 +44,7 @@ Render = Callable[[Mapping[str, Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DecodedOutput:
     """A decoded output: the answer, the reasoning before it (None: none was marked), and whether the output stops inside it."""
 
     text: str
@@ -112,7 +112,7 @@ class OutputReader:
         self._dropped = self._special - kept
         self._keeps = bool(kept & self._special)
 
-    def read(self, tokens: Sequence[Sequence[int]]) -> list[Reading]:
+    def read(self, tokens: Sequence[Sequence[int]]) -> list[DecodedOutput]:
         """Reasoning and answer of each row of new token ids."""
         if self._keeps:
             rows = [[token for token in row if token not in self._dropped] for row in tokens]
@@ -121,11 +121,11 @@ class OutputReader:
             texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
         return [self._split(text) for text in texts]
 
-    def _split(self, text: str) -> Reading:
+    def _split(self, text: str) -> DecodedOutput:
         if cut := _CUT_OPENING.search(text):
-            return Reading(text[: cut.start()], "", True)
+            return DecodedOutput(text[: cut.start()], "", True)
         split = split_reasoning(text, opened=self.opened)
         if split.reasoning is None:
-            return Reading(self._marks.sub("", text), None, split.unfinished)
+            return DecodedOutput(self._marks.sub("", text), None, split.unfinished)
         answer, reasoning = (self._marks.sub("", part).strip() for part in (split.answer, split.reasoning))
-        return Reading(answer, reasoning, split.unfinished)
+        return DecodedOutput(answer, reasoning, split.unfinished)

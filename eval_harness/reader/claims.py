@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from eval_harness.reader.mentions import Mention, Response
+from eval_harness.reader.mentions import Mention, PlainResponse
 from eval_harness.reader.options import COMMON, EVERYDAY
 from eval_harness.reader.text import CJK
 
@@ -19,7 +19,7 @@ Kind = Literal["answer statement", "statement", "verdict", "leading option", "la
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class OptionClaim:
     """Options claimed at text[place]; () where it is unclear which of several. `kind` is the rule that finds it."""
 
     kind: Kind
@@ -311,7 +311,7 @@ _OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those
 # --- the mentions that are claims ---
 
 
-def claims(said: Response) -> Iterator[Claim]:
+def claims(said: PlainResponse) -> Iterator[OptionClaim]:
     """Every claim in the order of the text."""
     start, stop = said.listed
     items = _items(said)
@@ -328,13 +328,13 @@ def claims(said: Response) -> Iterator[Claim]:
                 continue
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
             unclear |= len(mention.options) > 1 and not said.multiple
-            yield Claim(kind, mention.start, () if unclear else mention.options)
+            yield OptionClaim(kind, mention.start, () if unclear else mention.options)
 
 
 _ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
 
 
-def _items(said: Response) -> set[int]:
+def _items(said: PlainResponse) -> set[int]:
     """Where the items stand of a list of options, by their letters: such a mention says nothing by its place."""
     lines = [
         mention
@@ -356,7 +356,7 @@ _GOES_ON = re.compile(r"(?<![.:)])\s\w")
 _IS_LABEL = re.compile(r"(?:[.:)]|(?<=[)\]}]))\s+\w")
 
 
-def _kind(said: Response, at: int, listing: bool) -> Kind | None:
+def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
     mention = said.mentions[at]
     before, end = said.lead(mention.start), _noun_end(said, mention)
     tail = said.lowered[end : end + 160]
@@ -419,7 +419,7 @@ _TRUTH = re.compile(r"(?:true|false|correct|incorrect)\b")
 _ITEM_NUMBER = re.compile(r"(?:^|\n)\W*\d{1,2}[.)]\s")
 
 
-def _is_number_of_item(said: Response, mention: Mention, tail: str) -> bool:
+def _is_number_of_item(said: PlainResponse, mention: Mention, tail: str) -> bool:
     """Whether a number only counts the items of a list ("2. Then I compare")."""
     numeric = mention.text and not mention.letter and not said.options.numeric.isdisjoint(mention.options)
     if not numeric or re.match(r"[.)]\s+\w", tail) is None or not said.begins_line(mention):
@@ -435,7 +435,7 @@ def _turn(before: str) -> int:
 _BUT = re.compile(r"\b(?:but|however|yet)\b")
 
 
-def _closed(said: Response, mention: Mention, tail: str) -> bool:
+def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
     """Whether what a frame names ends here, and does not go on ("A or B", "A-lines")."""
     if said.options.yes_no and not mention.letter:
         return _ENDS_WORD.match(tail) is not None
@@ -445,12 +445,12 @@ def _closed(said: Response, mention: Mention, tail: str) -> bool:
     return ends.match(tail) is not None and _OR.match(tail) is None
 
 
-def _agrees(said: Response, mention: Mention, before: str) -> bool:
+def _agrees(said: PlainResponse, mention: Mention, before: str) -> bool:
     """ "That is right", where right is an option."""
     return said.lowered[mention.start : mention.end] == "right" and before.endswith(("that is ", "you are "))
 
 
-def _noun_end(said: Response, mention: Mention) -> int:
+def _noun_end(said: PlainResponse, mention: Mention) -> int:
     """Where a mention ends with the generic noun or the thing counted after it."""
     if mention.text and (noun := _KIND_OF.match(said.lowered, mention.end)) is not None:
         return noun.end()
@@ -460,7 +460,7 @@ def _noun_end(said: Response, mention: Mention) -> int:
     return mention.end
 
 
-def _leads(said: Response, at: int, tail: str) -> bool:
+def _leads(said: PlainResponse, at: int, tail: str) -> bool:
     """Whether what begins a response is an answer: not the first of a list, an everyday word ("None of ..."), or part of a sentence."""
     mention = said.mentions[at]
     if mention.letter:
@@ -482,7 +482,7 @@ def _leads(said: Response, at: int, tail: str) -> bool:
     return _LEADS.match(tail) is not None and _stands_alone(said, at)
 
 
-def _stands_alone(said: Response, at: int) -> bool:
+def _stands_alone(said: PlainResponse, at: int) -> bool:
     """Whether the sentence names no other option but as a contrast or a neighbour ("a cyst rather than an abscess")."""
     mention = said.mentions[at]
     start, stop = said.sentence(max(mention.end - 1, 0))
@@ -500,7 +500,7 @@ def _stands_alone(said: Response, at: int) -> bool:
     return joined is None and _SEEN.search(said.lead(last.start)) is None
 
 
-def _in_list(said: Response, at: int, listing: bool) -> bool:
+def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
     """Whether a line that is nothing but an option goes on a list, whose item of another option stands on the line above or below."""
     mention = said.mentions[at]
     if said.multiple:
@@ -516,7 +516,7 @@ def _in_list(said: Response, at: int, listing: bool) -> bool:
     return False
 
 
-def _seen(said: Response, mention: Mention, before: str, tail: str, closed: bool) -> bool:
+def _seen(said: PlainResponse, mention: Mention, before: str, tail: str, closed: bool) -> bool:
     if _agrees(said, mention, before):
         return False
     if said.lowered[mention.start : mention.end] in COMMON | EVERYDAY and not _OF_IMAGE.search(before):

@@ -48,7 +48,7 @@ MOST = 60
 """Mentions that are looked at: a response with more is a model in a loop."""
 
 
-class Response:
+class PlainResponse:
     """A response made plain, with what is looked up in it more than once."""
 
     def __init__(self, text: str, options: OptionTexts, question_type: str) -> None:

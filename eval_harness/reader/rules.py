@@ -15,10 +15,10 @@ from typing import Literal
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.reader import yes_no
-from eval_harness.reader.claims import CORRECTION, Claim, claims
+from eval_harness.reader.claims import CORRECTION, OptionClaim, claims
 from eval_harness.reader.declining import cannot_know, declines, undecided
 from eval_harness.reader.letters import whole_letters
-from eval_harness.reader.mentions import Response
+from eval_harness.reader.mentions import PlainResponse
 from eval_harness.reader.options import OptionTexts, option_texts
 from eval_harness.reader.reasoning import split_reasoning
 from eval_harness.reader.text import is_error, json_answers, marked_answers, plain, without_markers
@@ -89,7 +89,7 @@ def read_choice(
     split = split_reasoning(response)
     raw = _first_turn(_ends(without_markers(split.answer)))
     cut = split.unfinished or finish_reason == "length"
-    said = Response(plain(raw), texts, question_type)
+    said = PlainResponse(plain(raw), texts, question_type)
     if not said.text:
         reading = _nothing("empty")
     elif is_error(said.text):
@@ -129,7 +129,7 @@ def _nothing(rule: str) -> Reading:
     return Reading((), "irrelevant", rule)
 
 
-def _read(said: Response, raw: str, cut: bool) -> Reading:
+def _read(said: PlainResponse, raw: str, cut: bool) -> Reading:
     if (whole := _whole(said)) is not None:
         return _decide(whole, said.multiple, "whole response")
     if fields := json_answers(raw):
@@ -150,7 +150,7 @@ def _read(said: Response, raw: str, cut: bool) -> Reading:
     return (None if cut else _implied(said, found)) or _nothing("no option named")
 
 
-def _only_lists(said: Response) -> bool:
+def _only_lists(said: PlainResponse) -> bool:
     """Whether the response is a list of all options, perhaps after the question, and says nothing more."""
     options = [option.lower() for option in said.options.plain]
     if said.options.yes_no or said.count < 2 or any(option not in said.lowered for option in options):
@@ -175,7 +175,7 @@ def _decide(found: Sequence[int], multiple: bool, rule: str) -> Reading:
 # --- explicit: what the response states ---
 
 
-def _explicit(said: Response, raw: str, stated: list[Claim]) -> Reading | None:
+def _explicit(said: PlainResponse, raw: str, stated: list[OptionClaim]) -> Reading | None:
     leads = said.options.yes_no and stated and stated[0].kind == "leading option"
     if leads and declines(said.lowered[slice(*said.sentence(stated[0].place))]):
         return None  # "No, I cannot diagnose that from a photo."
@@ -184,9 +184,9 @@ def _explicit(said: Response, raw: str, stated: list[Claim]) -> Reading | None:
     return _agreed(_decisive(said, stated), said.multiple)
 
 
-def _marked(said: Response, marked: list[str], stated: list[Claim]) -> Reading:
+def _marked(said: PlainResponse, marked: list[str], stated: list[OptionClaim]) -> Reading:
     """What JSON fields, `<answer>` tags and boxes hold: all of them one option, and no statement beside them another."""
-    readings = [_read(Response(plain(each), said.options, said.type), each, False) for each in marked]
+    readings = [_read(PlainResponse(plain(each), said.options, said.type), each, False) for each in marked]
     choices = {reading.choice for reading in readings if reading.choice}
     if not choices:
         agreed = _agreed(_decisive(said, stated), said.multiple) if stated else None
@@ -198,7 +198,7 @@ def _marked(said: Response, marked: list[str], stated: list[Claim]) -> Reading:
     return Reading(choice, "answered", "marked answer")
 
 
-def _decisive(said: Response, stated: list[Claim]) -> list[Claim]:
+def _decisive(said: PlainResponse, stated: list[OptionClaim]) -> list[OptionClaim]:
     """Where claims disagree, those that name the answer outright, and of these the ones after the last correction."""
     outright = [
         claim
@@ -214,7 +214,7 @@ def _decisive(said: Response, stated: list[Claim]) -> list[Claim]:
     return stated
 
 
-def _agreed(stated: list[Claim], multiple: bool) -> Reading | None:
+def _agreed(stated: list[OptionClaim], multiple: bool) -> Reading | None:
     """What all claims agree on; where a question allows several answers, all that they name."""
     if not stated:
         return None
@@ -239,7 +239,7 @@ _LABEL = re.compile(
 _NUMBERED = re.compile(r"\W*(?:option|choice|statement)\s+(\d{1,2})\W*", re.IGNORECASE)
 
 
-def _whole(said: Response) -> tuple[int, ...] | None:
+def _whole(said: PlainResponse) -> tuple[int, ...] | None:
     """The option(s) of a response that is nothing else, with its letter, after "Answer:", or as letters in a row."""
     text, texts = said.text, said.options
     if text[:1] in "✗❌✘" and "\n" not in text:
@@ -279,7 +279,7 @@ def _named_or_letter(text: str, texts: OptionTexts) -> int | None:
 # --- declining ---
 
 
-def _declining_option(said: Response) -> int | None:
+def _declining_option(said: PlainResponse) -> int | None:
     """The option that itself declines ("cannot be determined", "I do not know"), where the response does so and names no other."""
     place = _declining_place(said.options)
     if place is None or not (declines(said.lowered) or cannot_know(said.lowered)):
@@ -305,7 +305,7 @@ def _declining_place(texts: OptionTexts) -> int | None:
 # --- implied: what the response says to see ---
 
 
-def _implied(said: Response, seen: list[Claim]) -> Reading | None:
+def _implied(said: PlainResponse, seen: list[OptionClaim]) -> Reading | None:
     if said.options.yes_no:
         for name, find in (("denial", yes_no.denies), ("affirmation", yes_no.affirms)):
             if (word := find(said.text)) is not None:

@@ -36,7 +36,7 @@ class RunRequest(BaseModel):
     permute: bool = False
 
 
-class Run(BaseModel):
+class RunRecord(BaseModel):
     """`run.json`: the request, and everything a result says about it that the answers do not."""
 
     model_config = ConfigDict(extra="forbid")
@@ -57,11 +57,13 @@ class Run(BaseModel):
         return self.model_dump_json(indent=1) + "\n"
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> RunRecord:
     """Read `run.json`. Raises BadInput when the folder is no run folder or the file does not fit."""
     path = folder / "run.json"
     try:
-        return Run.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there
+        return RunRecord.model_validate_json(
+            path.read_bytes().removeprefix(codecs.BOM_UTF8)
+        )  # some editors put one there
     except FileNotFoundError:
         raise BadInput(f"{folder}: not a run folder (it has no run.json). `medprobe eval --out` makes one.") from None
     except NotADirectoryError:

@@ -11,13 +11,13 @@ from dataset_builders.errors import clip
 from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, wrong_sizes
 from eval_harness.records.names import FOLDER_NAME, wrong_model_name
 from eval_harness.records.result import Model
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 
 METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 EXTRACTIONS = ("ours", "official")
 
 
-def wrong_run(run: Run, most_bytes: int = FREE_BYTES) -> Iterator[str]:
+def wrong_run(run: RunRecord, most_bytes: int = FREE_BYTES) -> Iterator[str]:
     """Every reason why a store refuses what a run says of itself, whatever its answers are."""
     if wrong := wrong_model_name(run.model.name):
         yield wrong
@@ -30,7 +30,7 @@ def wrong_run(run: Run, most_bytes: int = FREE_BYTES) -> Iterator[str]:
     yield from wrong_sizes(run.model_dump(mode="json"), most_bytes)
 
 
-def _wrong_fields(run: Run) -> Iterator[str]:
+def _wrong_fields(run: RunRecord) -> Iterator[str]:
     method = run.method
     try:
         made = datetime.fromisoformat(run.created_at)
@@ -68,7 +68,7 @@ def _wrong_fields(run: Run) -> Iterator[str]:
             yield f"its request and its description differ: {what} {clip(one)} and {clip(other)}"
 
 
-def _wrong_model(run: Run) -> Iterator[str]:
+def _wrong_model(run: RunRecord) -> Iterator[str]:
     model: Model = run.model
     if model.parameters is not None and not 0 <= model.parameters < 1 << 53:
         yield "model.parameters must be a number of parameters, or null"

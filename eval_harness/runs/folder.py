@@ -20,12 +20,12 @@ from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.records.request import Response
 from eval_harness.records.result import UNDELIVERED
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 
 Key = tuple[str, int]
 
 
-def write_run(folder: Path, run: Run, questions: pd.DataFrame | None) -> None:
+def write_run(folder: Path, run: RunRecord, questions: pd.DataFrame | None) -> None:
     """Begin a run folder: the questions first, `run.json` last, so that a folder with a `run.json` is complete.
 
     `questions` None leaves the ones that are there.

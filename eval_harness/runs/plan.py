@@ -30,7 +30,7 @@ from eval_harness.records.limits import FREE_BYTES, limits_for
 from eval_harness.records.names import model_slug, normal_name, storable
 from eval_harness.records.request import Request
 from eval_harness.records.result import Method
-from eval_harness.records.run import Run, RunRequest
+from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.runs.config import EvalConfig
@@ -53,7 +53,7 @@ class Plan:
     selection: Selection
     backend: Backend
     examples: Sequence[Row]
-    run: Run
+    run: RunRecord
 
     @property
     def instances(self) -> list[Instance]:
@@ -80,7 +80,7 @@ class Plan:
         wanted = self.backend.needs_images if with_images is None else with_images
         return make_requests(self.selection, maker, instances, wanted, at_once)
 
-    def with_run(self, run: Run) -> Plan:
+    def with_run(self, run: RunRecord) -> Plan:
         """The same plan, with what a run folder already says of it."""
         return replace(self, run=run)
 
@@ -147,7 +147,7 @@ def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
     return backend.samples()
 
 
-def _check_storable(run: Run) -> None:
+def _check_storable(run: RunRecord) -> None:
     """Raise BadInput now for what no results store would take later, found by the very function that will judge the submission."""
     # Half of what a store takes: the environment is added to when the run is resumed elsewhere.
     wrong = next(wrong_run(run, FREE_BYTES // 2), None)
@@ -167,7 +167,7 @@ SAMPLING_TEMPERATURE = 0.7
 
 def describe_run(
     config: EvalConfig, selection: Selection, backend: Backend, samples: int, prompts: Sequence[Prompt]
-) -> Run:
+) -> RunRecord:
     """The run as it would be written; its id is over everything that decides the answers."""
     benchmark = selection.benchmark()
     deviations = _deviations(config, backend, selection)
@@ -199,7 +199,7 @@ def describe_run(
         systems = [maker.system(prompt, with_examples=config.shots > 0) for prompt in prompts]
         template, kwargs = generation.get("chat_template"), generation.get("chat_template_kwargs", {})
         hashes["form_hash"] = form_hash(maker.form, systems, backend.needs_images, template, kwargs)
-    return Run(
+    return RunRecord(
         run_id="-".join([benchmark.name, model_slug(model.name), config.method, digest]),
         request=request,
         benchmark=benchmark,

@@ -19,7 +19,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request, Response
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 from eval_harness.runs.folder import Key
 
 VERSION = 1
@@ -32,7 +32,7 @@ Send = Callable[[Any], Iterable[Response]]
 class ReplyCache:
     """The replies of one model under one run's settings."""
 
-    def __init__(self, folder: Path, run: Run, backend: Backend, base_url: str | None) -> None:
+    def __init__(self, folder: Path, run: RunRecord, backend: Backend, base_url: str | None) -> None:
         """Raises BadInput where nothing tells whether the model is still the same, or the folder cannot be made."""
         kind = run.request.model.partition(":")[0]
         if ".py:" in run.request.model or kind in ("recorded", "baseline"):

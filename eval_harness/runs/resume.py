@@ -13,7 +13,7 @@ from eval_harness.derive.files import ANSWERS, DERIVED, JUDGE
 from eval_harness.models.interface import Backend, description_of
 from eval_harness.records.limits import wrong_sizes
 from eval_harness.records.names import storable
-from eval_harness.records.run import Run, read_run
+from eval_harness.records.run import RunRecord, read_run
 from eval_harness.runs.folder import read_questions, write_run
 from eval_harness.runs.plan import Plan
 from eval_harness.runs.shards import TOGETHER, Shard, answers_of, folder_lock, set_aside
@@ -41,7 +41,7 @@ def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
     return plan
 
 
-def _continued(folder: Path, plan: Plan, stored: Run) -> Plan:
+def _continued(folder: Path, plan: Plan, stored: RunRecord) -> Plan:
     """The plan to go on with where a folder holds a run. Raises BadInput where that is another one."""
     run = plan.run
     different = _differences(stored.request.model_dump(), run.request.model_dump())
@@ -102,7 +102,7 @@ def keep_asked(folder: Path) -> None:
 LEFT_OUT = "what the model says of itself after the run is left out: no results store takes so much"
 
 
-def record_findings(folder: Path, run: Run, backend: Backend) -> None:
+def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
     """What only showed while the model ran (deviations, settings found) goes into run.json.
 
     The environment is the one the run was begun in; where a resumed run was finished in another, what differs stands under

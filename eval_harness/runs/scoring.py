@@ -27,7 +27,7 @@ from eval_harness.models.http.client import server_address
 from eval_harness.models.http.sending import permit_sending
 from eval_harness.reader.judge import judge_named
 from eval_harness.records.result import Result
-from eval_harness.records.run import Run, read_run
+from eval_harness.records.run import RunRecord, read_run
 from eval_harness.runs.folder import read_answer_journal, read_questions, write_run
 from eval_harness.runs.judging import Judge
 
@@ -36,7 +36,7 @@ from eval_harness.runs.judging import Judge
 class Answered:
     """A run folder's run, questions and answers, with the replies of its judge where it has one."""
 
-    run: Run
+    run: RunRecord
     questions: pd.DataFrame
     answers: pd.DataFrame
     replies: pd.DataFrame | None
@@ -99,7 +99,7 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
     return derived.result
 
 
-def _replies(run: Run, answers: pd.DataFrame, questions: pd.DataFrame, folder: Path) -> pd.DataFrame | None:
+def _replies(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, folder: Path) -> pd.DataFrame | None:
     """What the run's judge replies, its replies kept in the run folder, so that scoring again asks it nothing new."""
     if run.method.judge is None:
         return None

@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import missing_extra
 from eval_harness.records.request import Response
 from eval_harness.records.result import Result
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 
 LIBRARIES = ("trackio", "wandb")
 SECONDS = 5.0
@@ -26,7 +26,7 @@ SECONDS = 5.0
 class Tracker:
     """Sends counts while answers come, and the scores at the end. Without a `target` it does nothing."""
 
-    def __init__(self, target: str | None, run: Run, share: str = "") -> None:
+    def __init__(self, target: str | None, run: RunRecord, share: str = "") -> None:
         """`target`: LIBRARY:PROJECT. Raises BadInput for another one, a library that is not there, and a tracker that cannot begin."""
         self._library: Any = None
         self._counts: Counter[str] = Counter()

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class OutcomeMatrix:
     """M models x U units of one metric, packed once, compared often.
 
     `numerator`, `denominator` (M, U) float32; `cluster` (U,) ascending; `units` (U,) their ids. `paired`: all models have the same
@@ -30,9 +30,9 @@ class Outcomes:
     units: NDArray[np.object_]
     paired: bool
 
-    def only(self, chosen: NDArray[np.bool_]) -> Outcomes:
+    def only(self, chosen: NDArray[np.bool_]) -> OutcomeMatrix:
         """The same for a part of the units (mask (U,)), as when a facet is selected."""
-        return Outcomes(
+        return OutcomeMatrix(
             self.models,
             self.metric,
             self.numerator[:, chosen],
@@ -43,7 +43,7 @@ class Outcomes:
         )
 
 
-def pack(units: Mapping[str, pd.DataFrame], metric: str) -> Outcomes:
+def pack(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatrix:
     """Pack the units of several models (`derive.scoring.units` of each) for one metric.
 
     Raises BadInput where a model lacks units that another has: models are compared on the same questions only.
@@ -66,7 +66,7 @@ def pack(units: Mapping[str, pd.DataFrame], metric: str) -> Outcomes:
         tops.append(frame["numerator"].to_numpy(np.float32)[positions][order])
         bases.append(frame["denominator"].to_numpy(np.float32)[positions][order])
     base = np.stack(bases)
-    return Outcomes(
+    return OutcomeMatrix(
         tuple(frames),
         metric,
         np.stack(tops),

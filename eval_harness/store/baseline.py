@@ -14,14 +14,14 @@ from eval_harness.records.baselines import baseline
 from eval_harness.records.permutations import rotation, shown
 from eval_harness.records.request import Request
 from eval_harness.records.result import DELIVERIES
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 
 PREFIX = "baseline:"
 SEED = 0
 """The one seed that `eval` gives a baseline: a run may not look for a lucky one."""
 
 
-def not_reproduced(run: Run, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
+def not_reproduced(run: RunRecord, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
     """Why the answers of a run are not those of the baseline that it says it ran; nothing for a model's.
 
     `questions`: of the dataset, by whose key the oracle answers. `answers`: as `answer_table.answer_frame`.
@@ -53,7 +53,7 @@ def not_reproduced(run: Run, questions: pd.DataFrame, answers: pd.DataFrame) -> 
         )
 
 
-def _requests(run: Run, questions: pd.DataFrame) -> Iterator[Request]:
+def _requests(run: RunRecord, questions: pd.DataFrame) -> Iterator[Request]:
     """What a baseline is asked: it looks at neither prompt nor image."""
     for row in questions.to_dict("records"):
         count = len(row["options"])

@@ -28,7 +28,7 @@ from eval_harness.derive.files import ANSWERS, JUDGE, RUN, Sent
 from eval_harness.derive.headline import NoScore, headline
 from eval_harness.records.limits import FIRST_LOOK, MAX_FILE, MAX_RUN, Limits, limits_for
 from eval_harness.records.result import Benchmark, Result
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.store import sandbox
 from eval_harness.store.answer_files import Expected, checked_rows
@@ -117,13 +117,13 @@ def read_sent(folder: Path) -> Sent:
     return Sent.read(folder)
 
 
-def parsed_run(content: bytes) -> Run:
+def parsed_run(content: bytes) -> RunRecord:
     """A run.json, strictly: no key twice, within its size. Raises BadInput where it is none."""
     if len(content) > MAX_RUN:
         raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN:,} are read")
     try:
         parse_object(content)
-        return Run.model_validate_json(content)
+        return RunRecord.model_validate_json(content)
     except ValidationError as error:
         raise BadInput(printable(f"run.json: {first_misfit(error)}")) from None
     except (ValueError, RecursionError) as error:
@@ -147,7 +147,7 @@ def _read(content: bytes, name: str, limits: Limits) -> tuple[list[Placed], str]
 
 
 def _replies(
-    run: Run, content: bytes | None, limits: Limits, answers: pd.DataFrame, problems: ProblemList
+    run: RunRecord, content: bytes | None, limits: Limits, answers: pd.DataFrame, problems: ProblemList
 ) -> tuple[pd.DataFrame | None, str]:
     """The judge's replies; those to answers that are not there are a problem."""
     if content is None:
@@ -228,7 +228,9 @@ def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -
     yield from odd_selection(said.selection, questions, dataset.questions, dataset.partial)
 
 
-def _notes(run: Run, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame, result: Result) -> Iterator[str]:
+def _notes(
+    run: RunRecord, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame, result: Result
+) -> Iterator[str]:
     found, due = headline(result), len(questions) * run.request.samples
     if isinstance(found, NoScore) and found.nonresponse is not None:
         yield str(found)

@@ -24,7 +24,7 @@ from eval_harness.derive.reading import without_judge
 from eval_harness.records.limits import MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
 from eval_harness.records.names import normal_name
 from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
-from eval_harness.records.run import Run, RunRequest, read_run
+from eval_harness.records.run import RunRecord, RunRequest, read_run
 from eval_harness.store.answer_files import read_predictions
 from eval_harness.store.datasets import Dataset, Find
 from eval_harness.store.examine import examine, first_look, read_sent
@@ -100,7 +100,7 @@ def examined_answers(
     read = read_predictions(path, dataset.questions)
     limits_for(len(dataset.questions), read.samples)
     said = dataset.benchmark(dataset.questions, dataset.partial)
-    run = Run(
+    run = RunRecord(
         run_id="another-harness",
         request=RunRequest(
             benchmark=said.name, data="", split=said.split, fingerprint=said.fingerprint or "", model=ELSEWHERE, method="mc",
@@ -139,7 +139,7 @@ def own_questions(folder: Path) -> pd.DataFrame:
     return frame
 
 
-def _sent(folder: Path, run: Run) -> Sent:
+def _sent(folder: Path, run: RunRecord) -> Sent:
     """What a run folder or a submission makes: its answers and replies byte for byte, and its run as others get to see it."""
     judged = (folder / JUDGE).exists()
     if not (folder / ANSWERS).exists():
@@ -168,7 +168,7 @@ def _examined(sent: Sent, dataset: Dataset, problems: Sequence[str] = ()) -> Sub
     return found
 
 
-def _as_sent(run: Run) -> Run:
+def _as_sent(run: RunRecord) -> RunRecord:
     """The run as others get to see it: its name in its one form, no path of a dataset and no address of a judge of this machine."""
     judge = run.method.judge and {name: value for name, value in run.method.judge.items() if name != "base_url"}
     benchmark = run.benchmark
@@ -184,7 +184,7 @@ def _as_sent(run: Run) -> Run:
     )
 
 
-def _own_run(folder: Path) -> Run:
+def _own_run(folder: Path) -> RunRecord:
     """The run of a folder, read as its result was: with its extraction, without its judge where that was left out, and with the tokens
     that were counted."""
     run = _own_file(folder / RUN, MAX_RUN, lambda path: read_run(path.parent))
@@ -197,7 +197,7 @@ def _own_run(folder: Path) -> Run:
     return run
 
 
-def _content(run: Run) -> bytes:
+def _content(run: RunRecord) -> bytes:
     return (run.model_dump_json(indent=1) + "\n").encode()
 
 

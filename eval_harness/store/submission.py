@@ -20,7 +20,7 @@ from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.files import DERIVED, READINGS, RESULT, Sent
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 from eval_harness.store.likeness import Digests
 
 REPRODUCED = "-reproduced"
@@ -93,7 +93,7 @@ def folder_of(result: Result, run_id: str) -> str:
     return f"results/{result.benchmark.name}/{model_slug(result.model.name)}/{run_id}"
 
 
-def submission_id(run: Run, digest: str) -> str:
+def submission_id(run: RunRecord, digest: str) -> str:
     """The id of a submission: readable, and a digest over what was asked and what was answered.
 
     Others' answers to the same request have another id, and so have two models whose names share a slug. The fields that go in are a

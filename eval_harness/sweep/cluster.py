@@ -28,12 +28,12 @@ from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, answers_of, case_numbers, folder_lock, put_together
 from eval_harness.sweep.forecast import Forecast
 from eval_harness.sweep.local import Outcome, in_one_line, keep_loaded
-from eval_harness.sweep.tasks import Task
+from eval_harness.sweep.tasks import SweepTask
 
 RETRIES = 4
 """How often a part is given to an actor again after one has died on it."""
 
-Part = tuple[Task, list[Instance]]
+Part = tuple[SweepTask, list[Instance]]
 
 
 class Worker:
@@ -45,7 +45,7 @@ class Worker:
         self._begun: dict[int, tuple[Plan, Path] | str] = {}
         """Number of a task -> its plan and journal, or why it cannot be run."""
 
-    def answer(self, task: Task, instances: Sequence[Instance]) -> tuple[int, str | None]:
+    def answer(self, task: SweepTask, instances: Sequence[Instance]) -> tuple[int, str | None]:
         """Ask what no journal holds of a part of a task; returns the task's number, and why that cannot be done, None where it is done."""
         try:
             with disk_errors(task.folder):
@@ -61,7 +61,7 @@ class Worker:
             return task.number, said
         return task.number, None
 
-    def _begin(self, task: Task) -> tuple[Plan, Path]:
+    def _begin(self, task: SweepTask) -> tuple[Plan, Path]:
         plan = make_plan(task.config, self._load)
         check_sending(plan)
         with folder_lock(task.folder):

@@ -20,7 +20,7 @@ from eval_harness.runs.dry_run import JUDGED, REASONING, Size, rounded, size_of
 from eval_harness.runs.plan import Plan, make_plan
 from eval_harness.runs.requests import Instance
 from eval_harness.runs.shards import answers_of
-from eval_harness.sweep.tasks import Task, label_of
+from eval_harness.sweep.tasks import SweepTask, label_of
 
 
 class StandIn(Backend):
@@ -59,7 +59,7 @@ class Forecast:
     `size`: what that is. `seconds`: of one answer, from those the task has already; None where it has none.
     """
 
-    task: Task
+    task: SweepTask
     plan: Plan | None = None
     waiting: Sequence[Instance] = ()
     size: Size | None = None
@@ -71,12 +71,12 @@ class Forecast:
         return self.problem is None and not self.waiting and self.task.is_done
 
 
-def forecast(tasks: Sequence[Task]) -> list[Forecast]:
+def forecast(tasks: Sequence[SweepTask]) -> list[Forecast]:
     """What each task has still to ask. Reads datasets and journals; writes nothing."""
     return [_forecast(task) for task in tasks]
 
 
-def _forecast(task: Task) -> Forecast:
+def _forecast(task: SweepTask) -> Forecast:
     try:
         plan = make_plan(task.config, stand_in)
         records = _answered(task, plan)
@@ -94,7 +94,7 @@ def _forecast(task: Task) -> Forecast:
     return Forecast(task, plan, waiting, size, mean(seconds) / at_once if seconds else None)
 
 
-def _answered(task: Task, plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
+def _answered(task: SweepTask, plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
     """What the task's run folder holds already; nothing where it holds another dataset's answers, which the run itself refuses."""
     if not (task.folder / "run.json").exists():
         return {}

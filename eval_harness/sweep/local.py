@@ -22,7 +22,7 @@ from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
 from eval_harness.runs.plan import Load
 from eval_harness.runs.runner import evaluate
-from eval_harness.sweep.tasks import Task
+from eval_harness.sweep.tasks import SweepTask
 
 DIED = "its process ended without a word: out of memory, or a crash in a library"
 
@@ -31,11 +31,11 @@ DIED = "its process ended without a word: out of memory, or a crash in a library
 class Outcome:
     """What became of a task that was tried: `error` in one line, None where it is done."""
 
-    task: Task
+    task: SweepTask
     error: str | None = None
 
 
-def run_locally(tasks: Iterable[Task], first: int | None = None) -> Iterator[Outcome]:
+def run_locally(tasks: Iterable[SweepTask], first: int | None = None) -> Iterator[Outcome]:
     """Run the tasks, those of a model after each other; `first`: only so many questions of each."""
     for _, group in groupby(sorted(tasks, key=lambda task: task.number), key=lambda task: task.model):
         waiting = list(group)
@@ -62,7 +62,7 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def run_in_this_process(task: Task, first: int | None = None) -> Outcome:
+def run_in_this_process(task: SweepTask, first: int | None = None) -> Outcome:
     """Run one task; the model stays loaded for the next one that takes it with the same settings."""
     try:
         evaluate(task.config, _kept_loaded, first)
@@ -72,11 +72,11 @@ def run_in_this_process(task: Task, first: int | None = None) -> Outcome:
     return Outcome(task)
 
 
-def _traceback_file(task: Task) -> Path:
+def _traceback_file(task: SweepTask) -> Path:
     return task.folder.with_name(f"{task.folder.name}.error.txt")
 
 
-def in_one_line(error: Exception, task: Task) -> str:
+def in_one_line(error: Exception, task: SweepTask) -> str:
     """Bad input as it says itself; for anything else, which is a defect, the traceback is kept beside the run folders."""
     if isinstance(error, BadInput):
         return str(error)

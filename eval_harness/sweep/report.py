@@ -13,13 +13,13 @@ from eval_harness.records.result import UNDELIVERED, Result
 from eval_harness.store.printed import interval, shown
 from eval_harness.store.table import tidy
 from eval_harness.sweep.forecast import aligned
-from eval_harness.sweep.tasks import Task
+from eval_harness.sweep.tasks import SweepTask
 
 TABLE = "results.csv"
 
 
 def report(
-    tasks: Sequence[Task], results: Mapping[int, Result], errors: Mapping[int, str], command: str
+    tasks: Sequence[SweepTask], results: Mapping[int, Result], errors: Mapping[int, str], command: str
 ) -> tuple[str, int]:
     """The table of every task with a result, then what is missing and why; and how many tasks are not done.
 
@@ -28,7 +28,7 @@ def report(
     rows: list[tuple[str, ...]] = [
         ("task", "model", "benchmark", "method", "metric", "value", "95% interval", "n", "failed answers")
     ]
-    failed: dict[str, list[Task]] = {}
+    failed: dict[str, list[SweepTask]] = {}
     notes = []
     for task in tasks:
         result = results.get(task.number)
@@ -47,13 +47,13 @@ def report(
     return "\n".join([*lines, *notes]), missing
 
 
-def _listed(group: Sequence[Task]) -> str:
+def _listed(group: Sequence[SweepTask]) -> str:
     numbers = ", ".join(str(task.number) for task in group)
     task = group[0]
     return f"task {numbers} ({task.label}, {task.benchmark}, {task.method})" if len(group) == 1 else f"tasks {numbers}"
 
 
-def _row(task: Task, result: Result) -> tuple[str, ...]:
+def _row(task: SweepTask, result: Result) -> tuple[str, ...]:
     metric = HEADLINE[result.benchmark.family]
     score, found = result.scores[metric], headline(result)
     return (

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from eval_harness.sweep.tasks import Task
+from eval_harness.sweep.tasks import SweepTask
 
 
-def slurm_script(tasks: Sequence[Task], sweep_file: Path, out: Path, first: int | None = None) -> str:
+def slurm_script(tasks: Sequence[SweepTask], sweep_file: Path, out: Path, first: int | None = None) -> str:
     """A batch script for `sbatch`: an array with one element per task. The folders must be shared by the nodes.
 
     It names each task by its run folder, since its number is another one when the sweep file has changed meanwhile.

@@ -33,7 +33,7 @@ NOT_IN_ANSWERS = (
 
 
 @dataclass(frozen=True)
-class Task:
+class SweepTask:
     """One run of a sweep. `number` counts from 1; `options` are those of `medprobe eval`, by name, where they were given."""
 
     number: int
@@ -106,7 +106,7 @@ def label_of(model: str) -> str:
     return f"{kind}:{folder.name}" if kind == "vllm" and folder.is_dir() else folder.name if folder.is_dir() else model
 
 
-def read_sweep(path: Path, out: Path) -> list[Task]:
+def read_sweep(path: Path, out: Path) -> list[SweepTask]:
     """The tasks of a sweep file, models first. Raises BadInput naming the entry that is wrong."""
     document = _document(path)
     if unknown := sorted(set(document) - {"models", "benchmarks", "methods", "options"}):
@@ -116,9 +116,9 @@ def read_sweep(path: Path, out: Path) -> list[Task]:
         [_entry(path, f"{key}[{n}]", entry, name) for n, entry in enumerate(_list(path, document, key), 1)]
         for key, name in (("models", "model"), ("benchmarks", "benchmark"), ("methods", "method"))
     ]
-    tasks: dict[Path, Task] = {}
+    tasks: dict[Path, SweepTask] = {}
     for number, (model, benchmark, method) in enumerate(product(*axes), 1):
-        task = Task(number, {**shared, **benchmark, **model, **method}, out)
+        task = SweepTask(number, {**shared, **benchmark, **model, **method}, out)
         if task.folder in tasks:
             raise BadInput(
                 f"{path}: tasks {tasks[task.folder].number} and {number} are the same run. Remove one of them."
@@ -131,7 +131,7 @@ def read_sweep(path: Path, out: Path) -> list[Task]:
     return list(tasks.values())
 
 
-def task_named(tasks: Sequence[Task], name: str, path: Path) -> Task:
+def task_named(tasks: Sequence[SweepTask], name: str, path: Path) -> SweepTask:
     """The task with this number, or with a run folder of this name. Raises BadInput where the sweep file `path` has none."""
     found = next((task for task in tasks if name in (str(task.number), task.folder.name)), None)
     if found is None:

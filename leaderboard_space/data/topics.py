@@ -34,7 +34,7 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class Label:
+class TopicLabel:
     """A facet value of one benchmark. `n`: how many questions carry it; where only papers' numbers are known, the n of those."""
 
     family: str
@@ -97,27 +97,27 @@ def known_topics() -> dict[str, Topic]:
     return found
 
 
-def labels_of(family: str, tree: Tree) -> list[Label]:
+def labels_of(family: str, tree: Tree) -> list[TopicLabel]:
     """Every label of every facet of a benchmark."""
     halves = (
         ("organ", "modality") if spec(family).by_image_type else ()
     )  # the image types say them, each by its own label
     return [
-        Label(family, facet, node.label, node.count)
+        TopicLabel(family, facet, node.label, node.count)
         for facet, nodes in tree.facets
         for node in nodes
         if node.label != UNLABELLED and facet not in halves
     ]
 
 
-def relation(topic: Topic, label: Label) -> Relation | None:
+def relation(topic: Topic, label: TopicLabel) -> Relation | None:
     """How a label stands to a topic."""
     if any(word in topic.same for word in label.words):
         return "same"
     return "related" if any(word in topic.related for word in label.words) else None
 
 
-def topics(labels: Iterable[Label]) -> dict[str, Topic]:
+def topics(labels: Iterable[TopicLabel]) -> dict[str, Topic]:
     """All topics by slug: those of the table, then every label that is none of them."""
     found = dict(known_topics())
     same = {word for topic in found.values() for word in topic.same}
@@ -128,13 +128,13 @@ def topics(labels: Iterable[Label]) -> dict[str, Topic]:
     return found
 
 
-def matching(topic: Topic, labels: Iterable[Label]) -> list[tuple[Label, Relation]]:
+def matching(topic: Topic, labels: Iterable[TopicLabel]) -> list[tuple[TopicLabel, Relation]]:
     """The labels of a topic, those that are it first, the largest first."""
     found = [(label, how) for label in labels if (how := relation(topic, label)) is not None]
     return sorted(found, key=lambda item: (item[1] != "same", -item[0].n, item[0].value))
 
 
-def counts(labels: Iterable[Label]) -> Mapping[str, list[Label]]:
+def counts(labels: Iterable[TopicLabel]) -> Mapping[str, list[TopicLabel]]:
     """Slug -> the labels that are the topic itself, of the topics in the table."""
     held = list(labels)
     return {

@@ -46,13 +46,13 @@ SEPARATOR = " > "
 
 
 @dataclass
-class Node:
+class FacetNode:
     """A branch: its label, the facet it is a value of, how many questions it holds, and its own branches."""
 
     label: str
     facet: str
     count: int
-    children: list[Node] = field(default_factory=list)
+    children: list[FacetNode] = field(default_factory=list)
 
     def as_list(self) -> list[Any]:
         """Compact form for the browser: [label, count, [children]], and how the label is shown where that differs."""
@@ -70,10 +70,10 @@ class Tree:
     """Groups of branches, and the facets by themselves; `rows` gives the question positions of every branch and every label of a facet by
     its path (see `facets.py`)."""
 
-    groups: list[tuple[str, list[Node]]]
+    groups: list[tuple[str, list[FacetNode]]]
     rows: dict[Path, Ints]
     size: int
-    facets: list[tuple[str, list[Node]]] = field(default_factory=list)
+    facets: list[tuple[str, list[FacetNode]]] = field(default_factory=list)
 
     def mask(self, selection: Sequence[Path]) -> Bools | None:
         """The selected questions (Q,); None (everything) where nothing is selected. Raises BadInput for a path that is not there."""
@@ -111,7 +111,7 @@ class Tree:
         """What the browser draws: `groups` of branches, and the `facets`. `questions`: whether the counts are of questions; a paper's n may
         be of images."""
 
-        def drawn(groups: list[tuple[str, list[Node]]]) -> list[dict[str, Any]]:
+        def drawn(groups: list[tuple[str, list[FacetNode]]]) -> list[dict[str, Any]]:
             return [
                 {
                     "facet": facet,
@@ -167,7 +167,7 @@ def facets_in(family: str, path: Path) -> tuple[str, ...]:
 def tree_of(family: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`). A facet nobody gave in a branch adds no level to it."""
     rows: dict[Path, Ints] = {}
-    groups: list[tuple[str, list[Node]]] = []
+    groups: list[tuple[str, list[FacetNode]]] = []
     labels = {facet: labels_of(questions, facet) for facet in facets_of(family)}
     for chain in chains_of(family):
         nodes = _grow([labels[facet] for facet in chain], chain, None, (chain[0],), rows)
@@ -179,7 +179,7 @@ def tree_of(family: str, questions: pd.DataFrame) -> Tree:
         if any(label != UNLABELLED for label in held):
             rows |= {choice(facet, label): at for label, at in held.items()}
             sizes = {label: at.size for label, at in held.items()}
-            facets.append((facet, [Node(label, facet, n) for label, n in _sorted(sizes)]))
+            facets.append((facet, [FacetNode(label, facet, n) for label, n in _sorted(sizes)]))
     return Tree(groups, rows, len(questions), facets)
 
 
@@ -196,11 +196,11 @@ def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
     ProbMed's image types are organ and modality at once, so that they make the branches of organs, too.
     """
     rows: dict[Path, Ints] = {}
-    groups: list[tuple[str, list[Node]]] = []
+    groups: list[tuple[str, list[FacetNode]]] = []
     for chain in chains_of(family):
         facet = chain[0]
         sizes = _printed_sizes(facet, breakdowns)
-        nodes = [Node(label, facet, size) for label, size in _sorted(sizes)]
+        nodes = [FacetNode(label, facet, size) for label, size in _sorted(sizes)]
         if not sizes and facet == "organ":
             nodes = _organs(_printed_sizes("image_type", breakdowns))
         for node in nodes:
@@ -212,7 +212,7 @@ def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
     for facet in facets_of(family):
         if sizes := _printed_sizes(facet, breakdowns) or _halves(facet, _printed_sizes("image_type", breakdowns)):
             rows |= {choice(facet, label): np.zeros(0, np.int64) for label in sizes}
-            facets.append((facet, [Node(label, facet, n) for label, n in _sorted(sizes)]))
+            facets.append((facet, [FacetNode(label, facet, n) for label, n in _sorted(sizes)]))
         elif facet == "modality":  # readers look for it: the page says that no paper prints it
             facets.append((facet, []))
     return Tree(groups, rows, 0, facets)
@@ -237,20 +237,20 @@ def _printed_sizes(facet: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) 
     return sizes
 
 
-def _organs(image_types: dict[str, int]) -> list[Node]:
+def _organs(image_types: dict[str, int]) -> list[FacetNode]:
     found: dict[str, dict[str, int]] = {}
     for name, size in image_types.items():
         organ, modality = organ_and_modality(name)
         found.setdefault(organ, {})[modality] = size
     sizes = {organ: sum(held.values()) for organ, held in found.items()}
     return [
-        Node(organ, "organ", size, [Node(name, "modality", n) for name, n in _sorted(found[organ])])
+        FacetNode(organ, "organ", size, [FacetNode(name, "modality", n) for name, n in _sorted(found[organ])])
         for organ, size in _sorted(sizes)
     ]
 
 
 @dataclass(frozen=True)
-class Labels:
+class QuestionLabels:
     """The labels of the questions by one facet: question `position[i]` has the label `names[codes[i]]`. A question with several categories
     is in each of them; one without is "unlabelled"."""
 
@@ -274,21 +274,23 @@ class Labels:
         return {self.names[code]: part for code, part in zip(there, parts, strict=True)} if there.size else {}
 
 
-def labels_of(questions: pd.DataFrame, facet: str) -> Labels:
+def labels_of(questions: pd.DataFrame, facet: str) -> QuestionLabels:
     """The labels by a facet; none where the source gives none."""
     column = "categories" if facet == "category" else facet
     if column not in questions.columns:
-        return Labels(np.zeros(0, np.int64), np.zeros(0, np.int64), [], len(questions))
+        return QuestionLabels(np.zeros(0, np.int64), np.zeros(0, np.int64), [], len(questions))
     cells = questions[column].reset_index(drop=True).astype(object)
     if facet == "category":
         cells = cells.map(lambda cell: list(dict.fromkeys(cell)) or [None] if cell is not None else [None]).explode()
     codes, names = pd.factorize(cells.where(cells.notna(), UNLABELLED).map(str).to_numpy(object))
-    return Labels(cells.index.to_numpy(np.int64), codes.astype(np.int64), [str(name) for name in names], len(questions))
+    return QuestionLabels(
+        cells.index.to_numpy(np.int64), codes.astype(np.int64), [str(name) for name in names], len(questions)
+    )
 
 
 def _grow(
-    labels: Sequence[Labels], chain: Sequence[str], held: Ints | None, path: Path, rows: dict[Path, Ints]
-) -> list[Node]:
+    labels: Sequence[QuestionLabels], chain: Sequence[str], held: Ints | None, path: Path, rows: dict[Path, Ints]
+) -> list[FacetNode]:
     values = labels[0].rows(held)
     if not any(label != UNLABELLED for label in values):
         return []
@@ -297,7 +299,7 @@ def _grow(
         here = (*path, label)
         rows[here] = values[label]
         children = _grow(labels[1:], chain[1:], values[label], here, rows) if len(chain) > 1 else []
-        nodes.append(Node(label, chain[0], count, children))
+        nodes.append(FacetNode(label, chain[0], count, children))
     return nodes
 
 

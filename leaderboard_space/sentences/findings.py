@@ -12,7 +12,7 @@ from leaderboard_space.data.ranks.groups import called
 from leaderboard_space.data.ranks.random_run import is_random_run
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of, shown_method, with_interval
 from leaderboard_space.data.tree import Path, branch_name
-from leaderboard_space.sentences import Caption, Finding, Ranked
+from leaderboard_space.sentences import Caption, HeadlineFacts, Ranked
 
 
 def guessing(family: str, metric: str) -> str:
@@ -44,7 +44,7 @@ def headline(family: str, found: Standings) -> str:
     tested = [row for row in models if row.score.verdict is not None]
     among = [row for row in found.rows if row.group == "ranked"]
     return sentences.headline(
-        Finding(
+        HeadlineFacts(
             about="" if found.metric == HEADLINE.get(family) else info.label,
             guess=sentences.RANDOM_RUN if tested and all(row.run for row in tested) else guessing(family, found.metric),
             ranked=ranked(found),

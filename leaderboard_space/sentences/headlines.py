@@ -27,7 +27,7 @@ class Ranked:
 
 
 @dataclass(frozen=True)
-class Finding:
+class HeadlineFacts:
     """What the headline speaks of. `ranked`: best first. `about`: the score where the sentence has to name it, empty for a benchmark's own.
     `guess`: what chance is called ("guessing"). `are_models`: every row is a model of its own (else they are results). `higher`: whether
     the first row has the highest value. `baselines`: baselines with a score; `uncounted`: results whose score is undefined here;
@@ -95,7 +95,7 @@ def by_random_run(names: Sequence[str]) -> str:
     return f"In {_listed(names)}, guessing is the paper's own random run. "
 
 
-def headline(found: Finding) -> str:
+def headline(found: HeadlineFacts) -> str:
     """What to take away before looking at any number: who scores highest, who may be as good, how many beat guessing."""
     said = (
         _nothing(found)
@@ -105,7 +105,7 @@ def headline(found: Finding) -> str:
     return f"{found.about}. {said}" if found.about else said
 
 
-def _nothing(found: Finding) -> str:
+def _nothing(found: HeadlineFacts) -> str:
     if found.uncounted and not found.baselines:
         return "The answer key of these questions is hidden, or none of them counts towards this score."
     if found.baselines:
@@ -117,7 +117,7 @@ def _nothing(found: Finding) -> str:
     return "No results for this selection."
 
 
-def _leader(found: Finding) -> str:
+def _leader(found: HeadlineFacts) -> str:
     """Who has the best score, and who else may be the best."""
     best = found.ranked[0]
     value = score_text(best.value, found.unit) + ("%" if found.unit == "percent" else "")
@@ -141,7 +141,7 @@ def _few(names: Sequence[str], many: str) -> str:
     return _listed(names) if len(names) <= NAMED and len(set(names)) == len(names) else f"{in_words(len(names))} {many}"
 
 
-def _against_chance(found: Finding) -> str:
+def _against_chance(found: HeadlineFacts) -> str:
     """How many beat guessing; nothing where that is not known of most."""
     judged = [row for row in found.ranked if row.verdict is not None]
     if 2 * len(judged) < len(found.ranked):

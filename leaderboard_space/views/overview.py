@@ -9,10 +9,10 @@ from urllib.parse import quote, unquote
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.published_results import table_of
-from leaderboard_space.data.topics import Label, Topic, counts, known_topics
+from leaderboard_space.data.topics import Topic, TopicLabel, counts, known_topics
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, options, plural, prose, text
-from leaderboard_space.overview import SIZES, Cell, Column, Line, Overview, selected
+from leaderboard_space.overview import SIZES, Column, ModelRow, Overview, ScoreCell, selected
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
 from leaderboard_space.views.parts import CITE_BOX, KINDS, WORD, acts, cell, no_cell
 
@@ -28,7 +28,7 @@ SIZE_NAMES = {"small": "under 8 billion", "middle": "8 to 20 billion", "large": 
 Request = Mapping[str, Any]
 
 
-def page(found: Overview, labels: Sequence[Label], request: Request) -> str:
+def page(found: Overview, labels: Sequence[TopicLabel], request: Request) -> str:
     """Everything under the search, as HTML."""
     lines = _lines(found, request)
     unknown = str(request.get("unknown") or "")
@@ -40,7 +40,7 @@ def page(found: Overview, labels: Sequence[Label], request: Request) -> str:
     )
 
 
-def _lines(found: Overview, request: Request) -> list[Line]:
+def _lines(found: Overview, request: Request) -> list[ModelRow]:
     """The lines that the request selects, pinned ones first."""
     name, _, way = str(request.get("order") or "").partition(":")
     kind, size, since = (str(request.get(key) or "") for key in ("kind", "size", "since"))
@@ -55,7 +55,7 @@ def _pinned(request: Request) -> list[str]:
     return [unquote(name) for name in str(request.get("pin") or "")[:LONGEST_PINS].split(",") if name]
 
 
-def _chips(labels: Sequence[Label]) -> str:
+def _chips(labels: Sequence[TopicLabel]) -> str:
     """A row of topics, the largest modalities and departments; the numbers count the questions or images that benchmarks label so."""
     held = counts(labels)
     size = {slug: sum(label.n for label in of) for slug, of in held.items()}
@@ -135,7 +135,7 @@ def _compare_pins(found: Overview, request: Request) -> str:
     return ""
 
 
-def _matrix(found: Overview, lines: Sequence[Line], request: Request) -> str:
+def _matrix(found: Overview, lines: Sequence[ModelRow], request: Request) -> str:
     if not found.columns:
         return '<p class="sub">There are no results on an official question set yet.</p>'
     if not lines:
@@ -188,7 +188,7 @@ def _head(columns: Sequence[Column], request: Request) -> str:
     return f"<thead><tr>{cells}</tr></thead>"
 
 
-def _line(columns: Sequence[Column], line: Line, pinned: Sequence[str], tested: int) -> str:
+def _line(columns: Sequence[Column], line: ModelRow, pinned: Sequence[str], tested: int) -> str:
     is_pinned = line.name in pinned
     names = [name for name in pinned if name != line.name] if is_pinned else [*pinned, line.name]
     value = ",".join(quote(name, safe="") for name in names)
@@ -206,7 +206,7 @@ def _line(columns: Sequence[Column], line: Line, pinned: Sequence[str], tested: 
     )
 
 
-def _cell(column: Column, found: Cell | None, tested: int) -> str:
+def _cell(column: Column, found: ScoreCell | None, tested: int) -> str:
     if found is None:
         return no_cell(column.label)
     score, result = found.score, found.row.entry.result

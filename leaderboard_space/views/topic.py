@@ -14,7 +14,7 @@ from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.topics import Label, Relation, Topic, topic_table
+from leaderboard_space.data.topics import Relation, Topic, TopicLabel, topic_table
 from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.sentences import findings
@@ -38,10 +38,10 @@ class Aspect:
 
 
 @dataclass(frozen=True)
-class Shown:
+class LabelSummary:
     """A label with all that is known of it. `aspects`: those that rank models first."""
 
-    label: Label
+    label: TopicLabel
     relation: Relation
     section: Section
     aspects: tuple[Aspect, ...]
@@ -57,18 +57,22 @@ class Shown:
         return sum(row.score.verdict is not None for one in self.ranking for row in one.standings.models)
 
 
-def label_name(label: Label) -> str:
+def label_name(label: TopicLabel) -> str:
     """A label as a title: `Brain MRI`."""
     return label.shown[:1].upper() + label.shown[1:]
 
 
-def label_id(label: Label) -> str:
+def label_id(label: TopicLabel) -> str:
     """How the page's address names a label."""
     return f"{label.family}:{label.facet}:{label.value}"
 
 
 def page(
-    topic: Topic, labels: Sequence[tuple[Label, Relation]], shown: Shown | None, silent: Sequence[str], every: str
+    topic: Topic,
+    labels: Sequence[tuple[TopicLabel, Relation]],
+    shown: LabelSummary | None,
+    silent: Sequence[str],
+    every: str,
 ) -> str:
     """The page. `labels`: all of the topic's, those that are it first; `shown`: the one whose models are drawn; `silent`: what the other
     benchmarks lack, a line each; `every`: whether all models are drawn."""
@@ -85,7 +89,7 @@ def page(
     )
 
 
-def headline(shown: Shown) -> str:
+def headline(shown: LabelSummary) -> str:
     """The finding of a label."""
     ranking = shown.ranking
     name = label_name(shown.label)
@@ -94,7 +98,7 @@ def headline(shown: Shown) -> str:
     return sentences.by_aspect(name, [(one.does, findings.ranked(one.standings)) for one in ranking])
 
 
-def _about(shown: Shown) -> str:
+def _about(shown: LabelSummary) -> str:
     size = max((row.score.n for one in shown.aspects for row in one.standings.models), default=shown.label.n)
     family = shown.section.family
     drawn = any(row.run for one in shown.ranking for row in one.standings.models)
@@ -105,7 +109,7 @@ def _about(shown: Shown) -> str:
     )
 
 
-def _chips(topic: Topic, labels: Sequence[tuple[Label, Relation]], shown: Shown | None) -> str:
+def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], shown: LabelSummary | None) -> str:
     """The topic's labels; the numbers count the benchmark's cases."""
     rows = ""
     for relation, said in (("same", ""), ("related", "Related")):
@@ -122,7 +126,7 @@ def _chips(topic: Topic, labels: Sequence[tuple[Label, Relation]], shown: Shown 
     return rows
 
 
-def _table(shown: Shown, every: bool) -> str:
+def _table(shown: LabelSummary, every: bool) -> str:
     """Models by aspects, sorted by the first, each cell that of the result that stands for the model (`groups.order_of`)."""
     held: dict[str, dict[int, Row]] = {}
     for at, aspect in enumerate(shown.aspects):
@@ -154,7 +158,7 @@ def _table(shown: Shown, every: bool) -> str:
     )
 
 
-def _head(shown: Shown, aspect: Aspect) -> str:
+def _head(shown: LabelSummary, aspect: Aspect) -> str:
     levels = {round(row.score.chance, 1) for row in aspect.standings.models if row.score.chance is not None}
     guess = f"guessing {sentences.percent_of_chance(levels.pop())}" if len(levels) == 1 else ""
     said = "no finding: the label says it" if aspect.given else guess
@@ -166,7 +170,7 @@ def _head(shown: Shown, aspect: Aspect) -> str:
     )
 
 
-def _cell(shown: Shown, aspect: Aspect, row: Row | None) -> str:
+def _cell(shown: LabelSummary, aspect: Aspect, row: Row | None) -> str:
     name = aspect.does or info_of(aspect.metric, shown.section.family).label
     if row is None:
         return no_cell(name)
@@ -177,14 +181,14 @@ def _cell(shown: Shown, aspect: Aspect, row: Row | None) -> str:
     return cell(name, row.score, verdict, address, said, aspect.given)
 
 
-def _order(held: Mapping[int, Row], shown: Shown) -> tuple[int, float]:
+def _order(held: Mapping[int, Row], shown: LabelSummary) -> tuple[int, float]:
     at = min(held)
     higher = info_of(shown.aspects[at].metric, shown.section.family).higher_is_better is not False
     value = held[at].score.value or 0.0
     return (at, -value if higher else value)
 
 
-def _links(shown: Shown) -> str:
+def _links(shown: LabelSummary) -> str:
     label, section = shown.label, shown.section
     path = choice(label.facet, label.value)
     links = [
@@ -219,7 +223,7 @@ def unknown(wanted: str, near: Sequence[Hit]) -> str:
     )
 
 
-def file(topic: Topic, shown: Shown | None, request: Mapping[str, Any]) -> dict[str, str]:
+def file(topic: Topic, shown: LabelSummary | None, request: Mapping[str, Any]) -> dict[str, str]:
     """The numbers of the page, one row each; or how to cite them."""
     aspects = shown.aspects if shown else ()
     if shown and str(request.get("as")) == "cite":

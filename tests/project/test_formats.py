@@ -29,7 +29,7 @@ from eval_harness.records.result import (
     Source,
     read_result,
 )
-from eval_harness.records.run import Run, RunRequest, read_run
+from eval_harness.records.run import RunRecord, RunRequest, read_run
 from eval_harness.runs.folder import record_of
 from eval_harness.store.acceptance import Acceptance, Note, Withdrawal, parse_record
 from tests.commands import medprobe
@@ -78,7 +78,7 @@ def literals(annotation: object) -> list[str]:
 @pytest.mark.parametrize(
     ("heading", "model"),
     [
-        ("run.json", Run), ("request", RunRequest), ("benchmark", Benchmark), ("model", Model), ("method", Method),
+        ("run.json", RunRecord), ("request", RunRequest), ("benchmark", Benchmark), ("model", Model), ("method", Method),
         ("result.json", Result), ("Score", Score), ("nonresponse", Nonresponse), ("source", Source),
     ],
 )  # fmt: skip

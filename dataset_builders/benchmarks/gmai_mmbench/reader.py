@@ -27,7 +27,7 @@ from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.images.lookup import ImageError, ImageFolders, image_format, reader
 from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import Entry, check_text
+from dataset_builders.source_files import SourceEntry, check_text
 
 PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
 REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBench."
@@ -108,7 +108,7 @@ class _Tsv:
     def _record(self, file: Path, record: Record) -> None:
         text = {name: value.strip() for name, value in record.fields.items() if name not in ("image", "image_path")}
         index = text["index"]
-        entry = Entry(text, str(file), f"{index} (line {record.line})", self.problems)
+        entry = SourceEntry(text, str(file), f"{index} (line {record.line})", self.problems)
         if not index:
             entry.wrong("has no index")
         elif index in self.lines:
@@ -139,7 +139,7 @@ class _Tsv:
             )
         )
 
-    def _image(self, entry: Entry, file: Path, record: Record, index: str) -> None:
+    def _image(self, entry: SourceEntry, file: Path, record: Record, index: str) -> None:
         given = record.fields.get("image", "").strip()
         path = record.fields.get("image_path", "").strip()
         if not given and not path:
@@ -160,7 +160,7 @@ class _Tsv:
                 for number, (name, each) in enumerate(zip(names, listed, strict=True))
             ]
 
-    def _inline(self, entry: Entry, file: Path, record: Record, name: str, number: int, given: str) -> str:
+    def _inline(self, entry: SourceEntry, file: Path, record: Record, name: str, number: int, given: str) -> str:
         """Note the image that stands in a row; returns its id, which is that of an equal image where there was one."""
         try:
             data = decode_image(given)
@@ -180,7 +180,7 @@ class _Tsv:
             self.images[name] = CaseImage(name, fetch, len(data), file_name, license, origin, where, _group(record))
         return first
 
-    def _named(self, entry: Entry, record: Record, name: str, path: str) -> str:
+    def _named(self, entry: SourceEntry, record: Record, name: str, path: str) -> str:
         """Note the image that a row names by its path; returns its id."""
         try:
             found = self.folders.find([path]) if self.folders else None
@@ -222,7 +222,7 @@ def _group(record: Record) -> str | None:
     return record.fields.get("group", "").strip() or record.fields.get("patient", "").strip() or None
 
 
-def _options(entry: Entry, text: dict[str, str]) -> tuple[str, ...]:
+def _options(entry: SourceEntry, text: dict[str, str]) -> tuple[str, ...]:
     columns = [name for name in LETTERS if name in text]
     given = [name for name in columns if text[name]]
     extra = [name for name in text if re.fullmatch(r"[A-Z]{2}", name) and text[name]]
@@ -235,7 +235,9 @@ def _options(entry: Entry, text: dict[str, str]) -> tuple[str, ...]:
     return tuple(text[name] for name in given)
 
 
-def _answer(entry: Entry, given: str, options: tuple[str, ...], text: dict[str, str]) -> tuple[tuple[int, ...], bool]:
+def _answer(
+    entry: SourceEntry, given: str, options: tuple[str, ...], text: dict[str, str]
+) -> tuple[tuple[int, ...], bool]:
     """Positions of the right options, and whether the question asks for several.
 
     "B" is a single choice; "A,C", "AC", "['A', 'C']" are multiple choice. A row without an answer is multiple choice where a
@@ -269,7 +271,7 @@ def _hidden(files: list[Path], test: list[Case], problems: Problems) -> dict[str
     for file in files:
         for record in records(file):
             index = record.fields["index"].strip()
-            entry = Entry(dict(record.fields), str(file), f"{index} (line {record.line})", problems)
+            entry = SourceEntry(dict(record.fields), str(file), f"{index} (line {record.line})", problems)
             if index not in question_of:
                 entry.wrong("there is no test question of this index")
                 continue

@@ -13,7 +13,7 @@ from typing import Any
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import Entry, needed_file, read_json
+from dataset_builders.source_files import SourceEntry, needed_file, read_json
 
 FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
@@ -73,7 +73,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     return Content(cases={"test": cases}, counts=counts, notes=notes)
 
 
-def _entries(file: Path, document: Any, scenario: str, problems: Problems) -> list[tuple[str, Entry]]:
+def _entries(file: Path, document: Any, scenario: str, problems: Problems) -> list[tuple[str, SourceEntry]]:
     """(key, entry) of a file: by its own key; in the list of `none` by `entry_id` (custom sets, so that an entry that is taken out changes
     no other's id) or position."""
     if scenario == "none" and isinstance(document, list):
@@ -92,11 +92,11 @@ def _entries(file: Path, document: Any, scenario: str, problems: Problems) -> li
         )
     if not pairs:
         raise BadInput(f"{file}: holds no questions. {REMEDY}")
-    return [(key, Entry(value, str(file), key, problems)) for key, value in pairs]
+    return [(key, SourceEntry(value, str(file), key, problems)) for key, value in pairs]
 
 
 def _question(
-    entry: Entry,
+    entry: SourceEntry,
     scenario: str,
     key: str,
     images: ImageFolders | None,
@@ -121,7 +121,7 @@ def _question(
     return Case(question_id, (image,), (question,))
 
 
-def _options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
+def _options(entry: SourceEntry) -> tuple[tuple[str, ...], int | None]:
     """Options and the position of the right one, of the scenarios fake and swap."""
     given = entry.value.get("option")
     if not isinstance(given, dict) or len(given) < 2:
@@ -130,7 +130,7 @@ def _options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
     if list(given) != list(LETTERS[: len(given)]):
         entry.wrong(f'the letters of "option" are {", ".join(given)}, not A, B, C ... (at most 26)')
         return (), None
-    texts = Entry(given, entry.file, entry.name, entry.problems)
+    texts = SourceEntry(given, entry.file, entry.name, entry.problems)
     options = tuple(texts.text(letter) for letter in given)
     entry.ok = entry.ok and texts.ok
     letter, answer = entry.text("answer_id"), entry.text("answer")
@@ -145,7 +145,7 @@ def _options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
     return options, position
 
 
-def _nota_options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
+def _nota_options(entry: SourceEntry) -> tuple[tuple[str, ...], int | None]:
     """Options without their letters ("B: None of the above" -> "None of the above"), and the position of the
     right one."""
     letters = [letter for letter in LETTERS if f"choice_{letter}" in entry.value]
@@ -168,7 +168,7 @@ def _nota_options(entry: Entry) -> tuple[tuple[str, ...], int | None]:
 
 
 def _image(
-    entry: Entry, name: str, images: ImageFolders | None, made: dict[str, CaseImage | None], own: OwnImage
+    entry: SourceEntry, name: str, images: ImageFolders | None, made: dict[str, CaseImage | None], own: OwnImage
 ) -> CaseImage | None:
     if name in made:
         return made[name]

@@ -20,7 +20,7 @@ from dataset_builders.benchmarks.mediconfusion.finetune import halves
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images, unambiguous
 from dataset_builders.schema import Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import Entry, needed_file, read_json, read_text, stays_inside
+from dataset_builders.source_files import SourceEntry, needed_file, read_json, read_text, stays_inside
 
 LETTERS = ("A", "B")
 PAPER_PAIRS, PAPER_QUESTIONS = 176, 352
@@ -72,7 +72,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     source_images = _SourceImages(images, _image_dict(source, problems), _licences(source, images))
     cases = []
     for name, value in document.items():
-        case = _pair(Entry(value, str(file), name, problems), source_images)
+        case = _pair(SourceEntry(value, str(file), name, problems), source_images)
         if case is not None:
             cases.append(case)
     problems.check(REMEDY)
@@ -84,7 +84,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     )
 
 
-def _pair(entry: Entry, source_images: _SourceImages) -> Case | None:
+def _pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None:
     name = str(entry.name)
     question, options = entry.text("question"), (entry.text("option_A"), entry.text("option_B"))
     ai_options = (entry.text("AI_option_A"), entry.text("AI_option_B"))
@@ -142,7 +142,7 @@ class _SourceImages:
         self.made: dict[tuple[str, str], CaseImage | None] = {}
         self.roco_of: dict[str, str] = {}
 
-    def image(self, entry: Entry, number: int) -> CaseImage | None:
+    def image(self, entry: SourceEntry, number: int) -> CaseImage | None:
         roco, local = entry.text(f"im_{number}"), entry.text(f"im_{number}_local")
         if not roco or not local:
             return None
@@ -150,7 +150,7 @@ class _SourceImages:
             self.made[roco, local] = self._make(entry, roco, local)
         return self.made[roco, local]
 
-    def _make(self, entry: Entry, roco: str, local: str) -> CaseImage | None:
+    def _make(self, entry: SourceEntry, roco: str, local: str) -> CaseImage | None:
         if self.roco_of.setdefault(local, roco) != roco:
             entry.wrong(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
             return None
@@ -184,7 +184,7 @@ def _image_dict(source: Path, problems: Problems) -> _ImageDict:
         raise BadInput(f"{file}: is not an object (ROCO path -> location). {REMEDY}")
     locations, own = {}, own_images(source, problems)
     for name, value in document.items():
-        entry = Entry(value, str(file), name, problems)
+        entry = SourceEntry(value, str(file), name, problems)
         if own[name] != OwnImage() and "dlink" not in entry.value:
             continue
         link, file_name = entry.text("dlink"), entry.text("file_name")

@@ -15,7 +15,7 @@ from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_o
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, own_images
 from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import ORIGIN_MARKER, Entry, read_records
+from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_records
 
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
 PAPER_TYPES: dict[str, tuple[int, int, int]] = {
@@ -90,7 +90,7 @@ def _cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Pro
     by_type = _ids_count_within_types(files)
     for file, rows in files:
         for position, row in enumerate(rows):
-            entry = Entry(row, str(file), position, problems)
+            entry = SourceEntry(row, str(file), position, problems)
             case_id = entry.text("id")
             if case_id:
                 entry.name = f"{position} (id {case_id})"
@@ -127,7 +127,7 @@ def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
     )
 
 
-def _question(entry: Entry, case_id: str, image: CaseImage | None) -> Question | None:
+def _question(entry: SourceEntry, case_id: str, image: CaseImage | None) -> Question | None:
     kind, text, image_type = entry.text("qa_type"), entry.text("question"), entry.text("image_type")
     answer = yes_no(entry)
     aspect, adversarial, pair = _read_qa_type(entry, kind)
@@ -156,7 +156,7 @@ def _question(entry: Entry, case_id: str, image: CaseImage | None) -> Question |
     )
 
 
-def _read_qa_type(entry: Entry, kind: str) -> tuple[str, bool, str | None]:
+def _read_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None]:
     """Aspect, whether adversarial, and the name of the pair (None for a question that has no counterpart), as the authors' scorer reads it.
 
     `modality_gt`, `body_part_hallu`, `abnormality`, `entity_gt_0`, `entity_hallu_0`, `grounding_gt_1`; a normal image has a

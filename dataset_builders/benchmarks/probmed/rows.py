@@ -9,7 +9,7 @@ from typing import Any
 from dataset_builders.errors import Problems, clip
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, unambiguous
 from dataset_builders.schema import Case, CaseImage, Question
-from dataset_builders.source_files import Entry
+from dataset_builders.source_files import SourceEntry
 
 OPTIONS = ("yes", "no")
 
@@ -23,7 +23,7 @@ class ImageIndex:
         self.made: dict[str, CaseImage | None] = {}
         self.last: tuple[object, object, CaseImage | None] = (None, None, None)
 
-    def image(self, entry: Entry, image_id: str) -> CaseImage | None:
+    def image(self, entry: SourceEntry, image_id: str) -> CaseImage | None:
         given, kind, image = self.last
         if image is not None and entry.value.get("image") == given and entry.value.get("image_type") == kind:
             return image  # the questions on an image mostly follow each other
@@ -35,7 +35,7 @@ class ImageIndex:
         self.last = entry.value.get("image"), entry.value.get("image_type"), self.made[path]
         return self.made[path]
 
-    def _make(self, entry: Entry, image_id: str, name: str, path: str) -> CaseImage | None:
+    def _make(self, entry: SourceEntry, image_id: str, name: str, path: str) -> CaseImage | None:
         names = [path, name] if name != path else [name]
         base = path.rsplit("/", 1)[-1]
         if base in self.unambiguous_names:
@@ -61,7 +61,7 @@ def path_of(row: dict[str, Any]) -> str:
     return name if "/" in name or not kind else f"{kind}/{name}"
 
 
-def yes_no(entry: Entry) -> int | None:
+def yes_no(entry: SourceEntry) -> int | None:
     answer = entry.text("answer" if "answer" in entry.value or "gt_ans" not in entry.value else "gt_ans")
     if not answer:
         return None
@@ -82,7 +82,7 @@ def read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems:
             case_id = f"vqa-rad-{position // 2}"
             made = []
             for row, wanted in ((position, 0), (position + 1, 1)):
-                entry = Entry(rows[row], str(file), row, problems)
+                entry = SourceEntry(rows[row], str(file), row, problems)
                 image, text, answer = index.image(entry, path_of(entry.value)), entry.text("question"), yes_no(entry)
                 if answer is not None and answer != wanted:
                     entry.wrong(f"its answer is {OPTIONS[answer]} where {OPTIONS[wanted]} was due (rows alternate)")

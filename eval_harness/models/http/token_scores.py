@@ -46,7 +46,7 @@ class Answer:
     usage: Usage
 
 
-class Asking(Protocol):
+class ScoringApi(Protocol):
     """How a server is asked. Both raise ServerFailure or Refusal."""
 
     async def chat(self, messages: Messages, more: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Asking(Protocol):
 class TokenScores:
     """Scores options at one server."""
 
-    def __init__(self, model: str, server: Asking) -> None:
+    def __init__(self, model: str, server: ScoringApi) -> None:
         self.model = model
         self.begins_reasoning = False
         """Whether the server's chat template begins the model's reasoning."""

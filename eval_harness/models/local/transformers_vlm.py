@@ -25,7 +25,7 @@ from eval_harness.models.local.model_inputs import Prepared
 from eval_harness.models.local.pretrained import first_line, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING
-from eval_harness.models.thinking import Reading
+from eval_harness.models.thinking import DecodedOutput
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -254,7 +254,7 @@ class TransformersVLM(Backend):
             )
         ]
 
-    def _response(self, request: Request, row: list[int], read: Reading, prompt_length: int) -> Response:
+    def _response(self, request: Request, row: list[int], read: DecodedOutput, prompt_length: int) -> Response:
         """A row of new tokens, padded after the one that ends the text, as it was read."""
         ended = next((count for count, token in enumerate(row, 1) if token in self._ends), None)
         return Response(

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import special
 
 from eval_harness.scores.clustered import ClusterSizes, Floats, design_effect, intracluster_correlation, student
-from eval_harness.scores.outcomes import Outcomes, pack
+from eval_harness.scores.outcomes import OutcomeMatrix, pack
 
 METHOD = "Student's t, design effect of shared images"
 """How a difference of two models on the same questions is tested, and its interval found."""
@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairwiseComparisons:
     """All comparisons of M models, in percent: `value` (M,), `difference` (M, M) = value of row - value of column, its 95 % interval `low`,
     `high` (M, M), and the uncorrected two-sided p-value `p` (M, M), which is under 5 % exactly where the interval excludes 0."""
 
@@ -49,7 +49,7 @@ class PairedTest:
     method: str = METHOD
 
 
-def pairwise(outcomes: Outcomes) -> Pairs:
+def pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
     """Compare every two models: Student's t for the mean of the units' differences, with the design effect of clustered questions.
 
     A unit's difference is u = z_a - z_b, z = (numerator - share x denominator) / sum(denominator): of the same denominators the difference
@@ -70,7 +70,7 @@ def pairwise(outcomes: Outcomes) -> Pairs:
         difference = found.share[:, None] - found.share[None, :]
         p = np.where(found.df > 1e-9, 2 * special.stdtr(found.df, -np.abs(difference) / error), 1.0)
         half = np.where(found.df > 1e-9, student(found.df) * error, 2.0)
-    return Pairs(
+    return PairwiseComparisons(
         outcomes.models,
         100 * found.share,
         100 * difference,
@@ -96,7 +96,7 @@ class Moments:
     sizes: ClusterSizes
 
 
-def moments(outcomes: Outcomes) -> Moments:
+def moments(outcomes: OutcomeMatrix) -> Moments:
     """The moments of M models' linearised scores."""
     models, base = len(outcomes.models), outcomes.denominator[: 1 if outcomes.paired else None].astype(np.float64)
     total = base.sum(axis=1)

@@ -20,7 +20,7 @@ from eval_harness.scores import intervals
 from eval_harness.scores.comparing.comparisons import pairwise
 from eval_harness.scores.intervals import METHOD, clustered_intervals
 from eval_harness.scores.nonresponse import nonresponse, withheld
-from eval_harness.scores.outcomes import Outcomes
+from eval_harness.scores.outcomes import OutcomeMatrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -207,7 +207,7 @@ def _rounded(values: Floats) -> Floats:
 def p_values(units: MetricUnits) -> Floats:
     """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `comparisons.pairwise`."""
     runs = units.top.shape[0]
-    outcomes = Outcomes(
+    outcomes = OutcomeMatrix(
         models=tuple(str(run) for run in range(runs)),
         metric="",
         numerator=np.ascontiguousarray(units.top, dtype=np.float32),

@@ -25,7 +25,7 @@ MOST_NAMES = 24
 
 
 @dataclass(frozen=True)
-class Layout:
+class PanelLayout:
     """How the panels are drawn on the screens of a class (`assets/plots.css`): how many in a row, how wide each is, where its lines end,
     and how many letters of a name are shown."""
 
@@ -36,7 +36,7 @@ class Layout:
     letters: int
 
 
-LAYOUTS = (Layout("wide", 2, 480.0, 260.0, 34), Layout("slim", 1, 380.0, 200.0, 25))
+LAYOUTS = (PanelLayout("wide", 2, 480.0, 260.0, 34), PanelLayout("slim", 1, 380.0, 200.0, 25))
 
 
 def slopes(rows: Sequence[Row], known: Known) -> str:
@@ -44,7 +44,7 @@ def slopes(rows: Sequence[Row], known: Known) -> str:
     return "".join(_svg(layout, rows, known) for layout in LAYOUTS)
 
 
-def _svg(layout: Layout, rows: Sequence[Row], known: Known) -> str:
+def _svg(layout: PanelLayout, rows: Sequence[Row], known: Known) -> str:
     panels = [panel for aspect in ASPECTS if (panel := _panel(layout, rows, known, aspect))]
     if not panels:
         return ""
@@ -59,7 +59,7 @@ def _svg(layout: Layout, rows: Sequence[Row], known: Known) -> str:
     )
 
 
-def _panel(layout: Layout, rows: Sequence[Row], known: Known, aspect: str) -> str:
+def _panel(layout: PanelLayout, rows: Sequence[Row], known: Known, aspect: str) -> str:
     plain, full = known(f"{aspect}_without_adversarial"), known(aspect)
     ends: list[tuple[float, str, str]] = []
     to = layout.to
@@ -93,7 +93,7 @@ def _panel(layout: Layout, rows: Sequence[Row], known: Known, aspect: str) -> st
     )
 
 
-def _names(layout: Layout, ends: list[tuple[float, str, str]]) -> str:
+def _names(layout: PanelLayout, ends: list[tuple[float, str, str]]) -> str:
     """The names at the ends of the lines, moved apart so that none covers another; of very many, those of the highest and the lowest."""
     ends = sorted(ends)
     if len(ends) > MOST_NAMES:

@@ -12,7 +12,7 @@ from PIL import Image
 from curation.gmai.items import units_of
 from curation.gmai.pictures import picture_of
 from curation.gmai.pixels import Skipped, to_grey
-from curation.gmai.sources import Dataset, read_sources
+from curation.gmai.sources import SourceDataset, read_sources
 from tests.curation.gmai.phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, save, volume, write_all
 from tests.helpers import refused
 
@@ -112,7 +112,7 @@ def test_a_volume_gives_at_most_k_slices_per_label_the_largest(tmp_path):
 
 
 def dataset(**given):
-    return Dataset(name="x", modality="X-ray", **given)
+    return SourceDataset(name="x", modality="X-ray", **given)
 
 
 def write_dicom(path, values, **fields):
@@ -182,7 +182,7 @@ def test_a_slice_is_shown_upright_however_it_was_stored(tmp_path, flips):
         ImageOrientationPatient=[*map(int, row), *map(int, column)],
         PixelSpacing=[1, 1],
     )
-    pixels, _ = read_frame(path, Dataset(name="x", reader="dicom", path=tmp_path, window=(500.0, 1000.0)))
+    pixels, _ = read_frame(path, SourceDataset(name="x", reader="dicom", path=tmp_path, window=(500.0, 1000.0)))
     assert (pixels[..., 0] == to_grey(wanted.astype(float), (500.0, 1000.0))).all()
 
 
@@ -373,7 +373,7 @@ def test_polygons_rle_and_masks_are_one_shape(tmp_path):
 
 
 def test_all_formats_have_a_phantom():
-    readers = get_args(Dataset.model_fields["reader"].annotation)
+    readers = get_args(SourceDataset.model_fields["reader"].annotation)
     assert {"csv" if name == "csv_many" else name for name in MAKERS} == set(readers) - {"boxes", "tsv"}
     assert volume(np.random.default_rng(0), ["liver"])[0].shape[1:] == (SIDE, SIDE)
     assert Image.MODES

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from curation.gmai import checks
-from curation.gmai.cases import Case, without_duplicates
+from curation.gmai.cases import Candidate, without_duplicates
 from curation.gmai.items import Item
-from curation.gmai.labels import Label, LabelTable, read_labels
-from curation.gmai.options import Choice, Drawer, Pools
+from curation.gmai.labels import CanonicalLabel, LabelTable, read_labels
+from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
 from curation.gmai.read_volumes import slices_apart
@@ -35,7 +35,7 @@ def generated(seed):
     regions = {name: set(rng.sample(REGIONS, rng.randint(0, 2))) for name in names}
     allowed = {name: set(rng.sample(MODALITIES, rng.randint(0, 2))) for name in names}
     parents = {name: set(rng.sample(names[:at], min(at, rng.choice([0, 0, 0, 1])))) for at, name in enumerate(names)}
-    labels = {n: Label(n, parents=parents[n], regions=regions[n], modalities=allowed[n]) for n in names}
+    labels = {n: CanonicalLabel(n, parents=parents[n], regions=regions[n], modalities=allowed[n]) for n in names}
     table = LabelTable(labels, {folded(n): n for n in names})
     seen, cases = set(), []
     for k in range(rng.randint(5, 40)):
@@ -55,7 +55,9 @@ def generated(seed):
         over = frozenset(n for n in present - set(answers) if rng.random() < 0.3)
         unsure = frozenset(n for n in names if n not in present and rng.random() < 0.1)
         cases.append(
-            Case(f"c{k}", answers, item, task, "d", granularity, modality, present, body, f"{seed}-{k}", unsure, over)
+            Candidate(
+                f"c{k}", answers, item, task, "d", granularity, modality, present, body, f"{seed}-{k}", unsure, over
+            )
         )
         seen |= {(dataset, modality, name) for name in present}
     return cases, table, regions, allowed, seen, parents
@@ -121,14 +123,16 @@ def test_options_are_what_the_paper_offers(seed):
 
 
 def test_letters_are_balanced_for_every_number_of_options():
-    table = LabelTable({f"l{k}": Label(f"l{k}", regions={"chest"}) for k in range(9)}, {})
+    table = LabelTable({f"l{k}": CanonicalLabel(f"l{k}", regions={"chest"}) for k in range(9)}, {})
     cases = []
     for k in range(400):
         name = f"l{k % 9}"
         item = Item(
             f"i{k}", "d", f"p{k}", "0" * 16, f"{k}", "s", True, name, "box", (0, 0, 1, 1), None, 1.0, (name,), "CT"
         )
-        cases.append(Case(f"c{k}", (name,), item, "t", "d", BOX, "CT", frozenset({name}), frozenset({"chest"}), str(k)))
+        cases.append(
+            Candidate(f"c{k}", (name,), item, "t", "d", BOX, "CT", frozenset({name}), frozenset({"chest"}), str(k))
+        )
     drawer = Drawer(Sources.model_construct(options=(2, 5), seed=0), Pools(cases, table), Counter())
     letters = defaultdict(Counter)
     for case in cases:
@@ -291,7 +295,7 @@ def cases_of(count, patients, **fields):
         item = Item(f"i{k}", f"set{k % 2}", f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{k % patients}", "s", True, "liver", "mask",
                     None, None, rng.random(), ("liver",), "CT", attributes={"sex": "FM"[k % 3 == 0]})  # fmt: skip
         made.append(
-            Case(
+            Candidate(
                 f"c{k}",
                 ("liver",),
                 replace(item, **fields),
@@ -391,7 +395,9 @@ def answered(rng, labels, count):
         options = [answer, *wrong]
         rng.shuffle(options)
         case = replace(case, answers=(answer,))
-        written.append(Written(case, "q", Choice(tuple(options), (options.index(answer),)), "test", len(written) + 1))
+        written.append(
+            Written(case, "q", OptionSet(tuple(options), (options.index(answer),)), "test", len(written) + 1)
+        )
     return written
 
 

@@ -14,9 +14,9 @@ from curation.mining.pair_search import (
     HELD,
     MODES,
     Embeddings,
+    EncoderVectors,
     Pairs,
     PairSearch,
-    Side,
     Thresholds,
     dots_here,
     dots_there,
@@ -173,7 +173,7 @@ def test_the_bound_never_rules_out_a_match(seed, at_least, cone):
         patch.setattr(pair_search, "SEEN", 20)
         patch.setattr(pair_search, "CANDIDATE", 1e-9)
         patch.setattr(pair_search, "MANY", 1.0)
-        bound = make_bound(Side(Embeddings(x, scale), at_least, np.inf, "cpu"))
+        bound = make_bound(EncoderVectors(Embeddings(x, scale), at_least, np.inf, "cpu"))
     assert bound is not None
     products = (bound.vectors @ bound.vectors.t()).numpy()
     unit = x * scale[:, None]

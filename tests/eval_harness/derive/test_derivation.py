@@ -22,7 +22,7 @@ from eval_harness.derive.answer_table import answer_frame, answers_bytes, frame_
 from eval_harness.derive.derivation import derive, derived_files, key_of
 from eval_harness.derive.files import Sent
 from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, Method, Model
-from eval_harness.records.run import Run, RunRequest
+from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.selection import Selection
 from tests.eval_harness.store.honest import TEXTS
 
@@ -35,13 +35,13 @@ def selection(data: Path) -> Selection:
     return Selection(repository, split, repository.questions(split), None)
 
 
-def made_run(chosen: Selection, samples: int = 1, permute: bool = False) -> Run:
+def made_run(chosen: Selection, samples: int = 1, permute: bool = False) -> RunRecord:
     benchmark = chosen.benchmark()
     request = RunRequest(
         benchmark=benchmark.name, data="", split=benchmark.split, fingerprint=benchmark.fingerprint or "", model="m",
         method="mc", prompt=None, samples=samples, generation={}, permute=permute,
     )  # fmt: skip
-    return Run(
+    return RunRecord(
         run_id="x", request=request, benchmark=benchmark, model=Model(name="M"), created_at="2026-11-01T00:00:00+00:00",
         method=Method(name="mc", samples=samples, extraction="ours"),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import judge_queries, read_run
 from eval_harness.reader.judge import Query, closeness_prompt, extraction_prompt, read_closeness, read_extraction
 from eval_harness.records.result import Benchmark, Method, Model
-from eval_harness.records.run import Run, RunRequest
+from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.runs.judging import Judge
 from tests.commands import medprobe
 
@@ -99,18 +99,18 @@ def answers(*responses: str) -> pd.DataFrame:
     )
 
 
-def judged_run(samples: int = 1, permute: bool = False) -> Run:
+def judged_run(samples: int = 1, permute: bool = False) -> RunRecord:
     request = RunRequest(
         benchmark="x", data="", split="test", fingerprint="f", model="m", method="mc", prompt=None, samples=samples,
         generation={}, permute=permute,
     )  # fmt: skip
-    return Run(
+    return RunRecord(
         run_id="x", request=request, benchmark=Benchmark(name="x", format="gmai-mmbench", split="test", questions=3),
         model=Model(name="M"), method=Method(name="mc", judge={"model": "judge"}), created_at="2026-11-01T00:00:00+00:00",
     )  # fmt: skip
 
 
-def read(judge: Judge, given: pd.DataFrame, run: Run) -> tuple[pd.DataFrame, dict[str, object]]:
+def read(judge: Judge, given: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFrame, dict[str, object]]:
     """The answers read by rules and by what the judge replies now."""
     asked = judge_queries(run, given, questions())
     replies = judge.replies([each.query for each in asked])

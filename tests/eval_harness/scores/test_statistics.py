@@ -17,7 +17,7 @@ from eval_harness.records.result import Score
 from eval_harness.scores import intervals
 from eval_harness.scores.comparing import comparisons, ranks
 from eval_harness.scores.comparing.unpaired import unpaired_difference
-from eval_harness.scores.outcomes import Outcomes, pack
+from eval_harness.scores.outcomes import OutcomeMatrix, pack
 
 SIZES = [25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, 3, *[2] * 20, *[1] * 28]
 """Cluster sizes like those of MediConfusion's pairs: 176 in 60 components, a few large."""
@@ -249,10 +249,12 @@ def test_without_clusters_the_test_keeps_its_level(n: int) -> None:
         assert rejected <= 0.06, (differing, rejected)
 
 
-def _two(a: np.ndarray, b: np.ndarray) -> comparisons.Pairs:
+def _two(a: np.ndarray, b: np.ndarray) -> comparisons.PairwiseComparisons:
     n = len(a)
     units = np.arange(n).astype(object)
-    return comparisons.pairwise(Outcomes(("a", "b"), "m", np.stack([a, b]), np.ones((2, n)), np.arange(n), units, True))
+    return comparisons.pairwise(
+        OutcomeMatrix(("a", "b"), "m", np.stack([a, b]), np.ones((2, n)), np.arange(n), units, True)
+    )
 
 
 def naive_difference(a: np.ndarray, b: np.ndarray, cluster: np.ndarray) -> tuple[float, float, float]:

@@ -5,7 +5,7 @@ from functools import cache
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 from eval_harness.store.submit import prepare
 from tests.localhub.accounts import READER
 
@@ -44,5 +44,5 @@ def files_of(run, change=lambda said: None) -> dict[str, bytes]:
     (name,) = (path for path in files if path.endswith("run.json"))
     document = json.loads(files[name])
     change(document)
-    files[name] = Run.model_validate(document).to_json().encode()
+    files[name] = RunRecord.model_validate(document).to_json().encode()
     return files

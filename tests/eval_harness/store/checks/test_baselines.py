@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_harness.derive.answer_table import answers_bytes, frame_of
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
@@ -63,7 +63,7 @@ def forged(submission, data, change_run=lambda said: None, change_rows=lambda ro
     change_run(said)
     rows = frame_of(submission.sent.answers)
     change_rows(rows)
-    run = Run.model_validate(said).to_json().encode()
+    run = RunRecord.model_validate(said).to_json().encode()
     sent = submission.sent._replace(run=run, answers=answers_bytes(rows))
     return examined(sent, partial(named_dataset, data=str(data))).problems
 
@@ -126,7 +126,7 @@ def test_a_command_that_is_shown_runs_nothing_else_when_it_is_copied(
     words = ["medprobe", *pieces]
     command = shlex.join(words) if quoted else between.join(["medprobe ", *pieces])
     document = json.loads(said_by) | {"command": command}
-    accepted = not any("command" in line for line in wrong_run(Run.model_validate(document)))
+    accepted = not any("command" in line for line in wrong_run(RunRecord.model_validate(document)))
     assert accepted or not quoted
     if accepted and "\0" not in command:
         folder = tmp_path_factory.mktemp("shell")

@@ -162,7 +162,7 @@ def test_branches_are_what_they_say(tmp_path):
 def scored(data, say, extraction="ours", kind=None, permute=False):
     """(result, questions, readings) of a model that says `say(row, number)`, a text or one for each sample."""
     from eval_harness.records.result import Model
-    from eval_harness.records.run import Run, RunRequest
+    from eval_harness.records.run import RunRecord, RunRequest
 
     repository = open_repository(data)
     questions = repository.questions(repository.splits[0])
@@ -180,7 +180,7 @@ def scored(data, say, extraction="ours", kind=None, permute=False):
         benchmark=benchmark.name, data="", split=benchmark.split, fingerprint=benchmark.fingerprint or "", model="m",
         method="mc", prompt=None, samples=samples, generation={}, permute=permute,
     )  # fmt: skip
-    run = Run(
+    run = RunRecord(
         run_id="x", request=request, benchmark=benchmark, model=Model(name="M", kind=kind),
         method=Method(name="mc", samples=samples, extraction=extraction),
         deviations=[], environment={}, created_at="2026-11-01T00:00:00+00:00",

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.hub.publish import publish
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 from eval_harness.store.submit import prepare, submit
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.submitting import responses
@@ -93,7 +93,9 @@ def propose(owner, submission, repo, revision):
     """A pull request of a submission that names another dataset."""
     document = json.loads(submission.sent.run)
     document["benchmark"] |= {"repo": repo, "revision": revision}
-    files = submission.files() | {f"{submission.folder}/run.json": Run.model_validate(document).to_json().encode()}
+    files = submission.files() | {
+        f"{submission.folder}/run.json": RunRecord.model_validate(document).to_json().encode()
+    }
     HfApi(endpoint=owner.endpoint, token=READER).create_commit(
         operations=[CommitOperationAdd(path, content) for path, content in files.items()],
         commit_message="A result", create_pr=True, **REPO,

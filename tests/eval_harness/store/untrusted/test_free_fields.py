@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import Sent
 from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, limits_for, wrong_sizes
-from eval_harness.records.run import Run
+from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
@@ -96,7 +96,7 @@ LIES = [
 @settings(max_examples=20, deadline=None)
 @given(data_=st.data())
 def test_what_eval_never_writes_is_refused(said, path, values, data_):
-    assert list(wrong_run(Run.model_validate(changed(said, path, data_.draw(values)))))
+    assert list(wrong_run(RunRecord.model_validate(changed(said, path, data_.draw(values)))))
 
 
 def test_it_is_refused_at_the_door(said, verdict):
