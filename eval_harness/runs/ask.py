@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.limits import limits_for
-from eval_harness.records.request import Request, Response, normalized
+from eval_harness.records.request import Request, Response
 from eval_harness.runs.folder import AnswerJournal, Key
 from eval_harness.runs.plan import Plan
 from eval_harness.runs.progress import progress
@@ -61,12 +61,12 @@ def ask(
 
 def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance]) -> Iterator[Response]:
     """One response per instance, in any order."""
-    waiting: dict[Key, int] = {}
+    waiting: set[Key] = set()
     model = f"--model {plan.run.request.model}"
 
     def noted(batches: Iterable[list[Request]]) -> Iterator[list[Request]]:
         for batch in batches:
-            waiting.update({(request.question_id, request.sample): len(request.options) for request in batch})
+            waiting.update((request.question_id, request.sample) for request in batch)
             yield batch
 
     def answered_before() -> Request | None:
@@ -96,10 +96,7 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance]) ->
                 f"{model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
                 "Each request must get exactly one response."
             )
-        try:
-            response = normalized(response, waiting.pop(key))
-        except ValueError as error:
-            response = Response(*key, "", "failed", error=f"the model answered with {error}")
+        waiting.remove(key)
         yield response
 
 

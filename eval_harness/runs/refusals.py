@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError, check_image
-from eval_harness.records.request import Request, Response
+from eval_harness.records.request import Request, Response, normalized
 
 IN_A_ROW = 10
 """Questions that fail one after the other before the model is put to the test."""
@@ -111,11 +111,13 @@ class Sender:
 
 
 def _checked(send: Send, requests: list[Request]) -> Iterator[Response]:
-    """What a back end answers. Raises TypeError for what is no Response, and whatever the back end raises."""
+    """What a back end answers, in plain Python types. Raises TypeError for what is not a Response, ValueError for a text, status or scores
+    that are none, and whatever the back end raises."""
+    options = {request.question_id: len(request.options) for request in requests}
     for response in send(requests):
         if not isinstance(response, Response):
             raise TypeError(f"it gave {repr(response)[:50]} instead of a Response (docs/plug_in.md)")
-        yield response
+        yield normalized(response, options.get(response.question_id, 0))
 
 
 def _spread(requests: Sequence[Request]) -> list[Request]:

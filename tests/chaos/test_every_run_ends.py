@@ -47,7 +47,7 @@ QUESTIONS = {
     "raises once": None,
     "a number": "TypeError: it gave 7 instead of a Response",
     "nothing": "ValueError: it gave no response",
-    "no text": "the model answered with a text of type int",
+    "no text": "ValueError: a text of type int",
     "two texts": "ValueError: generate gave 2 texts for 1 requests",
     "a text": None,
     "bad image": "OSError: cannot decode",
