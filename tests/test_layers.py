@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from dataset_builders.benchmark_names import BENCHMARKS
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"dataset_builders": 0, "eval_harness": 1, "leaderboard_space": 2, "curation": 2, "medprobe": 3}
 """Package -> its layer; a package may import those of lower layers."""
@@ -180,3 +182,19 @@ def test_a_public_class_has_a_name_of_its_own():
                 found.setdefault(node.name, []).append(module)
     assert len(found) > 300
     assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+
+
+def test_the_files_that_the_docs_name_exist():
+    """`<name>` stands for each benchmark; a page of docs/ may name a file below tests/ or docs/, too."""
+    named = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|docs|benchmarks)/[\w./<>-]*)`")
+    pages = {page: page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
+    found = [(page.name, path) for page, text in pages.items() for path in named.findall(text)]
+    assert len([page for page, _ in found if page in ("architecture.md", "CONTRIBUTING.md")]) > 40
+    names = [name.replace("-", "_") for name in BENCHMARKS]
+    missing = {
+        (page, path)
+        for page, path in found
+        for each in (path.replace("<name>", name) for name in (names if "<name>" in path else [""]))
+        if not (ROOT / each).exists()
+    }
+    assert missing == set()

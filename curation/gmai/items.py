@@ -24,9 +24,9 @@ from curation.gmai.overlay import encode_mask, fit, scale_mask, scale_pixels
 from curation.gmai.pictures import Picture, PictureLabel, Skip, Unit
 from curation.gmai.pixels import Skipped, cause
 from curation.gmai.read_dicom import dicom_units
+from curation.gmai.read_nifti import nifti_units
 from curation.gmai.read_shapes import coco_units, masks_units, voc_units, yolo_units
 from curation.gmai.read_tables import folders_units, table_units, tsv_units, wide_units
-from curation.gmai.read_volumes import nifti_units
 from curation.gmai.sources import SourceDataset, Sources
 from curation.images.file_names import file_names, list_beside, write_list
 from dataset_builders.contents.pseudonyms import Pseudonyms, one_spelling, pseudonyms_of

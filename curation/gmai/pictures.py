@@ -3,7 +3,7 @@
 A reader of 2D pictures says what a source annotates (`Annotation`); which picture that belongs to is decided here, by
 `images/pairing.py` alone, for all readers. A target is a raw label with its geometry: none (a class of the whole image), a box, or a mask.
 
-See also: the readers (`read_tables.py`, `read_shapes.py`, `read_volumes.py`, `read_dicom.py`).
+See also: the readers (`read_tables.py`, `read_shapes.py`, `read_nifti.py`, `read_dicom.py`).
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from curation.gmai.pixels import (
     used_header,
     values,
 )
+from curation.gmai.read_nifti import Labelled, pictures_of
 from curation.gmai.read_tables import class_folders, table
-from curation.gmai.read_volumes import Labelled, pictures_of
 from curation.gmai.sources import SourceDataset, Sources
 
 SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")

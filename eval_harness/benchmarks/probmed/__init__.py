@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataset_builders.schema import ASPECTS
-from eval_harness.benchmarks.prompt import OPEN, bare_question
+from eval_harness.benchmarks.probmed.prompts import DEFAULTS, PROMPTS, SYSTEM
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.records.result import ARMS
 
@@ -70,9 +70,7 @@ _PAIRS = {
 SPEC = EvalSpec(
     headline="overall",
     metrics={**_probmed(), **_PROBMED_ERRORS, **_PAIRS},
-    prompts=(bare_question("probmed", "ProbMed: the question as it stands", ("mc", "gd", *OPEN)),),
-    default_prompts={"mc": "question", **dict.fromkeys(OPEN, "question")},
-    # `eval/inference/GPT-4V/gpt4v.py` of eric-ai-lab/ProbMed at commit 8e29f9a.
-    system="You are a student in medical school. You are preparing for your final exam. Answer the following question in your "
-    "practice exam as directed to earn higher scores. You answer will only be for academic purpose.",
+    prompts=PROMPTS,
+    default_prompts=DEFAULTS,
+    system=SYSTEM,
 )

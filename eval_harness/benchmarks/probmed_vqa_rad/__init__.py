@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eval_harness.benchmarks.probmed import SPEC as PROBMED
-from eval_harness.benchmarks.prompt import OPEN, bare_question
+from eval_harness.benchmarks.probmed_vqa_rad.prompts import DEFAULTS, PROMPTS, SYSTEM
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 
 SPEC = EvalSpec(
@@ -14,7 +13,7 @@ SPEC = EvalSpec(
             "Accuracy, no adversarial", "Pairs with the original question right (ProbMed Table 3)."
         ),
     },
-    prompts=(bare_question("probmed-vqa-rad", "ProbMed: the question as it stands", ("mc", "gd", *OPEN)),),
-    default_prompts={"mc": "question", **dict.fromkeys(OPEN, "question")},
-    system=PROBMED.system,
+    prompts=PROMPTS,
+    default_prompts=DEFAULTS,
+    system=SYSTEM,
 )

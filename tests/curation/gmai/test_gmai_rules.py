@@ -15,7 +15,7 @@ from curation.gmai.labels import CanonicalLabel, LabelTable, read_labels
 from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
-from curation.gmai.read_volumes import slices_apart
+from curation.gmai.read_nifti import slices_apart
 from curation.gmai.selecting import Appearance, Kept, Written, select, split
 from curation.gmai.sources import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS, Overlay, Sources
 from curation.gmai.tags import assigned, merge

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.html import number, percent
-from leaderboard_space.sentences import Caption, Finding, Ranked
+from leaderboard_space.sentences import Caption, HeadlineFacts, Ranked
 from tests.leaderboard_space.checks.claims import Truth, check_caption, check_headline, check_trust, rounds_to
 
 # What differs by less than 1e-9 counts as equal: no value lies on that edge.
@@ -22,7 +22,7 @@ VERDICTS = st.sampled_from(["better", "no different", "worse", None])
 
 
 @st.composite
-def findings(draw: st.DrawFn, untested: bool = False) -> tuple[Finding, list[Truth]]:
+def findings(draw: st.DrawFn, untested: bool = False) -> tuple[HeadlineFacts, list[Truth]]:
     """`untested`: chance is known of none, so that the headline is about who has the highest score; few values, so that some are equal."""
     size = draw(st.one_of(st.integers(0, 6), st.sampled_from([13, 60])))
     pool = draw(st.lists(VALUES, min_size=1, max_size=3)) if untested or draw(st.booleans()) else None  # ties
@@ -41,7 +41,7 @@ def findings(draw: st.DrawFn, untested: bool = False) -> tuple[Finding, list[Tru
     for at, value in enumerate(values):  # of equal scores none is worse than the other
         first = 1 if at < tied or abs(value - values[0]) < 1e-9 else at + 1
         rows.append(Truth(f"Model {at}", value, draw(verdicts), first))
-    found = Finding(
+    found = HeadlineFacts(
         about="",
         guess=draw(st.sampled_from(["guessing", "flipping a coin", "flipping a coin for each image"])),
         ranked=tuple(Ranked(row.name, row.value, row.verdict, row.first) for row in rows),  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def findings(draw: st.DrawFn, untested: bool = False) -> tuple[Finding, list[Tru
 
 
 @given(st.one_of(findings(), findings(untested=True)))
-def test_a_headline_claims_what_its_numbers_show(drawn: tuple[Finding, list[Truth]]) -> None:
+def test_a_headline_claims_what_its_numbers_show(drawn: tuple[HeadlineFacts, list[Truth]]) -> None:
     found, rows = drawn
     check_headline(
         sentences.headline(found), rows, baselines=found.baselines, uncounted=found.uncounted, partial=found.partial,
