@@ -18,6 +18,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from dataset_builders.benchmark_names import known_name
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
 from dataset_builders.case_groups import in_several_splits
 from dataset_builders.contents.about import read_about
@@ -67,9 +68,7 @@ def build(
     leaves out the Hub's tasks and the copy of the images that they need. An existing dataset in `out` is replaced once the new one is
     whole. Raises BadInput for anything the user can fix; then nothing is written.
     """
-    if benchmark not in BENCHMARKS:
-        raise BadInput(f"build {benchmark}: unknown benchmark. Available: {', '.join(BENCHMARKS)}, and all.")
-    family = benchmark
+    family = known_name(benchmark, BENCHMARKS, "benchmark")
     name = name or family
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name) or ".." in name or name.endswith((".git", ".ipynb")):
         raise BadInput(

@@ -1,16 +1,16 @@
-"""Choosing questions by their facets, `modality=CT`: or within a facet, and across facets.
+"""Choosing by facets, `modality=CT`: or within a facet, and across facets. The same for questions, results and the board.
 
 See also: branches of the lexical tree, which are joined (`lexical_tree.py`).
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dataset_builders.benchmark_names import folded, known_name
 from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.errors import BadInput
 
@@ -18,67 +18,61 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarray:
-    """Boolean mask (n_questions,) of the questions that have one of the named values of every named facet.
+def read_facets(said: Sequence[str], labels: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
+    """The facet and the label of each `FACET=VALUE`, as `labels` (facet -> its labels) spells them, in any case of letters.
 
-    `facets`: `FACET=VALUE` each, in any case of letters; a facet that is named several times takes any of its values. No facets: all
-    questions. A question with several categories has each of them; one that a source does not label has none.
-    Raises BadInput, with near misses, for a facet or a value that no question has, and where no question has them all.
+    Raises BadInput, with near misses or what there is, for a facet or a label that is not there.
+    """
+    found = []
+    for one in said:
+        name, equals, value = (part.strip() for part in one.partition("="))
+        if not equals or not name or not value:
+            raise BadInput(f"--facet {one[:80]!r}: write FACET=VALUE, e.g. --facet modality=CT.")
+        facet = known_name(name, labels, "--facet: the facet")
+        found.append((facet, known_name(value, sorted(labels[facet]), f"--facet {facet}: the label")))
+    return found
+
+
+def named_labels(questions: pd.DataFrame, facets: Sequence[str]) -> list[tuple[str, str]]:
+    """The facets and labels that are meant, as the questions spell them. Raises BadInput as `read_facets` does."""
+    return read_facets(facets, {name: set().union(*held) for name, held in labels_of(questions).items()})
+
+
+def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarray:
+    """Boolean mask (n_questions,) of the questions that have one of the named labels of every named facet.
+
+    `facets`: as `read_facets` takes them; a facet that is named several times takes any of its labels. No facets: all questions. A
+    question with several categories has each of them; one that a source does not label has none.
+    Raises BadInput for a facet or a label that no question has, and where no question has them all.
     """
     mask = np.ones(len(questions), dtype=bool)
-    for facet, values in _wanted(questions, facets).items():
-        labels = _labels(questions, facet)
-        known = {label.lower(): label for held in labels for label in held}
-        for value in values:
-            if value.lower() not in known:
-                near = difflib.get_close_matches(value.lower(), known, n=3, cutoff=0.5)
-                near += sorted(name for name in known if value.lower() in name and name not in near)[:3]
-                hints = ", ".join(repr(known[name]) for name in near)
-                remedy = f"Did you mean {hints}?" if hints else f"Available: {_some(known.values())}."
-                raise BadInput(f"--facet {facet}={value}: no question has this {facet}. {remedy}")
-        folded = {value.lower() for value in values}
-        mask &= np.array([any(label.lower() in folded for label in held) for held in labels], dtype=bool)
-    if facets and not mask.any():
+    if not facets:
+        return mask
+    held = labels_of(questions)
+    wanted: dict[str, set[str]] = {}
+    for facet, label in named_labels(questions, facets):
+        wanted.setdefault(facet, set()).add(folded(label))
+    for facet, chosen in wanted.items():
+        mask &= np.array([not chosen.isdisjoint(map(folded, labels)) for labels in held[facet]], dtype=bool)
+    if not mask.any():
         raise BadInput(
             f"--facet {' --facet '.join(facets)}: no question has them all, though each is known. Leave one of them out."
         )
     return mask
 
 
-def _wanted(questions: pd.DataFrame, facets: Sequence[str]) -> dict[str, list[str]]:
-    """Facet -> the values asked for. Raises BadInput for what is no FACET=VALUE, and a facet that these questions do not have."""
-    there = [
-        name
-        for name in dict.fromkeys([*(facet for benchmark in BENCHMARKS for facet in spec(benchmark).facets), "keyword"])
-        if (column := _column(name)) in questions.columns and questions[column].notna().any()
-    ]
-    wanted: dict[str, list[str]] = {}
-    for said in facets:
-        name, equals, value = (part.strip() for part in said.partition("="))
-        facet = name.lower().replace(" ", "_")
-        if not equals or not name or not value:
-            raise BadInput(f"--facet {said!r}: write FACET=VALUE, e.g. --facet modality=CT.")
-        if facet not in there:
-            remedy = (
-                f"They are labelled by: {', '.join(there)}." if there else "They have no labels: leave --facet out."
-            )
-            raise BadInput(f"--facet {said}: these questions have no facet {name!r}. {remedy}")
-        wanted.setdefault(facet, []).append(value)
-    return wanted
-
-
-def _column(facet: str) -> str:
-    return "categories" if facet == "category" else facet
-
-
-def _labels(questions: pd.DataFrame, facet: str) -> list[list[str]]:
-    """Every question's labels of a facet."""
-    column = questions[_column(facet)]
-    if facet == "category":
-        return [[str(label).strip() for label in held] if held is not None else [] for held in column]
-    return [[str(value).strip()] if known else [] for value, known in zip(column, column.notna(), strict=True)]
-
-
-def _some(labels: Iterable[str]) -> str:
-    names = sorted(set(labels))
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+def labels_of(questions: pd.DataFrame) -> dict[str, list[set[str]]]:
+    """Facet -> the labels of every question, for the facets that some question has."""
+    found = {}
+    for facet in dict.fromkeys([*(facet for benchmark in BENCHMARKS for facet in spec(benchmark).facets), "keyword"]):
+        name = "categories" if facet == "category" else facet
+        if name not in questions.columns or not questions[name].notna().any():
+            continue
+        column = questions[name]
+        if facet == "category":
+            found[facet] = [{str(label).strip() for label in held} if held is not None else set() for held in column]
+        else:
+            found[facet] = [
+                {str(value).strip()} if known else set() for value, known in zip(column, column.notna(), strict=True)
+            ]
+    return found

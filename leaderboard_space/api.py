@@ -6,10 +6,11 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmark_names import BENCHMARKS, known_name
 from dataset_builders.errors import BadInput
+from dataset_builders.facets import read_facets
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.facets import facet_of, read_choices
+from leaderboard_space.data.facets import choice, facet_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
@@ -148,9 +149,8 @@ def _understood(
         raise BadInput(f"every_run {_shown(every_run)}: give true or false.")
     said, labels = _list(branches, "branches"), _list(facets, "facets")
     paths = [list(path) for branch in said for path in find_branch(loaded[1], branch)]
-    paths += [
-        list(path) for path in read_choices(labels, {f: [n.label for n in nodes] for f, nodes in loaded[1].facets})
-    ]
+    known = {facet: [node.label for node in nodes] for facet, nodes in loaded[1].facets}
+    paths += [list(choice(facet, label)) for facet, label in read_facets(labels, known)]
     metric = _words(metric, "metric")
     query = service.query(
         {
@@ -169,10 +169,8 @@ def _understood(
 
 
 def _section(board: Board, benchmark: str, question_set: str) -> Section:
-    """The set of questions that is meant; the benchmark may be written as its name is, too ("MediConfusion")."""
-    family = _words(benchmark, "benchmark").strip().lower()
-    if family not in BENCHMARKS:
-        raise BadInput(f"benchmark {_shown(benchmark)}: give one of {', '.join(BENCHMARKS)}.")
+    """The set of questions that is meant."""
+    family = known_name(_words(benchmark, "benchmark"), BENCHMARKS, "benchmark")
     wanted = _words(question_set, "question_set")
     section = board.snapshot.section(family, wanted or None)
     if section is None and not wanted:

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pandas as pd
 
+from dataset_builders.benchmark_names import BENCHMARKS, folded, known_name
 from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import select_by_facets
+from dataset_builders.facets import named_labels, select_by_facets
 from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.lexical_tree import select
 from eval_harness.records.result import Benchmark
+
+
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,29 @@ class Selection:
         )
 
 
+def dataset_folder(benchmark: str, data: str | None) -> str:
+    """Where a benchmark's dataset is: `data` itself (a folder, or ORG/NAME on the Hub), or the folder of that name in it [in data/].
+
+    Names of folders and benchmarks are compared in any case of letters. Raises BadInput, listing what there is, where nothing is.
+    """
+    root = Path(data or "data")
+    inside = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()} if root.is_dir() else {}
+    if data is not None and (
+        (root / MANIFEST).is_file() or not any((each / MANIFEST).is_file() for each in inside.values())
+    ):
+        return data
+    try:
+        name = known_name(benchmark, [*inside, *BENCHMARKS], "benchmark")
+    except BadInput as error:
+        raise BadInput(f"{error} Or name a dataset folder or Hub repository with --data.") from None
+    if name not in inside:
+        raise BadInput(
+            f"--data: there is no folder {root / name}. Build it (`medprobe build {name}`) "
+            "or name a dataset folder or Hub repository with --data."
+        )
+    return str(inside[name])
+
+
 def select_questions(
     benchmark: str,
     data: str | None,
@@ -59,20 +86,15 @@ def select_questions(
     limit: int | None = None,
     facets: Sequence[str] = (),
 ) -> Selection:
-    """Open the dataset and pick the questions.
+    """Open the dataset and pick the questions. `benchmark`, `data`: as `dataset_folder` takes them.
 
     `branches` are joined, `facets` (`FACET=VALUE`) narrow what is left: or within a facet, and across facets.
     `limit` takes the first N questions and completes their cases, since half a case cannot be scored.
     Raises BadInput for an unknown dataset, split, branch, facet, an empty selection, or a dataset of another benchmark.
     """
-    where = data or str(Path("data") / benchmark)
-    if data is None and not Path(where).is_dir():
-        raise BadInput(
-            f"--data: there is no folder {where}. Build it (`medprobe build {benchmark}`) "
-            "or name a dataset folder or Hub repository with --data."
-        )
+    where = dataset_folder(benchmark, data)
     repository = open_repository(where)
-    if benchmark not in (repository.name, repository.family):
+    if folded(benchmark) not in map(folded, (repository.name, repository.family)):
         raise BadInput(f"{where} holds the benchmark {repository.name!r} ({repository.family}), not {benchmark!r}.")
     split = split or DEFAULT_SPLIT[repository.family]
     if split not in repository.splits:
@@ -84,8 +106,8 @@ def select_questions(
         questions = questions[select(questions, list(branches))]
         left_out.append("only the branch " + " + ".join(branches))
     if facets:
+        left_out.append("only the facets " + " + ".join(map("=".join, named_labels(questions, facets))))
         questions = questions[select_by_facets(questions, facets)]
-        left_out.append("only the facets " + " + ".join(facets))
     if limit is not None:
         if limit < 1:
             raise BadInput(f"--limit {limit}: must be at least 1.")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput
+from dataset_builders.facets import read_facets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +93,7 @@ def of_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
         if facet == "image_type":
             for half, label in zip(("organ", "modality"), organ_and_modality(value), strict=True):
                 labels.setdefault(half, {})[label] = None
-    choices = read_choices(said, {facet: list(held) for facet, held in labels.items()})
+    choices = [choice(facet, label) for facet, label in read_facets(said, labels)]
     wanted = {
         (facet, value)
         for facet, held in breakdown.items()
@@ -104,22 +105,3 @@ def of_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
             f"--facet {' --facet '.join(said)}: no number for all of them together; results are broken down by one facet at a time."
         )
     return table[[pair in wanted for pair in zip(table["facet"], table["facet_value"], strict=True)]]
-
-
-def read_choices(said: Sequence[str], facets: Mapping[str, Sequence[str]]) -> list[Path]:
-    """Choices from `FACET=VALUE` each, in any case of letters. `facets`: facet -> its labels. Raises BadInput for what is not there."""
-    found = []
-    for one in said:
-        name, equals, value = (part.strip() for part in one.partition("="))
-        facet = name.lower().replace(" ", "_")
-        if not equals or not value:
-            raise BadInput(f"facet {one[:80]!r}: write FACET=VALUE, e.g. modality=CT.")
-        if facet not in facets:
-            raise BadInput(f"facet {name[:80]!r}: not known here. Available: {', '.join(facets) or 'none'}.")
-        label = next((label for label in facets[facet] if label.lower() == value.lower()), None)
-        if label is None:
-            near = [label for label in facets[facet] if value.lower() in label.lower()] or list(facets[facet])
-            more = f" and {len(near) - 8} more" if len(near) > 8 else ""
-            raise BadInput(f"{facet} {value[:80]!r}: not known here. Available: {', '.join(near[:8])}{more}.")
-        found.append(choice(facet, label))
-    return found

@@ -67,9 +67,9 @@ def test_or_within_a_facet_and_across(rows: list[tuple[str | None, str | None, l
 @pytest.mark.parametrize(
     ("facets", "words"),
     [
-        (["modality=CTT"], "Did you mean 'CT'"),
+        (["modality=CTT"], "Did you mean CT?"),
         (["modality=PET"], "Available: CT, MRI"),
-        (["organ=heart"], "They are labelled by: "),
+        (["organ=heart"], "Available: category, modality, department."),
         (["modality"], "write FACET=VALUE"),
         (["=CT"], "write FACET=VALUE"),
         (["modality="], "write FACET=VALUE"),
@@ -83,5 +83,5 @@ def test_what_cannot_be_chosen_is_one_line_with_a_remedy(facets: list[str], word
 
 def test_questions_without_labels_say_so() -> None:
     questions = frame([(None, None, [])]).drop(columns="categories")
-    with pytest.raises(BadInput, match="They have no labels"):
+    with pytest.raises(BadInput, match="Available: none"):
         select_by_facets(questions, ["modality=CT"])

@@ -25,10 +25,10 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("leaderboard", {"benchmark": ""}, "give one of mediconfusion"),
-        ("leaderboard", {"benchmark": None}, "give one of mediconfusion"),
+        ("leaderboard", {"benchmark": ""}, "Available: mediconfusion"),
+        ("leaderboard", {"benchmark": None}, "Available: mediconfusion"),
         ("leaderboard", {"benchmark": 5}, "give a text"),
-        ("leaderboard", {"benchmark": "x" * 100_000}, "give one of mediconfusion"),
+        ("leaderboard", {"benchmark": "x" * 100_000}, "Available: mediconfusion"),
         ("leaderboard", {"benchmark": "probmed", "branches": {"organ": "chest"}}, "give a list of strings"),
         ("leaderboard", {"benchmark": "probmed", "branches": [1, None]}, "give a text"),
         ("leaderboard", {"benchmark": "probmed", "branches": ["chst"]}, "Did you mean 'chest'"),
@@ -38,7 +38,7 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
         ("leaderboard", {"benchmark": "probmed", "question_set": "nowhere"}, "`question_sets` names them"),
         ("leaderboard", {"benchmark": "probmed", "every_run": "maybe"}, "give true or false"),
         ("leaderboard", {"benchmark": "probmed", "branches": ["organ: chest"], "metric": "overall"}, "given away by the selection"),
-        ("branches_of", {"benchmark": "nowhere"}, "give one of mediconfusion"),
+        ("branches_of", {"benchmark": "nowhere"}, "Available: mediconfusion"),
         ("branches_of", {"benchmark": "probmed", "question_set": "nowhere"}, "`question_sets` names them"),
         ("branches_of", {"benchmark": "probmed", "contains": 3}, "give a text"),
         ("breakdown", {"benchmark": "probmed", "facet": "organs"}, "Available: image_type"),
