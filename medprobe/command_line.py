@@ -13,8 +13,6 @@ from medprobe.commands import datasets, evaluate, harnesses, results, store, sum
 app = typer.Typer(
     name="medprobe",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
@@ -34,6 +32,6 @@ def options(
     """Reliability benchmarks for medical vision-language models: build datasets, run models, show the board."""
 
 
-for commands in (datasets, evaluate, sweep, summaries, store, harnesses, results):
+for commands in (datasets, evaluate, sweep, results, summaries, store, harnesses):
     app.add_typer(commands.app)
-app.add_typer(curate, name="curate", short_help="Make a custom benchmark.")
+app.add_typer(curate, name="curate", short_help="Make a custom benchmark.", rich_help_panel="Curate")

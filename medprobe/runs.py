@@ -97,11 +97,15 @@ class Run:
     def __fspath__(self) -> str:
         return str(self.folder)
 
-    def __repr__(self) -> str:
+    def table(self, all_metrics: bool = False) -> str:
+        """What `medprobe eval` prints: the headline score, then the benchmark's own metrics; with `all_metrics` the others, too."""
         if self.result is None:
             return f"{self.folder}: this process has finished its share; the last one to finish writes the result"
         has_answers = self.result.kind == "measured" and (self.folder / READINGS).is_file()
-        return run_table(self.folder, self.result) if has_answers else summary(self.result)
+        return run_table(self.folder, self.result, all_metrics) if has_answers else summary(self.result, all_metrics)
+
+    def __repr__(self) -> str:
+        return self.table()
 
 
 def evaluate(

@@ -11,7 +11,9 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
+from eval_harness.derive.files import RESULT
 from eval_harness.interop.convert import submit_any
+from eval_harness.records.result import Result, read_result
 from eval_harness.store.comparison import Side, load_side, score_differences
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import Submitted
@@ -63,27 +65,55 @@ def published_names() -> dict[str, str | None]:
     }
 
 
-def load_results(store: Source | None = None, *, published: bool = False) -> pd.DataFrame:
-    """The results of a store (a folder that holds `results/`, or ORG/NAME on the Hub), and those of the papers, in one table.
+def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
+    """The results of runs and stores, and those of the papers, in one table.
+
+    `sources`: run folders, folders of them (runs/), and stores: a folder that holds `results/`, or ORG/NAME on the Hub. A result that is in
+    several of them is there once.
 
     One row per result, facet value and metric, overall scores first: `benchmark`, `split`, `model`, `kind` (measured, published,
-    aggregate), `method`, `prompt`, `variant` (what else sets a result apart), `metric`, `facet` and `facet_value` (missing for overall
-    scores), `value` with its 95 % interval `low` to `high` (percent, or a count), `n`, `n_cases`, `n_effective`, `no_score` (why there is
-    none), `source`, `table`, `note`. `published`: the papers' numbers follow; without a `store` they are all.
+    aggregate), `method`, `prompt`, `variant` (what else sets a result apart), `metric`, `headline` (the metric that the benchmark is
+    ranked by), `facet` and `facet_value` (missing for overall scores), `value` with its 95 % interval `low` to `high` (percent, or a
+    count), `chance` and `verdict` against it, `n`, `n_cases`, `n_effective`, `no_score` (why there is none), `source`, `table`, `note`.
+    `published`: the papers' numbers follow; without `sources` they are all.
 
-    A file of the store that cannot be read is left out with a warning. Raises BadInput where there is no such store.
+    A file that cannot be read is left out with a warning. Raises BadInput where a source holds no results.
     """
-    if store is None and not published:
-        raise BadInput("load_results: name a store, or say published=True for the papers' numbers.")
-    stored, problems = scan_store(os.fspath(store)) if store is not None else ([], [])
-    for problem in problems:
-        warnings.warn(f"set aside: {problem}", stacklevel=2)
-    results = [entry.result for entry in stored]
+    if not sources and not published:
+        raise BadInput("load_results: name a run or a store, or say published=True for the papers' numbers.")
+    results: dict[str, Result] = {}
+    for source in sources:
+        found, problems = _results_of(os.fspath(source))
+        for problem in problems:
+            warnings.warn(f"set aside: {problem}", stacklevel=2)
+        for result in found:
+            same = result.model_dump_json(
+                include={"kind", "benchmark", "model", "method", "scores"}, exclude={"benchmark": {"repo"}}
+            )  # where the dataset lay is not kept in a store
+            results.setdefault(same, result)
     if published:
         from leaderboard_space.data.published_results import published_results
 
-        results += published_results()
-    return tidy(results)
+        return tidy([*results.values(), *published_results()])
+    return tidy(results.values())
+
+
+def _results_of(source: str) -> tuple[list[Result], list[str]]:
+    """The results of a run folder, of the run folders in a folder, or of a store; and what could not be read."""
+    path = Path(source)
+    if (path / RESULT).is_file() or path.is_file():
+        return [read_result(path if path.is_file() else path / RESULT)], []
+    runs = [] if (path / "results").is_dir() else sorted({*path.glob(f"*/{RESULT}"), *path.glob(f"*/*/{RESULT}")})
+    if not runs:
+        stored, problems = scan_store(source)
+        return [each.result for each in stored], problems
+    found, problems = [], []
+    for file in runs:
+        try:
+            found.append(read_result(file))
+        except BadInput as error:
+            problems.append(str(error))
+    return found, problems
 
 
 def compare(a: Source, b: Source) -> pd.DataFrame:

@@ -228,10 +228,10 @@ BAD_CALLS = {
     "nowhere: no such result": lambda data: medprobe.compare("nowhere", "nowhere"),
     "no paper has it": lambda data: medprobe.compare("published:Nobody", "published:Nobody"),
     "not a results store": lambda data: medprobe.load_results("nowhere"),
-    "name a store": lambda data: medprobe.load_results(),
+    "name a run or a store": lambda data: medprobe.load_results(),
     "no such folder": lambda data: medprobe.open_dataset("nowhere"),
     "no config 'none'": lambda data: medprobe.open_dataset(data).to_datasets("none"),
-    "unknown benchmark": lambda data: medprobe.build("mediconfuson"),
+    "unknown. Did you mean mediconfusion": lambda data: medprobe.build("mediconfuson"),
     "official name": lambda data: medprobe.publish(data, "ORG/mediconfusion"),
     "nowhere: no such file": lambda data: medprobe.submit("nowhere", "store"),
     "question_type 'open'": lambda data: medprobe.read_choice("A", ["x", "y"], "open"),
@@ -288,7 +288,7 @@ def test_compare_says_what_the_command_prints(phantoms, tmp_path):
     pd.testing.assert_series_equal(table["difference"], values, check_names=False)
     tested = table[table["p"].notna() & table["low"].notna()]
     assert len(tested) > 3 and ((tested["p"] < 0.05) == ((tested["low"] > 0) | (tested["high"] < 0))).all()
-    printed = command("compare", runs[0].folder, runs[1].folder, cwd=tmp_path).stdout
+    printed = command("compare", runs[0].folder, runs[1].folder, "--all-metrics", cwd=tmp_path).stdout
     for row in table.dropna(subset=["difference"]).itertuples():
         difference = re.escape(f"{row.difference:+.2f}")
         assert re.search(rf"(?m)^  {row.metric}\b.* {difference}\b", printed), row.metric

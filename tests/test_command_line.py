@@ -13,6 +13,7 @@ import pytest
 from typer.main import get_command
 
 from dataset_builders.benchmarks import BENCHMARKS
+from eval_harness.records.run_checks import METHODS
 from medprobe.command_line import app
 from tests.commands import medprobe
 from tests.helpers import write_lines
@@ -137,7 +138,9 @@ def test_a_bare_file_is_scored_and_prints_only_json(workdir):
     questions = pd.read_parquet(next((workdir / "data/mediconfusion/questions_text").glob("*.parquet")))
     lines = [{"question_id": row.question_id, "response": "AB"[row.answer[0]]} for row in questions.itertuples()]
     write_lines(workdir / "answers.jsonl", lines[:-1])
-    done = medprobe("score", "answers.jsonl", "--benchmark", "mediconfusion", "--name", "Mine", "--json", cwd=workdir)
+    done = medprobe(
+        "score", "answers.jsonl", "--benchmark", "mediconfusion", "--name", "Mine", "--format", "json", cwd=workdir
+    )
     result = json.loads(done.stdout)
     assert result["model"]["name"] == "Mine"
     assert result["statuses"]["missing"] == 1
@@ -153,7 +156,7 @@ def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
     (found,) = (workdir / "store/results").glob("*/*/*/result.json")
     assert found.parts[-4:-2] == ("probmed", "Always-A")
     assert (found.parent / "answers.parquet").is_file()
-    table = pd.read_csv(io.StringIO(medprobe("results", "--results", "store", cwd=workdir).stdout))
+    table = pd.read_csv(io.StringIO(medprobe("results", "store", "--format", "csv", cwd=workdir).stdout))
     assert "Always A" in set(table["model"])
     claim = json.loads((workdir / "runs/claim/result.json").read_text())
     claim["scores"]["overall"]["value"] = 99.9
@@ -166,7 +169,17 @@ def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("build", "mediconfuson"), "mediconfuson"),
+        (("build", "mediconfuson"), "Did you mean mediconfusion?"),
+        (("eval", "mediconfuson", "--model", "baseline:chance"), "Did you mean mediconfusion?"),
+        (("eval", "probmed,nothing", "--model", "baseline:chance"), "Available: gmai-mmbench"),
+        (
+            ("eval", "probmed", "--model", "baseline:chance", "--facet", "Modality=CTT"),
+            "--facet modality: the label 'CTT'",
+        ),
+        (("eval", "probmed", "--model", "baseline:chance", "--fail-under", "overal=5"), "Did you mean overall"),
+        (("eval", "probmed", "--model", "baseline:chance", "--fail-under", "overall=high"), "METRIC=VALUE"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--fail-under", "confusion=5"), "is not better"),
+        (("results", "data"), "not a results store"),
         (("build", "all", "--as", "mine"), "--as"),
         (("eval", "mediconfusion", "--model", "gpt:4"), "no kind of model"),
         (("eval", "mediconfusion", "--model", "baseline:best"), "no such baseline"),
@@ -181,8 +194,8 @@ def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
         (("score", "nowhere.jsonl"), "--benchmark"),
         (("score", "nowhere.jsonl", "--benchmark", "mediconfusion"), "no such file"),
         (("submit", "data", "--to", "store"), "is no run folder"),
-        (("results", "--results", "nowhere"), "not a results store"),
-        (("results", "--results", "./nowhere"), "not a results store"),  # a folder, not the name of a repository
+        (("results", "nowhere"), "not a results store"),
+        (("results", "./nowhere"), "not a results store"),  # a folder, not the name of a repository
         (("board", "--results", "nowhere"), "not a results store"),
     ],
 )
@@ -244,3 +257,91 @@ def test_a_run_that_says_nothing_has_no_score_and_says_why_first(workdir, tmp_pa
     for said in (done.stdout, again.stdout):
         assert all(line.startswith(start) for line, start in zip(said.splitlines(), lines, strict=False)), said
         assert "chance)" not in said and "better than" not in said and "worse than" not in said
+
+
+def rows_of(text):
+    """The cells of a table in Markdown, by model and column."""
+    head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    return {(line[0], name): cell for line in lines for name, cell in zip(head, line, strict=True)}
+
+
+def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(workdir, tmp_path):
+    """Whatever the source (runs, their folder, a store, twice the same), the metric and the labels."""
+    runs = {}
+    for model in ("oracle", "chance", "always-A"):
+        out = tmp_path / "runs" / model
+        medprobe("eval", "Probmed, GMAI_MMBench", "--model", f"baseline:{model}", "--out", out, "--quiet", cwd=workdir)
+        for run in out.iterdir():
+            medprobe("submit", run, "--to", tmp_path / "store", cwd=workdir)
+            document = json.loads((run / "result.json").read_text())
+            runs[document["model"]["name"], document["benchmark"]["name"]] = document
+    for sources in (["runs"], ["store"], ["runs", "store"], list((tmp_path / "runs").glob("*/*"))):
+        for asked, metric in (([], None), (["--metric", "ACCURACY", "--metric", "organ"], ("accuracy", "organ"))):
+            said = medprobe("results", *sources, *asked, "--format", "md", cwd=tmp_path).stdout
+            cells = rows_of(said)
+            models = [line.split("|")[1].strip() for line in said.splitlines()[2:]]
+            assert (
+                models == (["Oracle", "Chance", "Always A", "guessing"] if metric is None else models)
+                and len(models) == 4
+            )
+            for (model, benchmark), document in runs.items():
+                name = {"probmed": "organ", "gmai-mmbench": "accuracy"}[benchmark] if metric else None
+                score = document["scores"][name or {"probmed": "overall", "gmai-mmbench": "accuracy"}[benchmark]]
+                column = f"{benchmark} organ" if name == "organ" else benchmark
+                assert cells[model, column].split(" ")[0] == f"{score['value']:.2f}"
+                low, high = map(float, cells[model, column].split(" ")[1].strip("()").split("-"))
+                assert (low, high) == pytest.approx((score["low"], score["high"]), abs=0.051)
+                assert cells["guessing", column] == f"{score['chance']:.2f}"
+    cell = runs["Chance", "gmai-mmbench"]["breakdown"]["modality"]["CT"]["accuracy"]["value"]
+    told = ("results", "runs", "--facet", "Modality=ct", "--benchmark", "gmai_mmbench", "--model", "CHANCE")
+    assert f"{cell:.2f}" in medprobe(*told, cwd=tmp_path).stdout
+    table = json.loads(medprobe(*told, "--format", "json", cwd=tmp_path).stdout)
+    assert {(row["model"], row["facet"], row["facet_value"]) for row in table} == {("Chance", "modality", "CT")}
+    assert medprobe("results", cwd=tmp_path).stdout == medprobe("results", "runs", cwd=tmp_path).stdout
+    papers = medprobe("results", "--published", "--benchmark", "probmed", cwd=workdir).stdout
+    assert "GPT-4o" in papers and "gmai" not in papers
+    assert r"\toprule" in medprobe("results", "store", "--format", "latex", cwd=tmp_path).stdout
+
+
+def test_a_threshold_ends_with_1_and_a_run_without_a_score_reaches_none(workdir, tmp_path):
+    run = ("eval", "probmed", "--model", "baseline:oracle", "--out", tmp_path / "run", "--quiet")
+    assert medprobe(*run, "--fail-under", "Overall=100", cwd=workdir).stdout.startswith("probmed: overall 100.00 %")
+    failed = medprobe(*run, "--fail-under", "overall=100.01", "--fail-under", "organ=5", cwd=workdir, code=1)
+    assert failed.stderr.splitlines() == ["medprobe: --fail-under overall of Oracle on probmed: 100.00 is under 100.01"]
+    medprobe("score", tmp_path / "run", "--fail-under", "set_accuracy=1", cwd=workdir, code=1)
+    write_lines(tmp_path / "none.jsonl", [{"question_id": "brain_mri_1-abnormality", "response": "yes"}])
+    silent = ("eval", "probmed", "--model", f"recorded:{tmp_path / 'none.jsonl'}", "--out", tmp_path / "silent")
+    failed = medprobe(*silent, "--fail-under", "overall=0", "--format", "json", cwd=workdir, code=1)
+    assert json.loads(failed.stdout)["statuses"]["missing"] == 167 and "no score" in failed.stderr
+
+
+def test_the_headline_metric_is_the_first_row_and_the_rest_is_there_when_asked_for(workdir, tmp_path):
+    for benchmark in BENCHMARKS:
+        run = ("eval", benchmark, "--model", "baseline:chance", "--out", tmp_path / benchmark)
+        short, whole = (medprobe(*run, *more, cwd=workdir).stdout.splitlines() for more in ((), ("--all-metrics",)))
+        document = json.loads((tmp_path / benchmark / "result.json").read_text())
+        at = next(index for index, line in enumerate(whole) if line.startswith("metric"))
+        assert whole[0].split()[0] == whole[at + 1].split()[0] == short[at + 1].split()[0] and set(whole[at + 2]) == {
+            "-"
+        }
+        listed = [line.split()[0] for line in whole[at + 1 :] if line.split()[0] in document["scores"]]
+        assert sorted(listed) == sorted(document["scores"])
+        assert not any(line.startswith(("share_", "irrelevant")) for line in short) and len(short) < len(whole)
+        added = medprobe("submit", tmp_path / benchmark, "--to", tmp_path / "store", cwd=workdir).stdout
+        assert document["model"]["name"] in added and "95% interval   " not in added
+
+
+def test_list_names_what_there_is():
+    rows = json.loads(medprobe("list", "--format", "json", cwd=ROOT).stdout)
+    assert [row["benchmark"] for row in rows] == list(BENCHMARKS)
+    for what, held in (("prompts", ("mc-0", "MediConfusion Table 5")), ("methods", METHODS)):
+        said = medprobe("list", what, cwd=ROOT).stdout
+        assert all(name in said for name in held)
+
+
+def test_help_stands_in_panels_and_loses_no_text():
+    """Brackets are markup in panels: a text with one would vanish."""
+    for name, command in {**get_command(app).commands, **get_command(app).commands["curate"].commands}.items():
+        texts = [command.help or "", *(parameter.help or "" for parameter in command.params)]
+        assert not any(re.search(r"\[[a-z/#@]", text) for text in texts), name
+        assert name in get_command(app).commands["curate"].commands or command.rich_help_panel, name

@@ -135,7 +135,7 @@ def hallucinate(
     images: Annotated[Path, typer.Option(help="folder of the images")],
     out: Annotated[Path, typer.Option(help="folder to write; its name is the benchmark's")],
     fakes: Annotated[
-        int | None, typer.Option(help="number of fake questions to have written by --model [default: as many as yours]")
+        int | None, typer.Option(help="number of fake questions to have written by --model (default: as many as yours)")
     ] = None,
     fake_questions: Annotated[
         Path | None, typer.Option(help="file of custom fake questions (question and options), instead of --model")
@@ -162,7 +162,7 @@ def hallucinate(
     replies: Annotated[
         Path | None,
         typer.Option(
-            help="file that caches the model's replies, independent of --out [default: QUESTIONS.fakes.jsonl beside them]"
+            help="file that caches the model's replies, independent of --out (default: QUESTIONS.fakes.jsonl beside them)"
         ),
     ] = None,
     table: Table = None,

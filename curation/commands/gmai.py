@@ -15,7 +15,7 @@ def gmai(
     sources: Annotated[Path, typer.Argument(help="sources.yaml: the source datasets and how to read each of them")],
     out: Annotated[Path, typer.Option(help="folder to work in and to write to; its name is the benchmark's")],
     model: Annotated[
-        str | None, typer.Option(help="language model that proposes questions for review [default: only templates]")
+        str | None, typer.Option(help="language model that proposes questions for review (default: only templates)")
     ] = None,
     base_url: BaseUrl = None,
     send_to_provider: SendToProvider = False,
@@ -27,7 +27,7 @@ def gmai(
     embeddings: Annotated[
         Path | None,
         typer.Option(
-            help="embeddings folder of OUT/private/pictures, for selecting diverse cases [default: thumbnails]"
+            help="embeddings folder of OUT/private/pictures, for selecting diverse cases (default: thumbnails)"
         ),
     ] = None,
     no_text_search: Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")] = False,

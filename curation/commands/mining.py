@@ -31,15 +31,15 @@ def embed(
     encoder: Annotated[
         str, typer.Option(help="biomedclip | clip | dinov2 | open_clip:ID | transformers:ID")
     ] = "biomedclip",
-    name: Annotated[str | None, typer.Option(help="what to call this encoder [default: its id]")] = None,
+    name: Annotated[str | None, typer.Option(help="what to call this encoder (default: its id)")] = None,
     pooling: Annotated[
         str | None,
-        typer.Option(help="projected | cls | mean | pooler [default: projected; dinov2, transformers:ID: cls]"),
+        typer.Option(help="projected | cls | mean | pooler (default: projected; dinov2, transformers:ID: cls)"),
     ] = None,
     precision: Annotated[
         str, typer.Option(help="float32 | float16 | bfloat16: precision of the model's computation")
     ] = "float32",
-    image_size: Annotated[int | None, typer.Option(help="pixels per side [default: the model's own]")] = None,
+    image_size: Annotated[int | None, typer.Option(help="pixels per side (default: the model's own)")] = None,
     revision: Annotated[str | None, typer.Option(help="revision of the model on the Hub")] = None,
     dtype: Annotated[str, typer.Option(help="float32 | float16: data type of the stored vectors")] = "float32",
     batch_size: Annotated[int, typer.Option(help="images per batch")] = 32,
@@ -91,7 +91,7 @@ def pairs(
     gen_at_most: Annotated[float | None, typer.Option(help="override the mode's threshold")] = None,
     sample: Annotated[
         int | None,
-        typer.Option(help="draw this many pairs uniformly at random [default: all pairs; easy, reversed: 10000]"),
+        typer.Option(help="draw this many pairs uniformly at random (default: all pairs; easy, reversed: 10000)"),
     ] = None,
     all_pairs: Annotated[
         bool, typer.Option("--all", help="list all pairs, also in the modes easy and reversed")

@@ -15,7 +15,7 @@ def export_benchmark(
     name: Annotated[str, typer.Argument(help="name of the benchmark: lower-case letters, digits, hyphens")],
     questions: Annotated[Path, typer.Option(help="questions folder, reviewed")],
     images: Annotated[Path, typer.Option(help="folder of the embedded images")],
-    out: Annotated[Path | None, typer.Option(help="folder to write [default: NAME]")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder to write (default: NAME)")] = None,
     pairs: Annotated[Path | None, typer.Option(help="search folder, for the counts of the pair search")] = None,
     table: Table = None,
     image_column: ImageColumn = "image",

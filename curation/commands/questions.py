@@ -127,7 +127,7 @@ def categorize(
     discover: Annotated[
         bool, typer.Option("--discover", help="first let the model propose the categories from 100 captions")
     ] = False,
-    categories: Annotated[str | None, typer.Option(help="comma-separated categories [default: the paper's]")] = None,
+    categories: Annotated[str | None, typer.Option(help="comma-separated categories (default: the paper's)")] = None,
     tries: Tries = 3,
     temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,

@@ -17,7 +17,6 @@ from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.lexical_tree import select
 from eval_harness.records.result import Benchmark
 
-
 MANIFEST = "manifest.json"
 
 

@@ -23,7 +23,7 @@ from eval_harness.runs.folder import read_question_file
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
 from eval_harness.scores.comparing.unpaired import unpaired_difference
-from eval_harness.store.printed import decimals, shown
+from eval_harness.store.printed import decimals, in_order, shown
 
 MOST_LISTED = 8
 SMALLEST = 1e-12
@@ -92,15 +92,14 @@ def _marks(result: Result) -> list[str]:
     return [word for word in (result.benchmark.name, method.name, method.prompt, samples, table) if word]
 
 
-def compare_results(a: Side, b: Side) -> str:
-    """The differences as text. Raises BadInput for results of different benchmarks."""
+def compare_results(a: Side, b: Side, all_metrics: bool = False) -> str:
+    """The differences as text: scores (`printed.in_order`), answers, settings. Raises BadInput for results of different benchmarks."""
     _check_same_format(a, b)
-    lines = [f"A  {_title(a.result)}", f"B  {_title(b.result)}", "", "settings"]
-    lines += _settings(a.result, b.result)
-    lines += ["", "scores (percent, or a count)", *_scores(a, b)]
+    lines = [f"A  {_title(a.result)}", f"B  {_title(b.result)}", "", "scores (percent, or a count)"]
+    lines += _scores(a, b, all_metrics)
     if a.answers is not None and b.answers is not None:
         lines += ["", "answers", *_answers(a, b)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "settings that differ", *_settings(a.result, b.result)])
 
 
 def _title(result: Result) -> str:
@@ -110,7 +109,7 @@ def _title(result: Result) -> str:
 
 
 def _flat(result: Result) -> dict[str, Any]:
-    """Everything that may explain a difference, one name per value."""
+    """Everything that may explain a difference, one name per value; None for what a result does not say."""
     document = result.model_dump()
     found: dict[str, Any] = {}
     for part in ("benchmark", "model", "method", "environment"):
@@ -125,28 +124,22 @@ def _flat(result: Result) -> dict[str, Any]:
 
 
 def _settings(a: Result, b: Result) -> list[str]:
-    """Settings that differ; for a published number, those that the paper leaves open."""
+    """Settings that differ. What only one side says is unknown of the other and left out, but for what a run was asked for: that another
+    measured run does not name it means that it was not asked for."""
     first, second = _flat(a), _flat(b)
-    names = sorted(first.keys() | second.keys())
-    unknown = {side: set() for side in ("A", "B")}  # type: dict[str, set[str]]
+    measured = a.kind == b.kind == "measured"
     lines = []
-    for name in names:
+    for name in sorted(first.keys() | second.keys()):
         left, right = first.get(name), second.get(name)
-        if left == right or name in ("method.judge", "benchmark.repo"):
-            continue
-        for side, result, value in (("A", a, left), ("B", b, right)):
-            if result.kind == "published" and value is None:
-                unknown[side].add(name)
-        if not any(name in missing for missing in unknown.values()):
+        asked_for = measured and name.startswith(("method.", "benchmark."))
+        known = asked_for or (left is not None and right is not None)
+        if left != right and known and name not in ("method.judge", "benchmark.repo"):
             lines.append(f"  {name}: {_say(left)} | {_say(right)}")
-    for side, missing in unknown.items():
-        if missing:
-            lines.append(f"  {side} is a published number; the paper leaves open: {', '.join(sorted(missing))}")
-    return lines or ["  no difference"]
+    return lines or ["  none that both say"]
 
 
 def _say(value: Any) -> str:
-    text = "not said" if value is None else "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = "not set" if value is None else "; ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
 
@@ -186,9 +179,11 @@ def _difference(a: Side, b: Side, name: str, tables: tuple[pd.DataFrame, pd.Data
     return row | {"difference": left.value - right.value} | _test(tables, name, left, right)
 
 
-def _scores(a: Side, b: Side) -> list[str]:
+def _scores(a: Side, b: Side, all_metrics: bool) -> list[str]:
     """The table of `score_differences` as text."""
-    table = score_differences(a, b)
+    table = score_differences(a, b).set_index("metric", drop=False)
+    told = [name for name in in_order(a.result, all_metrics) if name in table.index]
+    left, table = len(table) - len(told), table.loc[told]
     named = [f"{name} (count)" if _is_count(name) else name for name in table["metric"]]
     width = max(map(len, named), default=6)
     lines = [f"  {'metric':<{width}}  {'A':>7}  {'B':>7}  {'A - B':>7}"]
@@ -200,6 +195,8 @@ def _scores(a: Side, b: Side) -> list[str]:
             tested = [] if row["low"] is None else [_interval(row["low"], row["high"])]
             tested += [] if row["p"] is None else [f"{_p_value(row['p'])} ({row['test']})"]
             lines.append(f"{numbers}  {row['difference']:>+7.2f}  {', '.join(tested)}".rstrip())
+    if left:
+        lines.append(f"  {left} more with --all-metrics")
     if not _are_paired(a, b):
         why = (
             "one of them has no answers"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from eval_harness.benchmarks import spec
 from eval_harness.derive.files import read_readings
 from eval_harness.derive.headline import NoScore, headline
 from eval_harness.derive.metrics import HEADLINE, METRICS
@@ -16,24 +17,46 @@ from eval_harness.scores.nonresponse import REASONS
 _VERDICT = {"better": "better than chance", "no different": "no different from chance", "worse": "worse than chance"}
 
 
-def summary(result: Result) -> str:
-    """A plain-text table of a result's overall scores; percent unless the metric is a count. The first line is the headline score, or why
-    there is none."""
+def in_order(result: Result, all_metrics: bool = False) -> list[str]:
+    """The metrics of a result, the headline metric first, then the benchmark's own; `all_metrics`: then those that every benchmark has
+    (how responses ended, shares of the letters)."""
+    own, first = spec(result.benchmark.family).metrics, HEADLINE[result.benchmark.family]
+    return sorted(
+        (name for name in result.scores if all_metrics or name in own),
+        key=lambda name: (name != first, name not in own),
+    )
+
+
+def headline_line(result: Result) -> str:
+    """The headline score in a line, or why there is none."""
+    found = headline(result)
+    return str(found) if isinstance(found, NoScore) else _in_a_line(HEADLINE[result.benchmark.family], found)
+
+
+def summary(result: Result, all_metrics: bool = False) -> str:
+    """A plain-text table of a result's overall scores (`in_order`); percent unless the metric is a count. The first line is the headline
+    score, or why there is none; a line parts the headline metric from the others."""
     benchmark = result.benchmark
     about = f"{benchmark.name} · {benchmark.split} · {benchmark.questions} questions"
-    found = headline(result)
-    lines = [str(found) if isinstance(found, NoScore) else _in_a_line(HEADLINE[benchmark.family], found)]
+    lines = [headline_line(result)]
     lines.append(f"{result.model.name} on {about}")
     if benchmark.origin == "phantom":
         lines.append("phantoms: drawn images, no medicine; these scores say nothing about a model's medical use")
     if benchmark.selection:
         lines.append(f"partial: {benchmark.selection}; not comparable with complete runs")
-    width = max((len(name) for name in result.scores), default=6)
-    many = max(6, *(len(size_of(score)) for score in result.scores.values()))
+    told = in_order(result, all_metrics)
+    width = max(map(len, told), default=6)
+    many = max(6, *(len(size_of(result.scores[name])) for name in told))
     lines.append(f"{'metric':<{width}}  {'value':>7}  {'95% interval':>13}  {'n':>{many}}  {'chance':>6}")
-    lines += [_line(name, score, width, many) for name, score in result.scores.items()]
+    rows = [_line(name, result.scores[name], width, many) for name in told]
+    lines += [*rows[:1], *(["-" * len(lines[-1])] if rows[1:] else []), *rows[1:]]
+    if left := len(result.scores) - len(told):
+        lines.append(f"{left} more with --all-metrics, and in result.json")
     if result.statuses:
-        lines.append(_ends(result.statuses))
+        answered = result.scores.get("answered_accuracy")
+        known = answered is not None and answered.value is not None
+        right = f"; {_in_a_line('answered_accuracy', answered)}" if known and answered is not None else ""
+        lines.append(_ends(result.statuses) + right)
     if result.kind == "aggregate":
         lines += _cells(result.breakdown)
     permuted = result.environment.get("permuted") or {}
@@ -92,10 +115,15 @@ def shown(value: float | None) -> str:
 
 def interval(score: Score) -> str:
     """The 95 % interval of a score; empty where it has none."""
-    if score.low is None or score.high is None:
+    return bounds(score.low, score.high, score.chance)
+
+
+def bounds(low: float | None, high: float | None, chance: float | None) -> str:
+    """An interval, with so many decimals that what is beside chance stays there; empty where there is none."""
+    if low is None or high is None:
         return ""
-    digits = decimals(score.low, score.high, score.chance)
-    return f"{score.low:.{digits}f} - {score.high:.{digits}f}"
+    digits = decimals(low, high, chance)
+    return f"{low:.{digits}f} - {high:.{digits}f}"
 
 
 def _value(score: Score | None) -> str:
@@ -159,16 +187,16 @@ TOLD_FIRST = 0.05
 """Share of unread answers from which on this is told right under the headline score."""
 
 
-def run_table(folder: Path, result: Result) -> str:
+def run_table(folder: Path, result: Result, all_metrics: bool = False) -> str:
     """`summary` of a run folder's result, with what was not read and the command that lets a judge model read it."""
     answers = read_readings(folder, ("response", "reasoning"))
-    return with_unread(result, answers, f"medprobe score {folder} --judge openai:NAME")
+    return with_unread(result, answers, f"medprobe score {folder} --judge openai:NAME", all_metrics)
 
 
-def with_unread(result: Result, answers: pd.DataFrame, command: str) -> str:
+def with_unread(result: Result, answers: pd.DataFrame, command: str, all_metrics: bool = False) -> str:
     """`summary` with what was not read of `answers` (readings with responses): at its end, or under its first line, the headline score,
     where that is over 5 %. Where that line says why there is no score, one of the answers follows. `command` lets a judge read them."""
-    table, found = summary(result), headline(result)
+    table, found = summary(result, all_metrics), headline(result)
     lines = unread_lines(answers, command, counted=not isinstance(found, NoScore))
     rows = table.split("\n")
     place = 1 if len(unread(answers)) > TOLD_FIRST * len(answers) else len(rows)

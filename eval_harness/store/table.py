@@ -11,11 +11,12 @@ from typing import Any
 import pandas as pd
 
 from eval_harness.derive.headline import cause
+from eval_harness.derive.metrics import HEADLINE
 from eval_harness.records.result import Result, Score
 
 COLUMNS: tuple[str, ...] = (
-    "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "facet", "facet_value",
-    "value", "low", "high", "n", "n_cases", "n_effective", "no_score", "source", "table", "note",
+    "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "headline", "facet", "facet_value",
+    "value", "low", "high", "chance", "verdict", "n", "n_cases", "n_effective", "no_score", "source", "table", "note",
 )  # fmt: skip
 """The columns of `medprobe results`, in order."""
 
@@ -24,13 +25,15 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
     """One row per score: the overall ones of a result first (facet and facet_value empty), then its breakdown.
 
     Columns: COLUMNS. `kind` is measured, published or aggregate; `variant` is whatever sets a row apart beside method and prompt;
-    percent unless the metric is a count; a value that is undefined, a missing bound, and a count nobody knows are empty. `no_score`: why
-    a score has no value, or no verdict and rank, since most of its answers say nothing. `source` is the citation of a published number,
-    else the provenance. No results: an empty table with these columns.
+    `headline` marks the metric that the benchmark is ranked by; `chance` is what guessing gets, `verdict` (better, no different, worse)
+    what the interval says against it; percent unless the metric is a count; a value that is undefined, a missing bound and an unknown
+    count are empty. `no_score`: why a score has no value, or no verdict and rank, since most of its answers say nothing. `source` is the
+    citation of a published number, else the provenance. No results: an empty table with these columns.
     """
     rows = [row for result in results for row in _rows(result)]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    for name in ("value", "low", "high", "n_effective"):
+    table["headline"] = table["headline"].astype("bool")
+    for name in ("value", "low", "high", "chance", "n_effective"):
         table[name] = table[name].astype("Float64")
     for name in ("n", "n_cases"):
         table[name] = table[name].astype("Int64")
@@ -75,12 +78,14 @@ def _rows(result: Result) -> Iterator[dict[str, Any]]:
         "table": source.table if source else None,
         "note": (source.note if source else None) or "; ".join(result.deviations) or None,
     }
-    for metric, score in result.scores.items():
-        yield shared | {"metric": metric, "facet": None, "facet_value": None} | _numbers(score, result)
-    for facet, values in result.breakdown.items():
-        for value, scores in values.items():
-            for metric, score in scores.items():
-                yield shared | {"metric": metric, "facet": facet, "facet_value": value} | _numbers(score, result)
+    first = HEADLINE[result.benchmark.family]
+    cells = {(None, None): result.scores} | {
+        (facet, value): scores for facet, values in result.breakdown.items() for value, scores in values.items()
+    }
+    for (facet, value), scores in cells.items():
+        for metric, score in scores.items():
+            named = {"metric": metric, "headline": metric == first, "facet": facet, "facet_value": value}
+            yield shared | named | _numbers(score, result)
 
 
 def _numbers(score: Score, result: Result) -> dict[str, Any]:
@@ -90,6 +95,8 @@ def _numbers(score: Score, result: Result) -> dict[str, Any]:
         "value": score.value,
         "low": score.low,
         "high": score.high,
+        "chance": score.chance,
+        "verdict": score.verdict,
         "n": None if unknown else score.n,
         "n_cases": None if unknown else score.n_cases,
         "n_effective": score.n_effective,

@@ -12,18 +12,18 @@ from dataset_builders.benchmark_names import BENCHMARKS
 app = typer.Typer()
 
 
-@app.command(short_help="Build a dataset repository.")
+@app.command(short_help="Build a dataset repository.", rich_help_panel="Data")
 def build(
     benchmark: Annotated[str, typer.Argument(help=f"{', '.join(BENCHMARKS)}, or all")],
     name: Annotated[str | None, typer.Option("--as", help="name of a custom benchmark in this format")] = None,
     source: Annotated[
-        Path | None, typer.Option(help="folder with the authors' files [default: build synthetic phantoms]")
+        Path | None, typer.Option(help="folder with the authors' files (default: build synthetic phantoms)")
     ] = None,
     images: Annotated[
         list[str] | None,
         typer.Option(help="folder to find images in, or an address pattern to download from (may be given again)"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="where to write the dataset [default: data/<name>]")] = None,
+    out: Annotated[Path | None, typer.Option(help="where to write the dataset (default: data/<name>)")] = None,
     allow_missing: Annotated[
         bool,
         typer.Option(
@@ -59,7 +59,7 @@ def build(
         typer.echo(str(report))
 
 
-@app.command(short_help="Publish a dataset (or the board).")
+@app.command(short_help="Publish a dataset (or the board).", rich_help_panel="Data")
 def publish(
     folder: Annotated[Path, typer.Argument(help="dataset folder (or, with --space, the board's folder)")],
     repository: Annotated[
@@ -91,7 +91,7 @@ def publish(
     typer.echo(str(report))
 
 
-@app.command(short_help="List the questions that a version changed.")
+@app.command(short_help="List the questions that a version changed.", rich_help_panel="Data")
 def diff(
     before: Annotated[str, typer.Argument(metavar="ORG/NAME@TAG", help="a version of a dataset, or a folder")],
     after: Annotated[str, typer.Argument(metavar="@TAG", help="another version of it: @TAG, ORG/NAME@TAG or a folder")],

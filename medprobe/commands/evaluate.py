@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
+
+from dataset_builders.benchmark_names import benchmarks_named
+from medprobe.commands.output import (
+    OUTPUT,
+    AllMetrics,
+    FailUnder,
+    Form,
+    Quiet,
+    check_limits,
+    complete_benchmark,
+    print_json,
+    progress_hidden,
+    quiet_line,
+    read_limits,
+)
 
 app = typer.Typer()
-RUN, PROMPT, SAMPLING, SERVER, LOCAL, OUTPUT = "Run", "Prompt", "Sampling", "Server", "Local model", "Output"
-"""The groups of options in `medprobe eval --help`."""
+RUN, PROMPT, SAMPLING, SERVER, LOCAL = "Run", "Prompt", "Sampling", "Server", "Local model"
+"""The panels of `medprobe eval --help`, and `OUTPUT`."""
 
 
-class GroupedCommand(TyperCommand):
-    """A command whose plain help lists its options in their groups (`rich_help_panel`)."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            title = getattr(parameter, "rich_help_panel", None) or (
-                "Arguments" if parameter.param_type_name == "argument" else "Options"
-            )
-            if record := parameter.get_help_record(ctx):
-                groups.setdefault(title, []).append(record)
-        for title, records in groups.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
-
-
-@app.command("eval", short_help="Run a model on a benchmark.", cls=GroupedCommand)
+@app.command("eval", short_help="Run a model on benchmarks.", rich_help_panel="Run")
 def run_model(
-    benchmark: Annotated[str, typer.Argument(help="name of the benchmark")],
+    benchmark: Annotated[
+        str,
+        typer.Argument(help="name of the benchmark; several with commas, or all", autocompletion=complete_benchmark),
+    ],
     model: Annotated[
         str,
         typer.Option(
@@ -43,9 +44,9 @@ def run_model(
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]", rich_help_panel=RUN),
+        typer.Option(help="dataset folder, folder of datasets, or Hub repository (default: data)", rich_help_panel=RUN),
     ] = None,
-    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]", rich_help_panel=RUN)] = None,
+    split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)", rich_help_panel=RUN)] = None,
     branch: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,7 +92,7 @@ def run_model(
     form: Annotated[
         str | None,
         typer.Option(
-            help="conversation format: image-first, text-first, image-first-system, authors [default: image-first]",
+            help="conversation format: image-first, text-first, image-first-system, authors (default: image-first)",
             rich_help_panel=PROMPT,
         ),
     ] = None,
@@ -120,21 +121,21 @@ def run_model(
     samples: Annotated[
         int | None,
         typer.Option(
-            help="answers per question; more than one are drawn at temperature 0.7 unless --generation sets it [default: 1, temperature 0]",
+            help="answers per question; more than one are drawn at temperature 0.7 unless --generation sets it (default: 1, temperature 0)",
             rich_help_panel=SAMPLING,
         ),
     ] = None,
     max_tokens: Annotated[
         int | None,
         typer.Option(
-            help="maximum output tokens per answer, reasoning included [default: the benchmark's]",
+            help="maximum output tokens per answer, reasoning included (default: the benchmark's)",
             rich_help_panel=SAMPLING,
         ),
     ] = None,
     thinking: Annotated[
         str | None,
         typer.Option(
-            help="on, off, or the maximum number of reasoning tokens [default: the model's own]",
+            help="on, off, or the maximum number of reasoning tokens (default: the model's own)",
             rich_help_panel=SAMPLING,
         ),
     ] = None,
@@ -154,7 +155,7 @@ def run_model(
     wait_server: Annotated[
         float | None,
         typer.Option(
-            help="seconds to wait for a server that starts, is busy or has stopped answering [default: 600]",
+            help="seconds to wait for a server that starts, is busy or has stopped answering (default: 600)",
             rich_help_panel=SERVER,
         ),
     ] = None,
@@ -200,7 +201,11 @@ def run_model(
         bool, typer.Option("--trust-remote-code", help="run code that comes with the model", rich_help_panel=LOCAL)
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="run folder [default: runs/<run id>]", rich_help_panel=OUTPUT)
+        Path | None,
+        typer.Option(
+            help="run folder (default: runs/<run id>); of several benchmarks, the folder of theirs",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="display name of the model", rich_help_panel=OUTPUT)] = None,
     track: Annotated[
@@ -209,33 +214,66 @@ def run_model(
             help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT", rich_help_panel=OUTPUT
         ),
     ] = None,
+    all_metrics: AllMetrics = False,
+    output: Form = "table",
+    quiet: Quiet = False,
+    fail_under: FailUnder = None,
 ) -> None:
-    """Run a model on a benchmark. Questions that already have an answer are not asked again."""
-    given = {name: value for name, value in locals().items() if name not in ("dry_run", "no_resume")}
-    if dry_run:
+    """Run a model on one or more benchmarks. Questions that already have an answer are not asked again."""
+    given = dict(locals())
+    for each in ("benchmark", "out", "dry_run", "no_resume", "all_metrics", "output", "quiet", "fail_under"):
+        del given[each]
+    limits, benchmarks = read_limits(fail_under or ()), benchmarks_named(benchmark)
+    several = len(benchmarks) > 1
+    folders = {each: out / each if out and several else out for each in benchmarks}
+    if dry_run or several:
+        from eval_harness.records.selection import select_questions
         from eval_harness.runs.config import config_of
         from eval_harness.runs.dry_run import describe_first_request
 
-        typer.echo(describe_first_request(config_of(given, sys.argv[1:])))
-        return
-    from medprobe import evaluate
+        for each, folder in folders.items():  # nothing is asked before every dataset is found
+            config = config_of({**given, "benchmark": each, "out": folder}, sys.argv[1:])
+            if dry_run:
+                typer.echo(describe_first_request(config))
+            else:
+                select_questions(each, config.data, config.split, config.branches, config.limit, config.facets)
+        if dry_run:
+            return
+    from medprobe import evaluate, load_results
+    from medprobe.score_table import as_text
 
-    run = evaluate(**given, resume=not no_resume, argv=sys.argv[1:])
-    typer.echo(str(run))
-    if run.result is not None:
-        typer.echo(f"wrote {run.folder / 'result.json'}")
+    runs = []
+    for each, folder in folders.items():
+        alone = {benchmark: each, str(out): str(folder)}
+        argv = [alone.get(word, word) for word in sys.argv[1:]]
+        with progress_hidden(quiet):
+            run = evaluate(each, **given, out=folder, resume=not no_resume, argv=argv)
+        if run.result is None:  # another of several processes writes the result
+            typer.echo(str(run))
+            continue
+        runs.append(run)
+        if output == "table":
+            wrote = f"wrote {run.folder / 'result.json'}"
+            typer.echo(quiet_line(run.result) if quiet else f"{run.table(all_metrics)}\n{wrote}")
+    results = [run.result for run in runs if run.result is not None]
+    if output == "json":
+        print_json(results)
+    elif len(runs) > 1 and not quiet:
+        table = load_results(*runs)
+        typer.echo(f"\n{as_text(table[table['headline'] & table['facet'].isna()])}")
+    check_limits(results, limits)
 
 
-@app.command(short_help="Recompute scores from answers.")
+@app.command(short_help="Recompute scores from answers.", rich_help_panel="Run")
 def score(
     answers: Annotated[Path, typer.Argument(help="run folder, or a JSONL file of question_id and response")],
     benchmark: Annotated[str | None, typer.Option(help="benchmark that the file answers")] = None,
     data: Annotated[
-        str | None, typer.Option(help="dataset folder or Hub repository [default: data/<benchmark>]")
+        str | None, typer.Option(help="dataset folder or Hub repository (default: data/<benchmark>)")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
+    split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)")] = None,
     extraction: Annotated[
-        str | None, typer.Option(help="how answers are read: ours, official [default: as the run says; ours]")
+        str | None, typer.Option(help="how answers are read: ours, official (default: as the run says; ours)")
     ] = None,
     name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
     no_judge: Annotated[
@@ -258,7 +296,10 @@ def score(
             "--asked-only", help="make an interrupted run one of the cases that were asked, marked as a selection"
         ),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="print the result.json document and nothing else")] = False,
+    all_metrics: AllMetrics = False,
+    form: Form = "table",
+    quiet: Quiet = False,
+    fail_under: FailUnder = None,
 ) -> None:
     """Recompute scores from the answers in a run folder (rewrites its result.json) or in a file of answers."""
     from dataset_builders.errors import BadInput
@@ -268,6 +309,7 @@ def score(
     from eval_harness.runs.scoring import judge_run, score_run
     from eval_harness.store.printed import run_table, with_unread
 
+    limits = read_limits(fail_under or ())
     if answers.is_dir():
         if benchmark or data or split or name:
             raise BadInput("score RUN_DIR: takes no --benchmark, --data, --split or --name; the run folder says them.")
@@ -295,10 +337,14 @@ def score(
                 argv=sys.argv[1:],
             )
         )
+        result = found.result
+    if form == "json":
+        print_json([result])
+    elif quiet:
+        typer.echo(quiet_line(result))
+    elif answers.is_dir():
+        typer.echo(f"{run_table(answers, result, all_metrics)}\nwrote {answers}/result.json")
+    else:
         command = f"medprobe eval {benchmark} --model recorded:{answers} --judge openai:NAME"
-        table = with_unread(found.result, found.readings, command)
-        typer.echo(found.result.to_json() if json else table, nl=not json)
-        return
-    typer.echo(result.to_json() if json else run_table(answers, result), nl=not json)
-    if not json:
-        typer.echo(f"wrote {answers}/result.json")
+        typer.echo(with_unread(result, found.readings, command, all_metrics))
+    check_limits([result], limits)

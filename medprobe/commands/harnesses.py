@@ -10,7 +10,9 @@ import typer
 app = typer.Typer()
 
 
-@app.command("publish-score", short_help="Propose a score to the model's repository.")
+@app.command(
+    "publish-score", short_help="Propose a score to the model's repository.", rich_help_panel="Other harnesses"
+)
 def publish_score(
     run: Annotated[Path, typer.Argument(help="run folder, or a result as a store holds it")],
     model: Annotated[str, typer.Argument(metavar="ORG/MODEL", help="the model's repository on the Hub")],
@@ -33,10 +35,10 @@ def publish_score(
     typer.echo(f"{ {'opened': 'proposed', 'updated': 'updated', 'there': 'already there'}[done] }: {address}")
 
 
-@app.command("export-tsv", short_help="Write a dataset for VLMEvalKit.")
+@app.command("export-tsv", short_help="Write a dataset for VLMEvalKit.", rich_help_panel="Other harnesses")
 def export_tsv(
     data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
-    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
+    split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)")] = None,
     out: Annotated[Path, typer.Option(help="folder to write to, VLMEvalKit's $LMUData")] = Path("LMUData"),
 ) -> None:
     """Write the questions as a TSV of multiple choice; `medprobe submit` reads the predictions."""
@@ -46,10 +48,10 @@ def export_tsv(
     typer.echo(f"wrote {path} ({rows:,} questions); evaluate it as the dataset {path.stem}")
 
 
-@app.command("export-lmms-eval", short_help="Write a dataset's task for lmms-eval.")
+@app.command("export-lmms-eval", short_help="Write a dataset's task for lmms-eval.", rich_help_panel="Other harnesses")
 def export_lmms_eval(
     data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
-    split: Annotated[str | None, typer.Option(help="split [default: the benchmark's]")] = None,
+    split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)")] = None,
     out: Annotated[Path, typer.Option(help="folder for lmms-eval's --include_path")] = Path("lmms_eval"),
 ) -> None:
     """Write a task folder with our prompts, reader and metrics; `medprobe submit` reads the samples (--log_samples)."""

@@ -1,22 +1,36 @@
-"""results, compare, board, demo: show results."""
+"""results, compare, list, board, demo: show results and names."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+from dataset_builders.benchmark_names import known_name
+from medprobe.commands.output import AllMetrics, Form, complete_benchmark
 
 app = typer.Typer()
 
 
-@app.command(short_help="Print all results as a table.")
+@app.command(short_help="What did my models score?", rich_help_panel="Results")
 def results(
-    store: Annotated[
-        str | None, typer.Option("--results", help="results store (the folder that holds results/, or ORG/NAME)")
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN|STORE]...",
+            help="run folders, folders of them, and stores: a folder, or ORG/NAME on the Hub (default: runs)",
+        ),
     ] = None,
-    published: Annotated[bool, typer.Option("--published", help="the papers' numbers only")] = False,
+    benchmark: Annotated[
+        list[str] | None, typer.Option(help="only this benchmark (repeatable)", autocompletion=complete_benchmark)
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="only this model (repeatable)")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="this metric instead of each benchmark's headline metric (repeatable)")
+    ] = None,
     facet: Annotated[
         list[str] | None,
         typer.Option(
@@ -24,40 +38,81 @@ def results(
             help="only numbers with this label, e.g. modality=CT (repeatable: OR within a facet, AND across facets)",
         ),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="csv or json")] = "csv",
+    published: Annotated[bool, typer.Option("--published", help="with the numbers of the papers")] = False,
+    form: Annotated[
+        Literal["table", "md", "latex", "csv", "json"],
+        typer.Option("--format", help="table, md, latex: models x benchmarks; csv, json: a row per metric and label"),
+    ] = "table",
 ) -> None:
-    """Print all results as one tidy table."""
-    from dataset_builders.errors import BadInput
+    """Print what models scored: a table of models x benchmarks with 95 % intervals, the best first; or every number (csv, json)."""
     from eval_harness.store.table import harmless_table
     from leaderboard_space.data.facets import of_facets
-    from medprobe import load_results
+    from medprobe import BadInput, load_results
+    from medprobe.score_table import FORMS
 
-    if form not in ("csv", "json"):
-        raise BadInput(f"--format {form}: give csv or json.")
+    if not sources and (Path("runs").is_dir() or not published):
+        if not Path("runs").is_dir():
+            raise BadInput("results: there is no folder runs/ here. Name run folders or a store, or give --published.")
+        sources = ["runs"]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
-        table = of_facets(load_results(None if published else store, published=True), facet or ())
+        table = load_results(*(sources or ()), published=published)
     for warning in said:
         typer.echo(f"medprobe: {warning.message}", err=True)
-    typer.echo(
-        harmless_table(table).to_csv(index=False) if form == "csv" else table.to_json(orient="records", indent=1),
-        nl=False,
-    )
+    for column, wanted in {"benchmark": benchmark, "model": model, "metric": metric}.items():
+        if wanted:
+            there = list(dict.fromkeys(table[column]))
+            table = table[table[column].isin([known_name(each, there, f"--{column}") for each in wanted])]
+    table = of_facets(table, facet or ())
+    if form == "csv":
+        typer.echo(harmless_table(table).to_csv(index=False), nl=False)
+    elif form == "json":
+        typer.echo(table.to_json(orient="records", indent=1))
+    else:
+        shown = table if metric else table[table["headline"]]
+        shown = shown if facet else shown[shown["facet"].isna()]
+        typer.echo(FORMS[form](shown) if len(shown) else "no results")
 
 
-@app.command(short_help="Show what differs between two results.")
+@app.command(short_help="Show what differs between two results.", rich_help_panel="Results")
 def compare(
     a: Annotated[str, typer.Argument(help="run folder, result.json, or 'published:MODEL/BENCHMARK/METHOD/Table 1'")],
     b: Annotated[str, typer.Argument(help="another one")],
+    all_metrics: AllMetrics = False,
+    form: Form = "table",
 ) -> None:
-    """Show what differs between two results: settings, answers, scores (paired test)."""
+    """Show what differs between two results: scores (paired test), answers, settings. json: the scores, a row per metric."""
     from eval_harness.store.comparison import compare_results
+    from medprobe import compare as compare_scores
     from medprobe.stores import side_of
 
-    typer.echo(compare_results(side_of(a), side_of(b)))
+    if form == "json":
+        typer.echo(compare_scores(a, b).to_json(orient="records", indent=1))
+    else:
+        typer.echo(compare_results(side_of(a), side_of(b), all_metrics))
 
 
-@app.command(short_help="Serve the board.")
+@app.command("list", short_help="List benchmarks, prompts or methods.", rich_help_panel="Run")
+def list_names(
+    what: Annotated[
+        Literal["benchmarks", "prompts", "methods"], typer.Argument(help="benchmarks, prompts, methods")
+    ] = "benchmarks",
+    form: Form = "table",
+) -> None:
+    """List what the commands know by name: benchmarks, the prompts of their papers, and methods of asking."""
+    from medprobe.commands import names
+
+    rows = {"benchmarks": names.benchmarks, "prompts": names.prompts, "methods": names.methods}[what]()
+    if form == "json":
+        typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    columns: list[str] = list(rows[0])
+    widths = {name: max(len(name), *(len(str(row[name])) for row in rows)) for name in columns}
+    for row in [{name: name for name in columns}, *rows]:
+        typer.echo("  ".join(str(row[name]).ljust(widths[name]) for name in columns).rstrip())
+
+
+@app.command(short_help="Serve the board.", rich_help_panel="Results")
 def board(
     store: Annotated[
         str | None,
@@ -90,7 +145,7 @@ def board(
     serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None, names=host_name or ())
 
 
-@app.command(short_help="Build a demo board from scratch.")
+@app.command(short_help="Build a demo board from scratch.", rich_help_panel="Results")
 def demo(
     folder: Annotated[Path, typer.Option("--out", help="folder to write everything to")] = Path("demo"),
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,

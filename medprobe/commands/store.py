@@ -10,7 +10,7 @@ import typer
 app = typer.Typer()
 
 
-@app.command(short_help="Add a result to a store.")
+@app.command(short_help="Add a result to a store.", rich_help_panel="Store")
 def submit(
     answers: Annotated[
         Path,
@@ -25,9 +25,9 @@ def submit(
         str | None, typer.Option(help="display name of the model that produced the answers in FILE")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="dataset folder or Hub repository [default: the run's; data/<benchmark>]")
+        str | None, typer.Option(help="dataset folder or Hub repository (default: the run's; data/<benchmark>)")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="split that FILE answers [default: the benchmark's]")] = None,
+    split: Annotated[str | None, typer.Option(help="split that FILE answers (default: the benchmark's)")] = None,
     extraction: Annotated[str, typer.Option(help="how the answers of FILE are read: ours, official")] = "ours",
     kind: Annotated[str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical")] = None,
     reproduced: Annotated[
@@ -38,13 +38,13 @@ def submit(
         bool, typer.Option("--with-questions", help="with --reproduced, on the Hub: also store the questions")
     ] = False,
     account: Annotated[
-        str | None, typer.Option(help="who submits it (folder stores only) [default: this user]")
+        str | None, typer.Option(help="who submits it (folder stores only) (default: this user)")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
     """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
     from eval_harness.interop.convert import prepare_any
-    from eval_harness.store.printed import summary
+    from eval_harness.store.printed import headline_line
     from medprobe import submit as add
 
     done = None
@@ -61,7 +61,7 @@ def submit(
         )  # fmt: skip
         found = done.submission
     found.check(answers)
-    typer.echo(summary(found.result))
+    typer.echo(f"{found.result.model.name} on {found.result.benchmark.name}: {headline_line(found.result)}")
     for line in (*found.notes, *(f"for a person to look at: {flag}" for flag in found.flags)):
         typer.echo(f"note: {line}")
     if done is None:
@@ -70,13 +70,13 @@ def submit(
         typer.echo(f"{'added' if done.new else 'already there:'} {done.location}")
 
 
-@app.command(short_help="Withdraw a result.")
+@app.command(short_help="Withdraw a result.", rich_help_panel="Store")
 def withdraw(
     store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
     result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
     reason: Annotated[str, typer.Option(help="why, in plain text; the board shows it")],
     account: Annotated[
-        str | None, typer.Option(help="who withdraws it (folder stores only) [default: this user]")
+        str | None, typer.Option(help="who withdraws it (folder stores only) (default: this user)")
     ] = None,
 ) -> None:
     """Mark a result as withdrawn: it stays in the store but is not ranked. For its submitter and for the store's owner."""
@@ -86,13 +86,13 @@ def withdraw(
     typer.echo(f"{'withdrawn:' if new else 'already withdrawn:'} {location}")
 
 
-@app.command(short_help="Attach a note to a result.")
+@app.command(short_help="Attach a note to a result.", rich_help_panel="Store")
 def annotate(
     store: Annotated[str, typer.Argument(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
     result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
     note: Annotated[str, typer.Option(help="the note, in plain text; the board shows it")],
     account: Annotated[
-        str | None, typer.Option(help="who writes the note (folder stores only) [default: this user]")
+        str | None, typer.Option(help="who writes the note (folder stores only) (default: this user)")
     ] = None,
 ) -> None:
     """Attach a note to a result in a store. For its submitter and for the store's owner."""
@@ -108,7 +108,7 @@ WITH_QUESTIONS = typer.Option(
 )
 
 
-@app.command(short_help="Check submissions.")
+@app.command(short_help="Check submissions.", rich_help_panel="Store")
 def verify(
     store: Annotated[
         str, typer.Argument(metavar="STORE[@PR]", help="ORG/NAME@3 on the Hub, ORG/NAME with --all, or a folder")
@@ -138,7 +138,7 @@ def verify(
         raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(results)}): {bad[0].reasons[0]}")
 
 
-@app.command(short_help="Add a flagged pull request.")
+@app.command(short_help="Add a flagged pull request.", rich_help_panel="Store")
 def accept(
     pull: Annotated[str, typer.Argument(metavar="STORE@PR", help="a flagged pull request, e.g. ORG/NAME@3")],
     data: Annotated[list[str] | None, DATA] = None,
@@ -155,7 +155,7 @@ def accept(
         raise BadInput(f"{result.what}: {result.word}: {result.reasons[0]}")
 
 
-@app.command(short_help="Close a pull request with a reason.")
+@app.command(short_help="Close a pull request with a reason.", rich_help_panel="Store")
 def refuse(
     pull: Annotated[str, typer.Argument(metavar="STORE@PR", help="a pull request, e.g. ORG/NAME@3")],
     reason: Annotated[str, typer.Option(help="why, in plain text; it is commented on the pull request")],
@@ -166,7 +166,7 @@ def refuse(
     typer.echo(str(refuse_pull(pull, reason)))
 
 
-@app.command(short_help="Derive a store's results again.")
+@app.command(short_help="Derive a store's results again.", rich_help_panel="Store")
 def rescore(
     store: Annotated[str, typer.Argument(metavar="STORE", help="a folder, or ORG/NAME on the Hub (owner only)")],
     data: Annotated[

@@ -2,72 +2,85 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from medprobe.commands.output import Form, print_json
+
 app = typer.Typer()
 
 
-@app.command(short_help="Summarize several runs in one result.")
+@app.command(short_help="Summarize several runs in one result.", rich_help_panel="Results")
 def aggregate(
     kind: Annotated[str, typer.Argument(help="best, mean, majority, oracle")],
     runs: Annotated[list[Path], typer.Argument(help="run folders of one model on the same questions")],
     threshold: Annotated[float, typer.Option(help="oracle: percent of the samples that must be correct")] = 50.0,
     out: Annotated[Path | None, typer.Option(help="write the result file here")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print the result document and nothing else")] = False,
+    form: Form = "table",
 ) -> None:
     """Compute an aggregate over runs: best over methods, mean over prompts and samples, majority or oracle over samples."""
     from eval_harness.store.aggregate import aggregate as sum_up
     from eval_harness.store.printed import summary
 
     result = sum_up(kind, runs, threshold, out)
-    typer.echo(result.to_json() if json else summary(result), nl=not json)
-    if out is not None and not json:
+    if form == "json":
+        print_json([result])
+    else:
+        typer.echo(summary(result, all_metrics=True))
+    if out is not None and form != "json":
         typer.echo(f"wrote {out}")
 
 
-@app.command("adversarial-pairs", short_help="How accuracy drops with adversarial pairs (ProbMed).")
+@app.command(
+    "adversarial-pairs", short_help="How accuracy drops with adversarial pairs (ProbMed).", rich_help_panel="Results"
+)
 def adversarial_pairs(
     run: Annotated[Path, typer.Argument(help="run folder on ProbMed, or on a dataset in its format")],
-    json: Annotated[bool, typer.Option("--json", help="print the scores as JSON and nothing else")] = False,
+    form: Form = "table",
 ) -> None:
     """Print accuracy on the true questions alone and on pairs of a true and an adversarial question (ProbMed Table 3), in percent."""
     from eval_harness.store.aggregate import adversarial_pairs_of
     from eval_harness.store.printed import pairs_summary
 
     found = adversarial_pairs_of(run)
-    if json:
-        import json as writer
-
+    if form == "json":
         told = {
             name: {metric: score.model_dump() for metric, score in scores.items()} for name, scores in found.items()
         }
-        typer.echo(writer.dumps(told, indent=1))
+        typer.echo(json.dumps(told, indent=1))
     else:
         typer.echo(pairs_summary(found))
 
 
-@app.command(short_help="Print the calibration of a run.")
+@app.command(short_help="Print the calibration of a run.", rich_help_panel="Results")
 def calibration(
     run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
+    form: Form = "table",
 ) -> None:
     """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent."""
     from eval_harness.store.aggregate import calibration_of
 
     found = calibration_of(run)
+    if form == "json":
+        tables = {
+            name: json.loads(getattr(found, name).to_json(orient="records")) for name in ("bins", "risk_coverage")
+        }
+        typer.echo(json.dumps({"ece": found.ece, "n": found.n, "aurc": found.aurc, **tables}, indent=1))
+        return
     typer.echo(f"expected calibration error {found.ece:.2f} points over {found.n} answers")
     typer.echo(found.bins.round(2).to_string(index=False))
     typer.echo(f"mean risk over all coverages {found.aurc:.2f} %")
     typer.echo(found.risk_coverage.round(2).to_string(index=False))
 
 
-@app.command("export-eval-results", short_help="Write a result in the Hub's format.")
+@app.command("export-eval-results", short_help="Write a result in the Hub's format.", rich_help_panel="Other harnesses")
 def export_eval_results(
     result: Annotated[Path, typer.Argument(help="run folder or result.json")],
     dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
-    task: Annotated[str | None, typer.Option(help="task id of the dataset's eval.yaml [default: all that fit]")] = None,
+    task: Annotated[str | None, typer.Option(help="task id of the dataset's eval.yaml (default: all that fit)")] = None,
     out: Annotated[Path, typer.Option(help="file to write")] = Path(".eval_results/medprobe.yaml"),
 ) -> None:
     """Write a result as `.eval_results/*.yaml`, for the model's own repository on the Hub."""

@@ -11,11 +11,11 @@ import typer
 app = typer.Typer()
 
 
-@app.command(short_help="Run many models on many benchmarks.")
+@app.command(short_help="Run many models on many benchmarks.", rich_help_panel="Run")
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="MODELS.YAML", help="models, benchmarks, methods; docs/scaling.md")],
     out: Annotated[
-        Path | None, typer.Option(help="folder of the run folders [default: runs/<name of the file>]")
+        Path | None, typer.Option(help="folder of the run folders (default: runs/<name of the file>)")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="forecast requests, tokens and cost without asking anything")

@@ -253,7 +253,8 @@ def evaluate(ward):
     ward.run("rescore store --data data/probe-set")
     result = next((ward.folder / "store").rglob("result.json")).parent.relative_to(ward.folder / "store")
     ward.run("annotate store --note seen --account ada", result)
-    ward.run("results --results store")
+    ward.run("results store --format csv")
+    ward.run("list prompts")
     ward.run("compare runs/probe-set runs/probe-set")
     for number, name in enumerate(("probe-set", "halt-set"), 1):
         assert f"discussions/{number}" in ward.run(f"submit runs/{name} --to ORG/results")

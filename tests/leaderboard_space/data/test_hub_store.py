@@ -69,5 +69,5 @@ def test_results_of_a_repository_are_loaded_and_make_a_table(api: HfApi, tmp_pat
     assert load_results("ORG/results") == []
     api.upload_folder(**REPO, folder_path=result_of("One", tmp_path / "first"))
     assert [result.model.name for result in load_results("ORG/results")] == ["One"]
-    head, first, *_ = medprobe("results", "--results", "ORG/results", cwd=tmp_path).stdout.splitlines()
+    head, first, *_ = medprobe("results", "ORG/results", "--format", "csv", cwd=tmp_path).stdout.splitlines()
     assert head.startswith("benchmark,split,model") and ",One," in first

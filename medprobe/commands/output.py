@@ -1,0 +1,122 @@
+"""What commands print of results, and how: a table or JSON, everything or one line, and thresholds that end with exit code 1."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from dataset_builders.benchmark_names import BENCHMARKS, folded, known_name
+from dataset_builders.errors import BadInput
+
+if TYPE_CHECKING:
+    from eval_harness.records.result import Result
+
+OUTPUT = "Output"
+"""The panel of these options in `--help`."""
+
+Form = Annotated[
+    Literal["table", "json"],
+    typer.Option("--format", help="table, or json: the whole document", rich_help_panel=OUTPUT),
+]
+AllMetrics = Annotated[
+    bool,
+    typer.Option(
+        "--all-metrics",
+        help="also how responses ended, accuracy where answered, shares of the letters",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="no progress and no table: the headline score alone", rich_help_panel=OUTPUT)
+]
+FailUnder = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="METRIC=VALUE",
+        help="end with exit code 1 if the metric is under the value, or if there is no score (may be given again)",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+def complete_benchmark(typed: str) -> list[str]:
+    """Names of benchmarks for a shell's completion, after the last comma."""
+    before, comma, last = typed.rpartition(",")
+    return [f"{before}{comma}{name}" for name in (*BENCHMARKS, "all") if name.startswith(folded(last))]
+
+
+@contextmanager
+def progress_hidden(quiet: bool) -> Iterator[None]:
+    """Drop what is written to standard error while `quiet`; an exception passes, with its line."""
+    if not quiet:
+        yield
+        return
+    with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere):
+        yield
+
+
+def print_json(results: Sequence[Result]) -> None:
+    """The document of a result, or a list of those of several."""
+    documents = [result.to_json() for result in results]
+    several = json.dumps([json.loads(each) for each in documents], indent=1) + "\n"
+    typer.echo(documents[0] if len(documents) == 1 else several, nl=False)
+
+
+def quiet_line(result: Result) -> str:
+    """What `--quiet` leaves: the benchmark and its headline score, or why there is none."""
+    from eval_harness.store.printed import headline_line
+
+    return f"{result.benchmark.name}: {headline_line(result)}"
+
+
+def read_limits(given: Sequence[str]) -> dict[str, float]:
+    """`METRIC=VALUE` each as metric -> least value. Raises BadInput for an unknown metric or one to be low."""
+    from eval_harness.derive.metrics import METRICS
+
+    limits = {}
+    for one in given:
+        name, _, value = one.partition("=")
+        try:
+            limit = float(value)
+        except ValueError:
+            limit = math.nan
+        if not math.isfinite(limit):
+            raise BadInput(f"--fail-under {one!r}: write METRIC=VALUE, e.g. --fail-under accuracy=50.")
+        metric = known_name(name, METRICS, "--fail-under: the metric")
+        if not METRICS[metric].higher_is_better:
+            raise BadInput(f"--fail-under {one}: a higher {metric} is not better, so it has no least value.")
+        limits[metric] = limit
+    return limits
+
+
+def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None:
+    """End with exit code 1 and a line for each limit that is not reached. A result without a headline score reaches none; of several
+    results, those of benchmarks without the metric are left out."""
+    from eval_harness.derive.headline import NoScore, headline
+    from eval_harness.store.printed import shown
+
+    failed = []
+    for metric, limit in limits.items():
+        if results and not any(metric in result.scores for result in results):
+            failed.append(f"{metric}: no result has this metric; there are {', '.join(results[0].scores)}")
+        for result in results:
+            what, found = f"{metric} of {result.model.name} on {result.benchmark.name}", headline(result)
+            score = result.scores.get(metric)
+            if isinstance(found, NoScore):
+                failed.append(f"{what}: {found}")
+            elif score is not None and (score.value is None or score.value < limit):
+                failed.append(
+                    f"{what}: {'no score' if score.value is None else f'{shown(score.value)} is under {limit:g}'}"
+                )
+    for line in failed:
+        print(f"medprobe: --fail-under {line}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)

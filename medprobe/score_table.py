@@ -1,0 +1,150 @@
+"""Results as a table of models x benchmarks: for a terminal, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.benchmark_names import BENCHMARKS
+from eval_harness.derive.metrics import METRICS
+from eval_harness.store.printed import bounds, shown
+
+GUESSING = "guessing"
+PHANTOMS = r"(?:^|; )phantoms$"
+"""How a variant says that the images are drawn."""
+MOST_REASONS = 5
+"""Reasons for a missing score that are printed."""
+
+
+def score_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Models x benchmarks, of the rows of `medprobe.load_results` that are to be shown; every cell a text, empty where there is nothing.
+
+    Columns: `model`, `asked` (method, then what else sets the result apart), then one per benchmark, metric and label, whose cells are
+    "value (low-high)", or "no score". The best model of the first of them comes first; the last row is what guessing gets.
+    """
+    rows = rows.assign(column=_columns(rows), asked=_asked(rows))
+    key = ["model", "asked", "column"]
+    several = rows[rows.duplicated(key, keep=False)]
+    prompts = rows["prompt"].map(lambda name: f", {name}", na_action="ignore").fillna("")
+    several_runs = pd.MultiIndex.from_frame(rows[key[:2]]).isin(pd.MultiIndex.from_frame(several[key[:2]]))
+    rows["asked"] += prompts.where(several_runs, "")
+    rows["number"] = rows.groupby(key).cumcount()  # the same thing run twice: a line each
+    order = sorted(rows["column"].unique(), key=_official_first)
+    rows["cell"] = [_cell(row) for row in rows.to_dict("records")]
+    table = rows.pivot(index=["model", "asked", "number"], columns="column", values="cell")[order]
+    values = rows.pivot(index=["model", "asked", "number"], columns="column", values="value")[order].astype(float)
+    best = values.iloc[:, 0].sort_values(ascending=False, kind="stable", na_position="last").index
+    table = table.loc[best].reset_index().drop(columns="number").fillna("")
+    guessing = {column: _chance(held["chance"]) for column, held in rows.groupby("column")}
+    table.loc[len(table)] = {"model": GUESSING, "asked": "", **guessing}
+    table.columns.name = None
+    return table
+
+
+def as_text(rows: pd.DataFrame) -> str:
+    """`score_table` for a terminal, with what there is to know of it below."""
+    table = score_table(rows)
+    columns = [[str(name), *map(str, table[name])] for name in table.columns]
+    widths = [max(map(len, cells)) for cells in columns]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in zip(*columns, strict=True)
+    ]
+    lines.insert(1, "-" * max(map(len, lines)))
+    return "\n".join([*lines, "", *notes(rows)])
+
+
+def as_markdown(rows: pd.DataFrame) -> str:
+    """`score_table` in Markdown."""
+    table = score_table(rows)
+
+    def line(cells: Sequence[object]) -> str:
+        return f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+    return "\n".join(
+        [line(list(table.columns)), line(["---"] * len(table.columns)), *map(line, table.to_numpy().tolist())]
+    )
+
+
+def as_latex(rows: pd.DataFrame) -> str:
+    """`score_table` as a LaTeX table of the package booktabs."""
+    table = score_table(rows)
+
+    def line(cells: Sequence[object]) -> str:
+        return " & ".join(str(cell).translate(_LATEX) for cell in cells) + r" \\"
+
+    body = [line(cells) for cells in table.to_numpy().tolist()]
+    head = [rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}", r"\toprule", line(list(table.columns)), r"\midrule"]
+    return "\n".join([*head, *body[:-1], r"\midrule", body[-1], r"\bottomrule", r"\end{tabular}"])
+
+
+FORMS: dict[str, Callable[[pd.DataFrame], str]] = {"table": as_text, "md": as_markdown, "latex": as_latex}
+_SIGNS = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+_LATEX = str.maketrans(_SIGNS | {"<": "$<$", ">": "$>$"})
+
+
+def notes(rows: pd.DataFrame) -> list[str]:
+    """What has to be known of the numbers: units, phantoms, and why there is no score."""
+    found = ["percent, with the 95 % interval; better than guessing is an interval that lies above it"]
+    if rows["variant"].str.contains(PHANTOMS, na=False).any():
+        found.append("phantoms: drawn images, no medicine; these scores say nothing about a model's medical use")
+    silent = rows[rows["no_score"].notna()]
+    reasons = [f"no score: {row.model} on {row.benchmark}: {row.no_score}" for row in silent.itertuples()]
+    reasons = list(dict.fromkeys(reasons))
+    more = [f"and {len(reasons) - MOST_REASONS} more without a score"] if len(reasons) > MOST_REASONS else []
+    return [*found, *reasons[:MOST_REASONS], *more]
+
+
+def _columns(rows: pd.DataFrame) -> list[str]:
+    """The heading of each row: its benchmark; the split where there are several; phantoms, metric and label where there are."""
+    splits = rows.groupby("benchmark")["split"].nunique()
+    drawn = rows["variant"].str.contains(PHANTOMS, na=False)
+    mixed = bool(drawn.any()) and not bool(drawn.all())
+    names = []
+    for row, phantom in zip(rows.to_dict("records"), drawn, strict=True):
+        parts = [row["benchmark"], row["split"] if splits[row["benchmark"]] > 1 else ""]
+        parts += ["(phantoms)" if mixed and phantom else "", "" if row["headline"] else row["metric"]]
+        parts.append(f"{row['facet']}={row['facet_value']}" if pd.notna(row["facet"]) else "")
+        names.append(" ".join(filter(None, parts)))
+    return names
+
+
+def _asked(rows: pd.DataFrame) -> list[str]:
+    """Method and variant of each row; of a published number, where it is printed."""
+    found = []
+    for row in rows.to_dict("records"):
+        variant = "" if pd.isna(row["variant"]) else re.sub(PHANTOMS, "", row["variant"]).replace("; ", ", ")
+        paper = "" if pd.isna(row["source"]) else row["source"].split(', "')[0]
+        printed = ", ".join(filter(None, [paper, "" if pd.isna(row["table"]) else row["table"]]))
+        kind = {"published": printed, "aggregate": "aggregate"}.get(row["kind"], "")
+        found.append(", ".join(filter(None, ["" if pd.isna(row["method"]) else row["method"], variant, kind])))
+    return found
+
+
+def _official_first(column: str) -> tuple[int, str]:
+    name = column.split(" ", maxsplit=1)[0]
+    return (BENCHMARKS.index(name) if name in BENCHMARKS else len(BENCHMARKS), column)
+
+
+def _cell(row: Mapping[Any, Any]) -> str:
+    if pd.isna(row["value"]):
+        return "no score"
+    low, high, chance = (None if pd.isna(row[name]) else float(row[name]) for name in ("low", "high", "chance"))
+    between = bounds(low, high, chance).replace(" ", "")
+    of = " (count)" if row["metric"] in METRICS and METRICS[row["metric"]].unit == "count" else ""
+    return f"{shown(float(row['value']))}{f' ({between})' if between else ''}{of}"
+
+
+def _chance(chances: pd.Series) -> str:
+    """What guessing gets on the questions of a column; a range where its results were asked different ones."""
+    known = chances.dropna().astype(float)
+    if known.empty:
+        return ""
+    return shown(known.min()) if known.max() - known.min() < 0.005 else f"{known.min():.2f}-{known.max():.2f}"
