@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from eval_harness.reader.mentions import Mention, PlainResponse
-from eval_harness.reader.options import COMMON, EVERYDAY
+from eval_harness.reader.options import COMMON, EVERYDAY, NUMBER_WORDS
 from eval_harness.reader.text import CJK
 
 Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]
@@ -36,7 +37,7 @@ _ADVERB = (
 )
 _VIEW = (
     r"(?:chest|abdominal|axial|coronal|sagittal|plain|frontal|lateral|contrast-enhanced|non-contrast|head|brain|cardiac"
-    r"|fundus|pelvic|human)"
+    r"|fundus|pelvic|human|t[12](?:-?weighted|w)|pa|ap|portable|transverse)"
 )
 _ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
 _NOUN = (
@@ -49,17 +50,18 @@ _GAP = (
     rf"(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*[:#]?)?[\s\"'“«(\[{{<⟨「*]*)"
 )
 """Between a frame and the option that it names."""
-_START = (
-    r"(?:(?:^|[.!?;:,(\n–—✓✔✅✗❌【】]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
-    r"|\b(?:so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while|donc|por (?:lo )?tanto|daher|somit"
+_CLAUSE = re.compile(
+    r"^|[.!?;:,(\n–—✓✔✅✗❌【】]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
+    r"|\b(?:mak(?:es?|ing)|so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while|donc|por (?:lo )?tanto|daher|somit"
     r"|deshalb|(?<!not )(?:confident|certain|sure|clear) that|(?:to )?gets?|gives|creo que|je pense que"
     r"|ich denke,? dass|(?:i|we) (?:think|believe|conclude"
-    r"|suspect|would say)(?: that)?"
-    r"|(?:suggest|indicat|mean|conclud|confirm)\w* that)[\s,]+)[\s\"'*#>•-]*){1,2}"
+    r"|suspect|would say)(?: that)?|here(?: is|['’]s)(?= (?:my|the) )"
+    r"|(?:suggest|indicat|mean|conclud|confirm)\w* that)[\s,]+"
 )
-"""Where a clause begins."""
+"""Before a clause."""
+_OPENING = r"[\s\"'*#>•-]*"
 _UNSURE = (
-    r"(?!\b(?:not|no|non|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
+    r"(?!\b(?:not|no|non|less|nothing|hardly|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
     r"|least|depends|unclear|between|cannot|unknown|nicht|pas|kein\w*|eliminated|excluded|discarded|rejected"
     r"|falsch\w*)\b|[不没非错])"
 )
@@ -97,14 +99,14 @@ CORRECTION = re.compile(rf"\b{_TAKES_BACK}\b|(?<=[.,;…] )no(?=, )|不对")
 # --- clauses before an option that state it as the answer ---
 
 _ANSWERS = re.compile(
-    rf"{_START}(?:{_TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
+    rf"{_OPENING}(?:{_TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
     rf"|{_RATED}(?:answers?|ans|option|choice|output|final|correct|antwort|lösung|respuesta|réponse|opción"
     rf"|risposta|resposta"
     rf"|ответ|答案|正解|정답)(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}){_GAP}$"
 )
 """One that names the answer outright ("Answer: B"): it comes before conclusions on the way ("so it is B")."""
 _STATES = re.compile(
-    rf"{_START}(?:"
+    rf"{_OPENING}(?:"
     rf"{_RATED}{_CUE}(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}"
     r"|(?:i|we)(?:['’]d|['’]ll|['’]m)?(?:\s+(?:will|would|have to|must|can|should|do|am|\w+ly|rather|still|now))*\s+"
     r"(?:choose|chose|pick|picked|select|selected|go with|going with|go for|settle on|settle for|opt for|vote for"
@@ -131,7 +133,7 @@ _STATES = re.compile(
 _NOT_BUT = re.compile(
     r"\bnot\b(?!\s+only)[^.;\n]{1,80}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|it is|is|an?|the|option)\s+)*\W?$"
 )
-_NAMES = re.compile(rf"(?:{_START}|\bmak(?:es?|ing)\s+)(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*)?[\"'*(\[]*$")
+_NAMES = re.compile(rf"{_OPENING}(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*)?[\"'*(\[]*$")
 """The beginning of a clause, and perhaps "option"."""
 _TICK = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
@@ -193,12 +195,12 @@ _NEGATION = (
     r"|never|cannot|can not|at first|would|does|do|did|could|may|might|was my|only if|if|unless)\b|[✗❌✘×])"
 )
 _WRONG = (
-    r"(?:(?:incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|no(?!\w|,)"
+    r"(?:(?:incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|no(?!\w|,)|none"
     r"|not (?:correct|likely|present|seen|visible|supported|consistent|true|applicable|the (?:answer"
     r"|correct)))\b|[✗❌✘×])"
 )
 _UNDONE = re.compile(
-    rf"(?:[^()\n]{{0,60}}\))?{_CLOSE}[^\S\n]*(?:(?:[-–—:]+[^\S\n]*)?(?:,?\s*(?:this|it|that|option"
+    rf"(?:[^()\n]{{0,60}}+\))?{_CLOSE}[^\S\n]*(?:(?:[-–—:]+[^\S\n]*)?(?:,?\s*(?:this|it|that|option"
     rf"|which)?[^\S\n]*(?:is|are|was)\s+"
     rf"(?:\w+ly\s+)?)?{_NEGATION}|[.,(]+[^\S\n]*(?:(?:this|it|that|which)\s+(?:is|was)\s+)?{_WRONG})"
 )
@@ -237,12 +239,13 @@ _SHOWN = (
     r"\b(?:shows?|showing|reveals?|depicts?|displays?|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
     r"|indicating|represents?|contains?|confirms?|exhibits?|points? to|corresponds? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
-    r"|indicative of|characteristic of|typical (?:of|for))|is (?:in|on|from|of|called|labell?ed|classified as|known as"
+    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were) (?:in|on|around|within|from|of"
+    r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|located (?:in|on|at)|seen (?:in|on|at)|best described as"
     r"|best explained by|explained by|equal to|closest to"
     r"|(?:taken|acquired|obtained|done|performed) (?:in|with|by|using))|means|matches|measures|reads"
     r"|describes|has|have|favou?rs?"
-    r"|lies (?:in|on)|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
+    r"|lies (?:in|on)|affects|involves|covers|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
     r"|delineates)"
 )
 _COPULA = (
@@ -255,14 +258,15 @@ _SUBJECT = (
     rf"|user)\b){_UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
 )
 _QUALITY = (
-    r"(?:(?:an?|the|some|one|two|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
+    rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
+    r"|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
     r"|example of|view of|picture of|image of|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
     r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
     r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
     rf"|{_VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
 )
 _SEEN = re.compile(
-    rf"{_START}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{_SUBJECT}{_ADVERB}?(?:{_COPULA}|{_SHOWN})\s+"
+    rf"{_OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{_SUBJECT}{_ADVERB}?(?:{_COPULA}|{_SHOWN})\s+"
     r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
     r"|(?:think|believe) (?:it|this) is)\s+"
     r"|there\s+(?:is|are|appears? to be|seems? to be)\s+"
@@ -270,12 +274,13 @@ _SEEN = re.compile(
     r"|points to|represents)\s+"
     r"|(?:shown|seen|depicted|pictured|outlined|highlighted) (?:here )?(?:is|are)\s+"
     r"|(?:neither|not)\b[^.;:\n]{1,60}[:;]\s*"
-    r"|(?:likely|probably|most likely|suggestive of|consistent with|suggesting|indicating|in favou?r of)\s+"
+    r"|(?:(?:most |highly |very )?(?:likely|probably|suggestive of|consistent with|compatible with|indicative of"
+    r"|characteristic of|typical (?:of|for))|suggesting|indicating|in favou?r of)\s+"
     r"|(?:该|此|本|这)?(?:图像?|影像|照片|片)?(?:中|上)?(?:显示(?:的是)?|提示|表现为|考虑为?|诊断为?|符合|可见|属于|是|为)[了的]?\s*"
     rf"){_QUALITY}{_GAP}$"
 )
 """The clause before an option's text that says that it is seen."""
-_IS = re.compile(rf"{_START}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
+_IS = re.compile(rf"{_OPENING}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
 _SEEN_AFTER = re.compile(
     r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
     r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured"
@@ -317,11 +322,13 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
     items = _items(said)
     inline = items if items and "\n" not in said.text[min(items) : max(items)].rstrip() else set()
     for at, mention in enumerate(said.mentions):
-        if (start <= mention.start < stop or mention.start in inline) and not _TICK.search(said.before(mention.start)):
+        if start <= mention.start < stop and not _TICK.search(said.before(mention.start)):
             continue
         if said.options.lone and mention.crossed and not _ANSWER.search(said.lead(mention.start)):
             continue  # an option that is itself a letter: the figure's, or the place?
         kind = _kind(said, at, bool(items))
+        if kind == "answer statement" and mention.start in inline:
+            continue
         if kind in ("verdict", "answer statement") or (kind is not None and mention.start not in items):
             before = said.lead(mention.start)
             if said.is_asked(mention) or _HYPOTHETICAL.search(before, _turn(before)):
@@ -347,7 +354,8 @@ def _items(said: PlainResponse) -> set[int]:
     labels = [each for each in said.named if each.letter and (each.text or _IS_LABEL.match(said.text, each.end))]
     in_order = [each.options for each in labels[: said.count]] == [(place,) for place in range(said.count)]
     if in_order:
-        stop = said.line_end(labels[said.count - 1].end)
+        last = labels[said.count - 1]
+        stop = last.end if last.text else said.line_end(last.end)
         return {mention.start for mention in said.mentions if labels[0].start <= mention.start < stop}
     return {mention.start for mention in lines} if len(named) > 1 else set()
 
@@ -356,18 +364,33 @@ _GOES_ON = re.compile(r"(?<![.:)])\s\w")
 _IS_LABEL = re.compile(r"(?:[.:)]|(?<=[)\]}]))\s+\w")
 
 
+class _Lead:
+    """The words before an option."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def clauses(self) -> list[int]:
+        """Where a clause may begin."""
+        return [clause.end() for clause in _CLAUSE.finditer(self.text)]
+
+    def has(self, form: re.Pattern[str]) -> bool:
+        """Whether a clause has this form from its beginning to the option."""
+        return any(form.match(self.text, start) for start in self.clauses)
+
+
 def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
     mention = said.mentions[at]
     before, end = said.lead(mention.start), _noun_end(said, mention)
+    lead = _Lead(before)
     tail = said.lowered[end : end + 160]
     if tail[:1] == "?" and any(option.endswith("?") for option in said.options.plain):
         tail = "." + tail[1:]
     if _is_number_of_item(said, mention, tail):
         return None
     labelled, undone = mention.letter and mention.text, said.lettered and _UNDONE.match(tail) is not None
-    if (_TICK.search(before) and not undone) or (
-        _VERDICT.match(tail) and (_NAMES.search(before) or _STATES.search(before))
-    ):
+    if (_TICK.search(before) and not undone) or (_VERDICT.match(tail) and (lead.has(_NAMES) or lead.has(_STATES))):
         return "verdict"
     if labelled and said.begins_line(mention) and _CLOSES_ITEM.search(said.lowered[end : said.line_end(end)]):
         return "verdict"
@@ -375,23 +398,19 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
         return None
     closed = _closed(said, mention, tail)
     if closed and not _CALLED_WRONG.match(tail) and not _agrees(said, mention, before):
-        if _ANSWERS.search(before):
+        if lead.has(_ANSWERS):
             return "answer statement"
-        if _STATES.search(before):
+        if lead.has(_STATES):
             return "statement"
     if undone:
         return None
-    if (
-        closed
-        and mention.letter
-        and ((_SEEN if mention.text else _IS).search(before) or _POINTS_TO_OPTION.match(before))
-    ):
+    if closed and mention.letter and (lead.has(_SEEN if mention.text else _IS) or _POINTS_TO_OPTION.match(before)):
         return "statement"
-    if closed and (_NOT_BUT.search(before) or (labelled and said.multiple and _NAMES.search(before))):
+    if closed and (_NOT_BUT.search(before) or (labelled and said.multiple and lead.has(_NAMES))):
         return "statement"
     first = _ALONE.fullmatch(said.lowered, 0, mention.start) is not None
     if first and closed and not (listing and said.begins_line(mention)) and _leads(said, at, tail):
-        return "leading option"
+        return "statement" if said.text.startswith("A:") else "leading option"  # "A:" may also mean "Answer:"
     if not first and (_ENDS_LINE if mention.letter else _CLOSES).match(tail) and not _in_list(said, at, listing):
         at_end = mention.letter and _LAST_WORD.search(before) and end + 3 >= len(said.text)
         alone = at_end or _ALONE.fullmatch(said.before(mention.start))
@@ -400,10 +419,10 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
     if (
         not said.lettered
         and closed
-        and (_NAMES.search(before) or (_IS.search(before) and _TRUTH.match(said.lowered, mention.start)))
+        and (lead.has(_NAMES) or (lead.has(_IS) and _TRUTH.match(said.lowered, mention.start)))
     ):
         return "statement"
-    if mention.text and not mention.letter and _stands_alone(said, at) and _seen(said, mention, before, tail, closed):
+    if mention.text and not mention.letter and _seen(said, mention, lead, tail, closed) and _stands_alone(said, at):
         return "option seen"
     return None
 
@@ -489,7 +508,8 @@ def _stands_alone(said: PlainResponse, at: int) -> bool:
     for other in said.mentions[at + 1 :]:
         if other.start >= stop:
             break
-        if other.options != mention.options and not _CONTRAST.search(said.lowered, mention.end, other.start):
+        contrast = _CONTRAST.search(said.lowered, mention.end, other.start)
+        if other.options != mention.options and (not contrast or _Lead(said.lead(other.start)).has(_SEEN)):
             return False
     last = said.mentions[at - 1] if at else None
     if last is None or last.start < start or last.options == mention.options:
@@ -497,7 +517,7 @@ def _stands_alone(said: PlainResponse, at: int) -> bool:
     joined = re.search(
         r"\b(?:and|while|whereas|or)\b|\b(?:is|are|has)\b[^,;]*[,;]", said.lowered[last.end : mention.start]
     )
-    return joined is None and _SEEN.search(said.lead(last.start)) is None
+    return joined is None and not _Lead(said.lead(last.start)).has(_SEEN)
 
 
 def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
@@ -516,13 +536,13 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
     return False
 
 
-def _seen(said: PlainResponse, mention: Mention, before: str, tail: str, closed: bool) -> bool:
-    if _agrees(said, mention, before):
+def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed: bool) -> bool:
+    if _agrees(said, mention, lead.text):
         return False
-    if said.lowered[mention.start : mention.end] in COMMON | EVERYDAY and not _OF_IMAGE.search(before):
+    if said.lowered[mention.start : mention.end] in COMMON | EVERYDAY and not _OF_IMAGE.search(lead.text):
         return False
-    if _NAMES.search(before) and _SEEN_AFTER.match(tail):
+    if _SEEN_AFTER.match(tail) and lead.has(_NAMES):
         return True
-    if not said.options.numeric.isdisjoint(mention.options) and before.endswith(("= ", "=")):
+    if not said.options.numeric.isdisjoint(mention.options) and lead.text.endswith(("= ", "=")):
         return closed and not re.search(r"\w", said.text[mention.end :])
-    return closed and _SEEN.search(before) is not None
+    return closed and lead.has(_SEEN)

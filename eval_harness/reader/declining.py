@@ -23,66 +23,66 @@ _SHOWN = (
 _WHETHER = r"(?:whether|if|which|what|how|where|when|who)\b"
 _MATTER = r"(?:information|details?|context|data|labels?|clues?|history|resolution|quality|means|basis)\b"
 _DECLINES = re.compile(
-    "|".join((
+    r"\b(?:" + "|".join((
         # of itself
-        r"\b(?:i(?:'m| am)|we(?:'re| are)) (?:very |so |truly |really )?(?:sorry,? (?:but )?i\b(?! (?:made|was"
+        r"(?:i(?:'m| am)|we(?:'re| are)) (?:very |so |truly |really )?(?:sorry,? (?:but )?i\b(?! (?:made|was"
         r"|meant))|unable"
         r"|not able(?! to (?:see|find|identify|detect) (?:any|an?)\b)|afraid i can)",
-        r"\b(?:sorry,? (?:but )?(?:i|we) (?:can|could|am|do|will)|apologi[sz]e,? (?:but|i)|not (?:qualified"
+        r"(?:sorry,? (?:but )?(?:i|we) (?:can|could|am|do|will)|apologi[sz]e,? (?:but|i)|not (?:qualified"
         r"|licensed) to)\b",
-        r"\bas an? (?:ai|large language|language|artificial)\b",
-        r"\bi (?:can not|could not|am not able to)(?! (?:be (?:\w+ )?(?:sure|certain)|rule|exclude"
+        r"as an? (?:ai|large language|language|artificial)\b",
+        r"i (?:can not|could not|am not able to)(?! (?:be (?:\w+ )?(?:sure|certain)|rule|exclude"
         r"|(?:see|find|identify|detect|observe) (?:an?|any|signs?|evidence|obvious|clear)\b))\b",
-        r"\bi (?:will not|would not|must decline|decline|do not know|do not have (?:the|an|any) (?:ability"
+        r"i (?:will not|would not|must decline|decline|do not know|do not have (?:the|an|any) (?:ability"
         r"|capability|expertise|answer|means"
         r"|image)|do not have (?:enough|sufficient|adequate|access)|would need|need (?:more|further|additional|the))\b",
-        r"\b(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine"
+        r"(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine"
         r"|analy[sz]e|give|offer"
         r"|process|view|comply|fulfil+|access|be (?:reliably |accurately |definitively |clearly "
         r"|fully )?(?:determined|answered"
         r"|assessed|evaluated|ascertained|established|inferred|concluded|judged|decided|known|told))\b",
-        rf"\b(?:not possible|impossible|no way|unable|not able|too \w+) (?:for \w+ )?to (?:\w+ly )?{_KNOW}\b",
+        rf"(?:not possible|impossible|no way|unable|not able|too \w+) (?:for \w+ )?to (?:\w+ly )?{_KNOW}\b",
         # of the image or of the question
-        r"\bwithout (?:the|an|seeing the) image\b|\bno image (?:was|is|has been)? ?(?:provided|attached|available"
+        r"without (?:the|an|seeing the) image\b|no image (?:was|is|has been)? ?(?:provided|attached|available"
         r"|given|shown|included)\b",
-        rf"\b{_ASKED}\b[^.\n]{{0,40}}?\b(?:do|does|did) not (?:\w+ly )?(?:provide|contain|include|specify|mention"
+        rf"{_ASKED}\b[^.\n]{{0,40}}?\b(?:do|does|did) not (?:\w+ly )?(?:provide|contain|include|specify|mention"
         rf"|state|give|have|say"
         r"|supply|offer)\b",
-        rf"\b{_SHOWN}\b[^.\n]{{0,40}}?\b(?:do|does|did) not (?:\w+ly )?(?:allow|permit|enable|suffice)\b",
-        r"\b(?:do|does|did) not (?:\w+ly )?(?:provide|contain|include|give|offer|have(?! (?:an? "
+        rf"{_SHOWN}\b[^.\n]{{0,40}}?\b(?:do|does|did) not (?:\w+ly )?(?:allow|permit|enable|suffice)\b",
+        r"(?:do|does|did) not (?:\w+ly )?(?:provide|contain|include|give|offer|have(?! (?:an? "
         r"|any )?(?:\w+ )?history of\b)|show|present"
         rf"|display|supply)\s+(?:\w+\s+){{0,4}}?{_MATTER}",
-        rf"\b(?:do|does|did) not (?:\w+ly )?(?:state|specify|mention|say|indicate|tell|reveal|show|make clear"
+        rf"(?:do|does|did) not (?:\w+ly )?(?:state|specify|mention|say|indicate|tell|reveal|show|make clear"
         rf"|clarify)\s+(?:\w+\s+)?{_WHETHER}",
-        rf"\b(?:{_ASKED}|{_SHOWN})\b[^.\n]{{0,40}}?\b(?:is|are|was|were) (?:incomplete|ambiguous|missing"
+        rf"(?:{_ASKED}|{_SHOWN})\b[^.\n]{{0,40}}?\b(?:is|are|was|were) (?:incomplete|ambiguous|missing"
         r"|too (?:blurry|dark|small|unclear|low|bright|noisy)"
         r"|not (?:\w+ )?(?:attached|included|good enough|sharp enough|clear enough|readable|legible"
         r"|of (?:\w+ )?quality))\b",
-        rf"\b{_ASKED} is (?:unclear|not (?:clear|valid|meaningful|applicable))\b",
-        r"\b(?:not|no|without|lacks?|insufficient|need|requires?)\b[^.,;\n]{0,20}?\b(?:enough|sufficient|adequate"
+        rf"{_ASKED} is (?:unclear|not (?:clear|valid|meaningful|applicable))\b",
+        r"(?:not|no|without|lacks?|insufficient|need|requires?)\b[^.,;\n]{0,20}?\b(?:enough|sufficient|adequate"
         r"|further|additional|more)\s+"
         rf"(?:\w+\s+){{0,3}}?(?:{_MATTER}|views?\b)",
-        rf"\binsufficient (?:\w+ )?{_MATTER}|\b(?:is|are) (?:not (?:sufficient|enough|adequate)"
+        rf"insufficient (?:\w+ )?{_MATTER}|(?:is|are) (?:not (?:sufficient|enough|adequate)"
         rf"|insufficient) (?:to|for)\b",
-        rf"\black(?:s|ing)? (?:of )?(?:the |any |enough |sufficient )?(?:\w+ )?{_MATTER}",
-        r"\bno (?:\w+ )?(?:information|answer|data|context)\b(?! of\b)|\bno (?:\w+ )?(?:determination|conclusion"
+        rf"lack(?:s|ing)? (?:of )?(?:the |any |enough |sufficient )?(?:\w+ )?{_MATTER}",
+        r"no (?:\w+ )?(?:information|answer|data|context)\b(?! of\b)|no (?:\w+ )?(?:determination|conclusion"
         r"|judge?ment|assessment"
         r"|diagnosis) (?:can|could) be\b",
-        r"\bplease (?:provide|share|upload|attach|supply|give|clarify)\b",
+        r"please (?:provide|share|upload|attach|supply|give|clarify)\b",
         # in other languages
-        r"\btut mir leid\b|\bkann (?:ich )?(?:\w+ ){0,8}?nicht (?:beurteilen|beantworten|bestimmen|erkennen|sagen"
+        r"tut mir leid\b|kann (?:ich )?(?:\w+ ){0,8}?nicht (?:beurteilen|beantworten|bestimmen|erkennen|sagen"
         r"|interpretieren)\b"
-        r"|\bnicht (?:möglich|ausreichend)\b|\blässt sich (?:\w+ ){0,6}?nicht (?:beurteilen|bestimmen|sagen"
+        r"|nicht (?:möglich|ausreichend)\b|lässt sich (?:\w+ ){0,6}?nicht (?:beurteilen|bestimmen|sagen"
         r"|feststellen)\b",
-        r"\blo siento\b|\bno (?:puedo|es posible|se puede) (?:\w+ ){0,3}?"
+        r"lo siento\b|no (?:puedo|es posible|se puede) (?:\w+ ){0,3}?"
         r"(?:ayudar|determinar\w*|responder\w*|interpretar\w*|proporcionar|diagnosticar|analizar|decir\w*)\b",
-        r"\b(?:désolée?|ne (?:peux|puis|peut) (?:\w+ ){0,2}?pas|impossible de|n'est pas possible de|mi dispiace"
+        r"(?:désolée?|ne (?:peux|puis|peut) (?:\w+ ){0,2}?pas|impossible de|n'est pas possible de|mi dispiace"
         r"|non (?:posso|è possibile)"
         r"|desculpe|não (?:posso|é possível))\b",
-        r"извините|не могу|невозможно|对不起|抱歉|无法\w{0,12}?(?:判断|确定|回答|诊断|提供|识别|查看|得出)"
-            r"|不能(?:确定|判断)|申し訳|判断できません"
-        r"|わかりません|분석할 수 없|판단할 수 없|죄송",
-    ))
+    )) + ")"
+    r"|извините|не могу|невозможно|对不起|抱歉|无法\w{0,12}?(?:判断|确定|回答|诊断|提供|识别|查看|得出)"
+    r"|不能(?:确定|判断)|申し訳|判断できません"
+    r"|わかりません|분석할 수 없|판단할 수 없|죄송"
 )  # fmt: skip
 _UNDECIDED = re.compile(
     rf"\b(?:not (?:sure|certain)|uncertain|inconclusive|indeterminate|insufficient|(?:hard"

@@ -6,7 +6,7 @@ Positions are those of the options shown; -1 stands for a letter outside them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dataset_builders.schema import LETTERS
 from eval_harness.reader.text import CJK
@@ -16,7 +16,7 @@ Found = tuple[int, ...] | None
 
 OPEN, CLOSE = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"
 _LETTER = re.compile(
-    rf"(?<![^\W_{CJK}])(?<![\w]['’-])(?P<letter>[A-Z]|[a-z](?=[)\]}}]|[.:\"']?\s*(?:\n"
+    rf"(?<![\w]['’-])(?P<letter>[A-Z]|[a-z](?=[)\]}}]|[.:\"']?\s*(?:\n"
     rf"|$)))(?!['’]?[^\W_{CJK}])(?P<close>{CLOSE})"
 )
 _AFTER_A = re.compile(
@@ -37,11 +37,13 @@ def position(letter: str, count: int) -> int:
     return place if place < count else -1
 
 
-def letters_in(text: str, lowered: str) -> Iterator[re.Match[str]]:
-    """Letters that may be options, with the groups `letter` and `close` (the brackets after it)."""
-    for match in _LETTER.finditer(text):
+def letters_in(text: str, lowered: str, words: Iterable[int]) -> Iterator[re.Match[str]]:
+    """Which of the words of one letter (where each begins) may be options; groups `letter` and `close` (the brackets after it)."""
+    for match in filter(None, (_LETTER.match(text, word) for word in words)):
         start, end = match.start(), match.end()
         letter, closed = match["letter"], bool(match["close"])
+        if text[start - 1 : start + 2] in ("[x]", "[X]"):
+            continue  # a ticked box
         opened = start > 0 and text[start - 1] in "\"'([{<「"
         if letter.islower() and not (opened and closed) and not _BEGINS_LINE.search(lowered, max(0, start - 20), start):
             continue

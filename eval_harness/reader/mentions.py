@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
-from eval_harness.reader.letters import letters_in, position
+from eval_harness.reader.letters import AFTER_OPTION, letters_in, position
 from eval_harness.reader.options import OptionTexts, Words, words_of
 from eval_harness.reader.text import lower
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(NamedTuple):
     """Options named at text[start:end]: more than one where they stand in a row ("A, B and D"). `letter`, `text`: how they are named;
     `crossed`: the letter of one option stands with the text of another, so that it is unclear which is meant; `either`: joined by "or";
     `bracketed`: the letter stands in brackets or quotes."""
@@ -30,7 +29,8 @@ class Mention:
 
 
 _SENTENCE = re.compile(
-    r"[.!?](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\b[Ff]ig\.)(?<!\bDr\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\bapprox\.)[.!?]*[\"')\]]*(?=\s|$)|\n"
+    r"[.!?\n](?:(?<=\n)|(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\b[Ff]ig\.)(?<!\bDr\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\bapprox\.)"
+    r"[.!?]*[\"')\]]*(?=\s|$))"
 )
 _LABEL_GAP = re.compile(r"[^\S\n]*[.:)\]=,–—-]{0,2}[^\S\n]?[\"'(]{0,2}(?:(?<![.,] )(?:the|an?)\s)?")
 _LETTER_AFTER = re.compile(r"[\"']?\s*[(\[](?:option |choice |answer )?\"?([a-z])\"?[)\]]")
@@ -41,6 +41,7 @@ _JOIN = re.compile(
 )
 _PAIR = re.compile(r"\s*(?:/\s*)?(?P<by>and|or|nor)?\s*(?<=[/r d] )?|/")
 """Between yes and no that are offered both."""
+_WORD = re.compile(r"\w{2}")
 _EITHER = frozenset(["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"])
 
 
@@ -83,7 +84,7 @@ class PlainResponse:
     def lead(self, place: int) -> str:
         """The same; what begins a line has the line above before it ("The correct answer is:\\n\\nB")."""
         start = self.sentence(place)[0]
-        if start and not re.search(r"\w{2}", self.lowered[start:place]):
+        if start and not _WORD.search(self.lowered, start, place):
             start = self.sentence(start - 1)[0]
         return self.lowered[max(start, place - 160) : place]
 
@@ -133,7 +134,8 @@ class PlainResponse:
 
     def _letters(self) -> list[Mention]:
         found, lone = [], self.options.lone
-        for match in letters_in(self.text, self.lowered):
+        words = (start for start, end in zip(self.words.starts, self.words.ends, strict=True) if end - start == 1)
+        for match in letters_in(self.text, self.lowered, words):
             start = match.start()
             while start > 0 and self.text[start - 1] in "\"'([{<「":
                 start -= 1
@@ -172,9 +174,12 @@ def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[
     """Letters and texts in the order of the text; a letter that labels a text is one mention with it."""
     inside = [letter.start for letter in letters]
     covered: set[int] = set()  # letters that are part of an option's text
-    for each in texts:
+    for number, each in enumerate(texts):
         places = range(bisect_left(inside, each.start), bisect_left(inside, each.end))
         covered.update(at for at in places if letters[at].end <= each.end + 1)
+        for at in places:
+            if letters[at].options != each.options and AFTER_OPTION.search(lowered, each.start, letters[at].start):
+                texts[number] = each._replace(crossed=True)  # "option C", where this is the text of option E
     merged: list[Mention] = []
     text_at = 0
     for at, letter in enumerate(letters):
@@ -213,9 +218,7 @@ def _labelled(letter: Mention, named: Mention, end: int) -> Mention:
     same = named.options in (letter.options, (-2,))
     options = letter.options if same else (*letter.options, *named.options)
     start = min(letter.start, named.start)
-    return replace(
-        letter, options=options, start=start, end=end, text=True, crossed=not same, bracketed=letter.bracketed
-    )
+    return letter._replace(options=options, start=start, end=end, text=True, crossed=not same)
 
 
 def _joined(mentions: list[Mention], lowered: str, row: re.Pattern[str]) -> tuple[Mention, ...]:
@@ -233,8 +236,8 @@ def _joined(mentions: list[Mention], lowered: str, row: re.Pattern[str]) -> tupl
             joined.append(mention)
         else:
             either = last.either or (join["by"] or "").split(" ")[0] in _EITHER
-            joined[-1] = replace(
-                last, options=(*last.options, *mention.options), end=mention.end, letter=last.letter and mention.letter,
+            joined[-1] = last._replace(
+                options=(*last.options, *mention.options), end=mention.end, letter=last.letter and mention.letter,
                 text=last.text and mention.text, crossed=last.crossed or mention.crossed, either=either,
             )  # fmt: skip
     return tuple(joined)

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import takewhile
+from typing import NamedTuple
 
 from eval_harness.reader.text import CJK, plain
 
 _TOKEN = re.compile(
     rf"\d+(?:\.\d+)*(?![^\W_{CJK}])|[{CJK}]|[^\W_{CJK}]+"
-    r"|>=|<=|[<>=±√π°%^]|(?P<status>\([+\-]\)|(?<=[^\W_])(?:[+\-](?=$|[\s,.;:)\]\"'])(?!\s?\d)| [+\-](?=\s*(?:$"
-    r"|[,.;:()\]\"'\n]))))"
+    r"|[<>]=|[<>=±√π°%^]|(?P<status>\([+\-]\)|[+\-](?:(?<=[^\W_].)(?=$|[\s,.;:)\]\"'])(?!\s?\d)"
+    r"|(?<=[^\W_] .)(?=\s*(?:$|[,.;:()\]\"'\n]))))"
     r"|[+\-](?=\s?(?:\.?\d|[√π(]))"
     r"|\*(?=\s?[\w(√])|/(?=\s?[\d√π(])"
 )  # fmt: skip
@@ -67,19 +68,15 @@ class Words:
     """The words of a text as they are compared, with where each begins and ends."""
 
     words: tuple[str, ...]
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
+    starts: list[int]
+    ends: list[int]
 
 
 def words_of(text: str) -> Words:
     """The words of a text that has been made plain."""
-    words, starts, ends = [], [], []
-    for match in _TOKEN.finditer(text):
-        word = match[0]
-        words.append(_STATUS.get(word.strip()) or normal(word) if match.lastgroup else normal(word))
-        starts.append(match.start())
-        ends.append(match.end())
-    return Words(tuple(words), tuple(starts), tuple(ends))
+    found = list(_TOKEN.finditer(text))
+    words = (_STATUS[each[0]] if each.lastgroup else normal(each[0]) for each in found)
+    return Words(tuple(words), [each.start() for each in found], [each.end() for each in found])
 
 
 _LEADING = ("the", "a", "an")
@@ -95,7 +92,7 @@ _EVERYDAY = vocabulary(
 )
 _MODALITIES = (
     ("ct", "computed tomography", "computer tomography"),
-    ("mri", "magnetic resonance imaging", "mr imaging", "mr"),
+    ("mri", "magnetic resonance imaging", "magnetic resonance", "mr imaging", "mr"),
     ("x ray", "xray", "radiograph", "radiography", "plain film"),
     ("ultrasound", "ultrasonography", "sonography"),
     ("pet", "positron emission tomography"),
@@ -105,7 +102,7 @@ _MODALITIES = (
 """Names of one imaging modality, which mean the same wherever they stand."""
 _NONE_NAMES = (
     "none", "none of the above", "none of these", "none of them", "none of the options", "none of the given options",
-    "none of the listed options",
+    "none of the listed options", "none of these options", "none of these choices", "none of these answers",
     "none of the provided options", "none of the above options", "none of the options given", "none of the choices", "none of the answers",
 )  # fmt: skip
 COMMON = vocabulary("yes no none all both true false other unknown present absent up down in out on off a an the")
@@ -133,8 +130,7 @@ _YES_NO = {
 """Yes and no as models say them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """An option's name at words[first:last] of a text; `option` is None where two options have it."""
 
     option: int | None
@@ -220,17 +216,18 @@ class OptionTexts:
 
     @cached_property
     def _bare(self) -> tuple[tuple[str, ...], ...]:
-        """The words of each option without those that all begin or end with, where numbers are left ("number of cells: 3", "3 cm")."""
-        words, first, last = self.words, 0, 0
-        shortest = min(map(len, words), default=0) if self.count > 1 else 0
+        """The words of each option with a number without those that all such begin or end with ("number of cells: 3", "3 cm")."""
+        words, first, last = [each for each in self.words if re.search(r"\d", " ".join(each))], 0, 0
+        shortest = min(map(len, words), default=0) if len(words) > 1 else 0
         while first < shortest - 1 and len({each[first] for each in words}) == 1:
             first += 1
         while last < shortest - 1 - first and len({each[-1 - last] for each in words}) == 1:
             last += 1
-        bare = tuple(each[first : len(each) - last] for each in words)
+        bare = [each[first : len(each) - last] for each in words]
         left_out = (*words[0][:first], *words[0][len(words[0]) - last :]) if words else ()
         units = all(word.isalpha() or word in ("%", "°", "^", "2", "3") for word in left_out)
-        return bare if units and all(_is_numeric(each) for each in bare) else words
+        named = dict(zip(words, bare, strict=True)) if units and all(map(_is_numeric, bare)) else {}
+        return tuple(named.get(each, each) for each in self.words)
 
     @cached_property
     def _shared(self) -> int:
@@ -243,10 +240,10 @@ class OptionTexts:
 
     @cached_property
     def _unit(self) -> tuple[str, ...]:
-        """The unit that every option has after its number."""
-        units = {words[1:] for words in self.words}
-        alike = len(units) == 1 and self.count > 1 and all(words and words[0][0].isdigit() for words in self.words)
-        return units.pop() if alike else ()
+        """The unit that every option with a number has after it."""
+        numbers = [words for words in self.words if words and words[0][0].isdigit()]
+        units = {words[1:] for words in numbers}
+        return units.pop() if len(units) == 1 and len(numbers) > 1 else ()
 
     @cached_property
     def _by_first(self) -> dict[str, list[tuple[tuple[str, ...], int | None]]]:

@@ -106,8 +106,8 @@ def _ends(text: str) -> str:
 
 
 _NEXT_QUESTION = re.compile(
-    r"(?<=[\n.!?])(?:(?<=\n)[ \t*#>]{0,8}|[ ]{1,4})(?:(?:next )?question|q|user|human|instruction)\s*\d{0,3}\s*:"
-    r"|(?<=\n)#{1,6} (?:\w+ ){0,2}(?:question|example|instruction)s?\b",
+    r"[\n.!?](?:(?:[ ]{1,4}|(?<=\n)[ \t*#>]{0,8})(?:(?:next )?question|q|user|human|instruction)\s*\d{0,3}\s*:"
+    r"|(?<=\n)#{1,6} (?:\w+ ){0,2}(?:question|example|instruction)s?\b)",
     re.IGNORECASE,
 )
 
@@ -118,10 +118,10 @@ _WORD_AND_QUESTION = re.compile(r"\s*(\w{1,12}[.!]?)[^\S\n]*\n\s*[A-Z][^\n?.!]{4
 
 def _first_turn(raw: str) -> str:
     """What stands before a question that the model goes on to put to itself ("B\\nQuestion: ...")."""
-    turn = _NEXT_QUESTION.search(raw, 1) if ":" in raw or "#" in raw else None
+    turn = _NEXT_QUESTION.search(raw) if ":" in raw or "#" in raw else None
     if (word := _WORD_AND_QUESTION.match(raw)) is not None:
         return word[1]
-    before = raw[: turn.start()] if turn else ""
+    before = raw[: turn.start() + 1] if turn else ""
     return before if before.strip() else raw
 
 
@@ -160,7 +160,7 @@ def _only_lists(said: PlainResponse) -> bool:
         if option not in rest:
             return False
         rest = rest.replace(option, "", 1)
-    return not re.search(r"\w{3}|[✓✔✅☑]|\[\w\]", rest[max(start - 6, 0) :])
+    return not re.search(r"\w{3}|[✓✔✅☑]|\[\w\]|\n\W*\w\W*$", rest[max(start - 6, 0) :])
 
 
 def _decide(found: Sequence[int], multiple: bool, rule: str) -> Reading:
@@ -199,19 +199,27 @@ def _marked(said: PlainResponse, marked: list[str], stated: list[OptionClaim]) -
 
 
 def _decisive(said: PlainResponse, stated: list[OptionClaim]) -> list[OptionClaim]:
-    """Where claims disagree, those that name the answer outright, and of these the ones after the last correction."""
+    """Where claims disagree, those after the last correction, and of these the ones that name the answer outright."""
+    if len({claim.options for claim in stated}) > 1:
+        for correction in reversed(list(CORRECTION.finditer(said.lowered))):
+            if later := [claim for claim in stated if claim.place >= correction.start()]:
+                stated = later
+                break
+    if stated and _reopened(said, stated[-1]):
+        return [OptionClaim(stated[-1].kind, stated[-1].place, ())]
     outright = [
         claim
         for claim in stated
         if said.options.yes_no or said.multiple or claim.kind in ("answer statement", "leading option", "last line")
     ]
-    stated = [claim for claim in outright or stated if claim.options != (-1,)] or stated
-    if len({claim.options for claim in stated}) < 2:
-        return stated
-    for correction in reversed(list(CORRECTION.finditer(said.lowered))):
-        if later := [claim for claim in stated if claim.place >= correction.start()]:
-            return later
-    return stated
+    return [claim for claim in outright or stated if claim.options != (-1,)] or stated
+
+
+def _reopened(said: PlainResponse, last: OptionClaim) -> bool:
+    """Whether a sentence takes back the last claim, and another option is named after it ("B. Wait, could it be C?")."""
+    others = [mention.start for mention in said.mentions if not set(mention.options) <= set(last.options)]
+    taken_back = CORRECTION.finditer(said.lowered, last.place, max(others, default=0))
+    return any(not re.search(r"\w", said.lowered[said.sentence(at.start())[0] : at.start()]) for at in taken_back)
 
 
 def _agreed(stated: list[OptionClaim], multiple: bool) -> Reading | None:
@@ -229,7 +237,7 @@ def _agreed(stated: list[OptionClaim], multiple: bool) -> Reading | None:
 _CUE = re.compile(
     r"[\s\"'(\[#:]*(?:(?:based on|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*)?"
     r"(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|ans|choice|diagnosis|option)\b(?: is)?\s*[:=–-]?\s*"
-    r"|(?:it|this) is (?:an? |the )?)?",
+    r"|(?:正确)?(?:答案|选项?|应选|故选|选择)[是为选]?\s*:?\s*|(?:it|this) is (?:an? |the )?)?",
     re.IGNORECASE,
 )
 _LABEL = re.compile(
@@ -248,15 +256,17 @@ def _whole(said: PlainResponse) -> tuple[int, ...] | None:
         return None
     if texts.yes_no and (word := yes_no.whole(text)) is not None:
         return (texts.yes_no.index(word),)
-    if said.lettered and (found := whole_letters(text, said.count, said.multiple)) is not None:
-        return found if (place := _named(text, texts)) is None else (place,)
+    found = whole_letters(text, said.count, said.multiple) if said.lettered else None
+    if found is not None and _named(text, texts) is None:
+        return found
     if len(text) > 2 * texts.longest + 100:
         return None
     cue = _CUE.match(text)
     rest = text[cue.end() :] if cue else text
     for each in (text, rest):
         if (place := _named(each, texts)) is not None:
-            return (place,)
+            letter = whole_letters(rest, said.count, False) if said.lettered else None
+            return (place,) if letter is None or len(letter) > 1 or letter == (place,) else ()
     if (label := _LABEL.match(rest)) and (place := _named_or_letter(rest[label.end() :], texts)) is not None:
         own = LETTERS.find(label[1].upper()) if label[1] else int(label[2]) - 1
         return (place,) if own == place else ()

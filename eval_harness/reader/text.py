@@ -102,10 +102,9 @@ _MARKUP = (
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
 )
 _QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
-_BLANKS, _LINES, _RUN = re.compile(r"[^\S\n]{2,}|\t"), re.compile(r"\n\s+"), re.compile(r"([^\w\s])\1{3,}")
-_SIGNS = re.compile(r"[^\w\s]{4}")
+_BLANKS, _LINES, _RUN = re.compile(r"(?:  |\t)[^\S\n]*"), re.compile(r"\n\s+"), re.compile(r"([^\w\s])\1{3,}")
 _CONTRACTED = (("an't", "an not"), ("won't", "would not"), ("n't", " not"), ("annot", "an not"))
-_IS_SHORT = re.compile(r"\b(there|that|it|he|she|this)'s\b", re.IGNORECASE)
+_IS_SHORT = re.compile(r"'(?:(?<=\bthere')|(?<=\bth(?:at|is)')|(?<=\bshe')|(?<=\b(?:it|he)'))s\b", re.IGNORECASE)
 _NUMBERS = _steps(
     (",", r",(?<=\d,)(?=\d{3}(?!\d))", ""),
     ("≥", "≥", ">="),
@@ -133,11 +132,11 @@ _NUMBERS = _steps(
     ("millimet", r"(?<=\d)[\s-]*millimet(?:er|re)s?\b", " mm"),
     ("centimet", r"(?<=\d)[\s-]*centimet(?:er|re)s?\b", " cm"),
     (" met", r"(?<=\d) met(?:er|re)s?\b", " m"),
-    ("", r"(?<=\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-zµ]{2,}|[mglkvwnj])\b)", " "),
+    ("", r"(\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-zµ]{2,}|[mglkvwnj])\b)", r"\1 "),
     ("sqrt", r"\bsqrt\s?\(?(\d+)\)?", r"√\1"),
-    ("pi", r"(?<=\d)\s?pi\b", " π "),
+    ("pi", r"(\d)\s?pi\b", r"\1 π "),
     ("π", r"(?<=\d)π", " π "),
-    (" to ", r"(?<=\d) to (?=\d)", "-"),
+    (" to ", r"(\d) to (?=\d)", r"\1-"),
     ("between ", r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"),
 )
 """One way to write comparisons, percent, degrees and units beside numbers, as in `_LATEX`."""
@@ -171,14 +170,14 @@ def plain(text: str) -> str:
         for short, long in _CONTRACTED:
             text = text.replace(short, long)
         if "'s" in text:
-            text = _IS_SHORT.sub(r"\1 is", text)
+            text = _IS_SHORT.sub(" is", text)
     if _HAS_DIGIT.search(text) or "≥" in text or "≤" in text:
         text = _replace(text, _NUMBERS)
     if "  " in text or "\t" in text:
         text = _BLANKS.sub(" ", text)
     if "\n" in text:
         text = _LINES.sub("\n", text.replace(" \n", "\n"))
-    return (_RUN.sub(r"\1\1\1", text) if _SIGNS.search(text) else text).strip()
+    return _RUN.sub(r"\1\1\1", text).strip()
 
 
 def _replace(text: str, steps: tuple[_Step, ...]) -> str:
@@ -213,7 +212,7 @@ _FIELD = re.compile(
     r"[\"'](?!(?:wrong|incorrect|other|excluded|eliminated|next|second|confidence))[\w ]{0,30}?(?:answer|choice"
     r"|option|prediction|letter"
     r"|conclusion|decision)s?(?:[_ ](?:letter|choice|option|text|label)s?)?[\"']\s*:\s*"
-    r"(?P<value>\"(?:[^\"\\]|\\.)*\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
+    r"(?P<value>\"(?:[^\"\\]|\\.)*\"|\"[^\n{}]{0,300}?\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
     re.IGNORECASE,
 )
 _OTHER_FIELD = re.compile(

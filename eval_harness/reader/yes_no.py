@@ -69,7 +69,7 @@ _NOTHING = (
     r"|absence|lack|loss|zero"
     r"|hardly|barely|scant|almost no|normal|possible|suspected|evidence against|error|mistake|something"
     r"|several things|great question"
-    r"|question|problem|issue|need|way|room|image|doubt|suspicion|concern|chance|likelihood|probability|risk"
+    r"|confusion|misunderstanding|question|problem|issue|need|way|room|image|doubt|suspicion|concern|chance|likelihood|probability|risk"
     r"|limit\w*|uncertain\w*"
     r"|possib\w+|difficult\w*|(?:only|one|two|three|several|many|multiple|some) (?:possib\w+|findings?|things"
     r"|factors|features|answers?|options?"
@@ -80,8 +80,8 @@ _NOTHING = (
 """What "there is" may go on with that affirms nothing."""
 _NEGATED = re.compile(r"\b(?:no|not|without|nor|neither|free of|negative|but|however|only|instead|rather)\b")
 _AFFIRMS = re.compile(
-    _BEGINS
-    + rf"(?:there (?:is|are)\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+|it (?:is|does)\W*$|positive for\b)"
+    _BEGINS + rf"(?:there (?:is|are|(?:appears?|seems?) to be)\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+"
+    rf"|(?!{_NOTHING}|if\b|whether\b)(?:[\w-]+\s+){{1,6}}(?:is|are) present\W*$|it (?:is|does)\W*$|positive for\b)"
     r"|\W{0,20}indeed\b"
 )
 _RESTRICTS = re.compile(r"[;.]\s+there (?:is|are) (?!no\b)|\b(?:but|yet|however|except|although|though|instead)\b")
