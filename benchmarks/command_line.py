@@ -1,4 +1,4 @@
-"""How long `medprobe --help` takes, as a new process: median of several runs. The aim is under half a second."""
+"""Time of `medprobe --help` as a new process: median of several runs. The aim is under half a second."""
 
 from __future__ import annotations
 

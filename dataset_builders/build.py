@@ -1,4 +1,4 @@
-"""Builds a dataset repository: reads a source with the format's builder, checks its images, writes the folder whole or not at all.
+"""Build a dataset repository: read a source, check its images, write the folder completely or not at all.
 
 See also: reading each format (one module per benchmark), writing files (`repository_files.py`), publishing (`publish.py`).
 """

@@ -1,4 +1,4 @@
-"""Cases that cannot be treated apart because they share images or patients."""
+"""Group cases that share images or patients, which must not be separated."""
 
 from __future__ import annotations
 

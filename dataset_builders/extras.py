@@ -1,4 +1,4 @@
-"""Which extra of this distribution brings an optional library, so that a missing one is one line that names the remedy."""
+"""Map optional libraries to the extras that install them; a missing library is one line that names the remedy."""
 
 from __future__ import annotations
 

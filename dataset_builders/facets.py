@@ -1,4 +1,5 @@
-"""Choosing by facets, `modality=CT`: or within a facet, and across facets. The same for questions, results and the board.
+"""Select by facets, `modality=CT`: several values of a facet are joined by or, several facets by and. The same for questions, results and
+the board.
 
 See also: branches of the lexical tree, which are joined (`lexical_tree.py`).
 """

@@ -1,4 +1,4 @@
-"""Fingerprints of sets of questions: equal exactly where everything that scoring reads is equal.
+"""Compute fingerprints of sets of questions: equal exactly where everything that scoring reads is equal.
 
 `v1-` and a sha256 in hexadecimal, over id, case, image id, text, options, type and key of every question, and the columns of the
 benchmarks that metrics are computed from. An absent column is the same as an empty one, so that a column which a benchmark adds changes the

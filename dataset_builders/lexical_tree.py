@@ -1,4 +1,4 @@
-"""The lexical tree, subject -> category -> modality -> keyword: reading the authors' page, choosing questions by branches, counting.
+"""Read the authors' lexical tree (subject -> category -> modality -> keyword), select questions by branches, count them.
 
 A subject is one of task, department, granularity; a category one of its values.
 """

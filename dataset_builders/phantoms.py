@@ -1,4 +1,4 @@
-"""Writes tiny sources of drawn phantoms in the official layout of a benchmark, so that everything works offline, from nothing.
+"""Write small sources of drawn phantoms in the official layout of a benchmark, so that everything can be tried offline.
 
 Every question has one right answer by construction, and the letters are balanced. The texts are ours. See also: the drawings
 (`phantom_drawings.py`), each benchmark's questions (`benchmarks/*/phantoms.py`).

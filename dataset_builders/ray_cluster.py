@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, or to one that is started on this machine for as long as it is needed."""
+"""Connect to a Ray cluster, or start one on this machine for the duration of the work."""
 
 from __future__ import annotations
 

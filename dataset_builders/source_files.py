@@ -1,4 +1,4 @@
-"""Opens the authors' files: text in whatever encoding it came, JSON with its duplicate keys noticed, names that stay in their folder.
+"""Read the authors' files: text in UTF-8 or UTF-16, JSON without duplicate keys, fields with their types checked.
 
 See also: what the files mean (one builder per benchmark), images (`images/lookup.py`).
 """

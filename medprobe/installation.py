@@ -1,4 +1,4 @@
-"""Find packages of another project, or folders of the user's, that Python would import in place of ours."""
+"""Find packages of another project, or folders of the user, that Python would import in place of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader without images gets of the sets that `medprobe curate probe` and `hallucinate` make, on sources of different kinds.
+"""Scores of a reader without images on the sets that `medprobe curate probe` and `hallucinate` make, on sources of different kinds.
 
     python benchmarks/curation/text_only.py --sources FOLDER [--medpix FOLDER] [--seeds 5]
 

@@ -1,4 +1,4 @@
-"""What a new version of a dataset uploads: bytes that Xet's own chunker finds new after a question was added, removed or edited.
+"""Upload of a new version of a dataset: bytes that Xet's own chunker finds new after a question was added, removed or edited.
 
 Writes a repository of drawn images, publishes it to a loopback Hub with the real client and hf_xet, changes one case, publishes again and
 counts what the Hub received.

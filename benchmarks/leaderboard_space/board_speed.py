@@ -1,4 +1,4 @@
-"""How fast the board is on a store (`board_store.py` makes one): start, first table, filter, click to paint, many readers; how
+"""Speed of the board on a store (`board_store.py` makes one): start, first table, filter, click to paint, many readers; how
 much memory the server holds, and how large and high the page is.
 
 python benchmarks/leaderboard_space/board_speed.py STORE

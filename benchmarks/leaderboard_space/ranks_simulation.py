@@ -1,4 +1,4 @@
-"""Whether ranks separate what can be separated, and no more: simulated models, and what any test of the scores' difference could do.
+"""Power and error rate of ranks: simulated models, and what any test of the scores' difference could do.
 
 PYTHONPATH=. python benchmarks/leaderboard_space/ranks_simulation.py [--draws 400] [--models 60] [--seed 1]
     [--layout MediConfusion] [--random 0]     (about 1 minute; --random: how many random cells are drawn instead)

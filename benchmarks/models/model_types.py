@@ -1,5 +1,5 @@
 """Every model type that transformers' `AutoModelForImageTextToText` knows: those that `families.py` tries and holds against naive loops,
-those that are refused for what their class takes or writes, and the rest, which nobody has tried.
+those that are refused for what their class takes or writes, and the rest, which are untested.
 
     PYTHONPATH=. python benchmarks/models/model_types.py
 """
@@ -17,7 +17,7 @@ def main() -> None:
     rows: dict[str, list[str]] = {
         "tried by families.py": [],
         "refused by their class": [],
-        "not ruled out, tried by nobody": [],
+        "not ruled out, untested": [],
     }
     for model_type, class_name in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items():
         try:
@@ -31,7 +31,7 @@ def main() -> None:
         elif reason:
             rows["refused by their class"].append(f"{model_type}: {reason}")
         else:
-            rows["not ruled out, tried by nobody"].append(model_type)
+            rows["not ruled out, untested"].append(model_type)
     for heading, found in rows.items():
         print(f"{heading} ({len(found)}): {', '.join(found)}")
 

@@ -1,4 +1,4 @@
-"""How often the 95 % intervals cover, and how wide they are, over a grid of shares, clusters and correlations.
+"""Coverage and width of the 95 % intervals over a grid of shares, clusters and correlations.
 
 PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--others 0] [--all]
 (about 4 minutes; --random: how many cells of random layouts, shares and correlations; --others: the same of layouts and mechanisms that
@@ -134,7 +134,7 @@ def random_cells(count: int, draws: int, seed: int, others: bool = False) -> Ite
 
 
 def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
-    """Cluster sizes that nobody chose: equal, two sizes, heavy tails, one giant, few clusters."""
+    """Cluster sizes outside the design: equal, two sizes, heavy tails, one giant, few clusters."""
     kind = str(rng.choice(("equal", "two sizes", "heavy tail", "one giant", "few")))
     clusters = int(np.exp(rng.uniform(np.log(9), np.log(500))))
     large = int(np.exp(rng.uniform(np.log(4), np.log(100))))

@@ -1,4 +1,4 @@
-"""How often our reader and the parsers of other harnesses read an answer as a careful human does. Prints the tables of docs/reader.md.
+"""Agreement of our reader and the parsers of other harnesses with a careful human. Prints the tables of docs/reader.md.
 
     python benchmarks/scoring/reader_scorecard.py SAMPLE ... --vlmevalkit CHECKOUT --lmms-eval CHECKOUT --mmmu CHECKOUT
 

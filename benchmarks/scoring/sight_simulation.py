@@ -1,4 +1,4 @@
-"""Whether models that do not look are said to see, and how well the part of a score that comes from the image is measured.
+"""Error rate and precision of the part of a score that comes from the image, by simulation.
 
 OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400] [--seed 1]      (about 5 minutes)
 

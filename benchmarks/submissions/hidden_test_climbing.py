@@ -1,4 +1,4 @@
-"""How much of a hidden key a patient user can learn from its scores alone: files answered at random, each question's options weighed by
+"""Share of a hidden key that a patient user can learn from its scores alone: files answered at random, each question's options weighed by
 how well the files that chose them did, and the best-weighed option taken. Who really knows nothing between some options gains the most
 from this; where a model is sure of its answer, scores of this kind do not change it.
 

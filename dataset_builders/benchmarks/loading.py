@@ -1,4 +1,4 @@
-"""Finds what each layer says of a benchmark, by the benchmark's name: `LAYER.benchmarks.NAME` with its `SPEC` and its modules."""
+"""Load the package of a benchmark in a layer by the benchmark's name: `LAYER.benchmarks.NAME` with its `SPEC` and its modules."""
 
 from __future__ import annotations
 

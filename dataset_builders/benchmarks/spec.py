@@ -1,4 +1,4 @@
-"""What a benchmark's package says about its data."""
+"""Declare the data side of a benchmark: card, columns, facets, released fingerprints."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DatasetSpec:
     `recognises`: whether a set without a manifest is of this family although it has none of the own columns.
     `released`: split -> fingerprint of the complete set that the authors released, where their files are known to us.
     `tasks`: metric -> the questions (with a key) whose plain accuracy it is; what eval.yaml offers to the Hub (`eval_yaml.py`).
-    `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell whoever lacks images.
+    `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell users who lack images.
 
     The package also has `reader.py` with `read(source, images) -> Content` (and `wanted_fields(source)` where images can be downloaded)
     and `phantoms.py` with `write(folder)`.

@@ -1,1 +1,1 @@
-"""What a dataset repository holds beside its Parquet files: card, tasks, statements, ids and groups."""
+"""Files of a dataset repository beside its Parquet files: card, eval.yaml, manifest; keyed ids."""

@@ -1,4 +1,4 @@
-"""What the makers of a custom set say of the people in it: about.yaml in its source, and the report of `medprobe curate deidentify`."""
+"""Read the statements on the patients of a custom set: about.yaml in its source, and the report of `medprobe curate deidentify`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the dataset card (README.md): YAML for loaders and the Hub, and a body that a stranger can use.
+"""Write the dataset card (README.md): YAML for loaders and the Hub, and a body for readers who know nothing of medprobe.
 
 See also: what is known of each benchmark (`benchmarks/`), the Parquet files.
 """

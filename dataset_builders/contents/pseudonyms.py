@@ -1,7 +1,7 @@
-"""Keyed hashes in place of names: ids that tell nothing of the file or patient they stand for, the same as long as the key is the same.
+"""Keyed hashes in place of names: ids that reveal nothing of the file or patient, and are the same under the same key.
 
-The key lies beside the set it was made for (`NAME.key`, readable by its owner alone) and is never part of it. Whoever has the key can
-find out which id a known name became; without it nobody can, however many names are tried.
+The key lies beside the set it was made for (`NAME.key`, readable by its owner alone) and is never part of it. With the
+key, the id of a known name can be computed; without it, trying names reveals nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes a dataset repository: Parquet files, card, manifest, example images, and the private answers beside it.
+"""Write a dataset repository: Parquet files, card, manifest, example images, and the private answers beside it.
 
 See also: the Parquet layout (`parquet.py`), the card's words (`card.py`), opening a repository (`hub/repository.py`).
 """

@@ -1,1 +1,1 @@
-"""The Hub: where it is and who we are, which commit is meant, publishing, opening a dataset repository."""
+"""The Hugging Face Hub: connect, publish, open and compare dataset repositories."""

@@ -1,1 +1,1 @@
-"""Finding, checking, downloading and drawing images."""
+"""Find, check, clean, download and draw images."""

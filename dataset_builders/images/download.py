@@ -1,4 +1,4 @@
-"""Downloads missing images from an address template, politely and so that a killed download goes on.
+"""Download missing images from an address template, at most three requests a second; an interrupted download resumes.
 
 See also: which images a benchmark needs (its builder), looking for them in folders (`lookup.py`).
 """

@@ -1,4 +1,4 @@
-"""May an image be passed on? The rule by which `publish` decides, from the licence that each image's row states.
+"""Decide from an image's licence whether the image may be redistributed.
 
 The rule. Images go out unmodified (a build stores the source's very bytes), each with its licence and its source beside it, free of
 charge. So what counts is whether the licence lets anybody pass on unmodified copies:

@@ -1,4 +1,4 @@
-"""Finds images in folders for an entry of a source, and checks that a file is an image that readers can open.
+"""Find images in folders for an entry of a source, and check that a file is an image that readers can open.
 
 See also: downloading (`download.py`), writing (`parquet.py`).
 """

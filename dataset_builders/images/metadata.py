@@ -1,4 +1,4 @@
-"""Removes everything from an image file that is not its picture: EXIF, XMP, comments, text chunks, colour profiles, thumbnails, bytes
+"""Remove everything from an image file that is not its picture: EXIF, XMP, comments, text chunks, colour profiles, thumbnails, bytes
 after the end. The pixels that readers decode stay the same.
 
 JPEG, PNG and WebP files lose the parts that hold no picture and are otherwise copied; other formats become PNG, which loses nothing.

@@ -1,4 +1,4 @@
-"""Draws phantoms: pictures with the outlines of anatomy (a Shepp-Logan style head, a chest ...) and lesions whose truth is known.
+"""Draw phantoms: pictures with the outlines of anatomy (a Shepp-Logan style head, a chest ...) and lesions whose truth is known.
 
 No medical image is involved. The same arguments give the same bytes. See also: the questions on them (`benchmarks/*/phantoms.py`).
 """

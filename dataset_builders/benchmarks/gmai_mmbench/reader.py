@@ -1,4 +1,4 @@
-"""Reads GMAI-MMBench: VLMEvalKit TSVs with images inside (VAL with answers, TEST parts without), and the lexical tree.
+"""Read GMAI-MMBench: VLMEvalKit TSVs with images inside (VAL with answers, TEST parts without), and the lexical tree.
 
 See also: the file's records (`tsv.py`), the tree's page and branches (`lexical_tree.py`), writing.
 """
@@ -103,7 +103,7 @@ class _Tsv:
         with tqdm(total=size, unit="B", unit_scale=True, desc=f"reading {file.name}", disable=None) as bar:
             for record in records(file):
                 self._record(file, record)
-                bar.update(record.start + record.length - bar.n)
+                bar.update(record.end - bar.n)
 
     def _record(self, file: Path, record: Record) -> None:
         text = {name: value.strip() for name, value in record.fields.items() if name not in ("image", "image_path")}
@@ -173,7 +173,7 @@ class _Tsv:
             return name
         first = self.by_digest.setdefault(hashlib.sha256(data).hexdigest(), name)
         if first == name:
-            fetch = partial(image_of, file, record.start, record.length, number) if self.folders is not None else None
+            fetch = partial(image_of, file, record.start, number) if self.folders is not None else None
             where = f"{file}, entry {entry.name}"
             license, origin = record.fields.get("license") or "unknown", record.fields.get("source") or None
             file_name = f"{name}.{suffix}"

@@ -1,6 +1,6 @@
-"""Reads the TSV files of GMAI-MMBench record by record: a 9 GB file with images in it never has more than one record in memory.
+"""Read the TSV files of GMAI-MMBench record by record: of a 9 GB file with images in it, one record at a time is in memory.
 
-See also: what the columns mean (`gmai_mmbench.py`).
+See also: what the columns mean (`reader.py`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import ast
 import base64
 import binascii
 import csv
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
@@ -23,6 +23,14 @@ MAX_RECORD = 256 * 1024 * 1024
 """Bytes of one record. A quote that is never closed would otherwise read the rest of the file into memory."""
 REFERENCE_LENGTH = 64
 """An `image` no longer than this is the index of the record that holds the image (as VLMEvalKit reads it)."""
+
+BOM = b"\xef\xbb\xbf"
+PROBLEMS = {
+    "unexpected end of data": "a quote is never closed. Is the file complete?",
+    "new-line character": "a line break (carriage return) outside quotes. Save the file with \\n line ends.",
+    "field larger": f"the record is longer than {MAX_RECORD >> 20} MiB. Is a quote never closed?",
+}
+"""What the csv reader says of a file -> what is wrong with it."""
 
 csv.field_size_limit(MAX_RECORD)
 
@@ -34,7 +42,7 @@ class Record:
     fields: dict[str, str]
     line: int
     start: int
-    length: int
+    end: int
 
 
 def records(file: Path) -> Iterator[Record]:
@@ -43,93 +51,61 @@ def records(file: Path) -> Iterator[Record]:
     Raises BadInput for an empty file, a header without names or with duplicates, a record with another number of fields,
     text that is not UTF-8, and an unclosed quote.
     """
-    header: list[str] | None = None
-    for line, start, data in _raw_records(file):
-        values = _split(data, file, line)
-        if header is None:
-            header = [name.strip() for name in values]
-            duplicates = sorted({name for name in header if header.count(name) > 1})
-            if not all(header) or duplicates:
-                what = f"names the column {duplicates[0]!r} twice" if duplicates else "has a column without a name"
-                raise BadInput(f"{file}: the header {what}. Get the file again from the benchmark's authors.")
-            continue
-        if not values:
-            continue
-        if len(values) != len(header):
+    rows = _rows(file)
+    header = [name.strip() for name in next(rows, (0, 0, 0, []))[3]]
+    if not header:
+        raise BadInput(f"{file}: the file is empty. Get it again from the benchmark's authors.")
+    duplicates = sorted({name for name in header if header.count(name) > 1})
+    if not all(header) or duplicates:
+        what = f"names the column {duplicates[0]!r} twice" if duplicates else "has a column without a name"
+        raise BadInput(f"{file}: the header {what}. Get the file again from the benchmark's authors.")
+    for line, start, end, values in rows:
+        if values and len(values) != len(header):
             raise BadInput(
                 f"{file}, line {line}: {len(values)} fields where the header names {len(header)}. Is the file complete?"
             )
-        yield Record(dict(zip(header, values, strict=True)), line, start, len(data))
-    if header is None:
-        raise BadInput(f"{file}: the file is empty. Get it again from the benchmark's authors.")
+        if values:
+            yield Record(dict(zip(header, values, strict=True)), line, start, end)
 
 
-def _raw_records(file: Path) -> Iterator[tuple[int, int, bytes]]:
-    """(line number, byte offset, bytes) of each record; a record ends at a line break outside quotes."""
-    with file.open("rb") as stream:
-        start = 3 if stream.read(3) == b"\xef\xbb\xbf" else 0
-        stream.seek(start)
-        parts: list[bytes] = []
-        size = 0
-        is_open = False
-        line = first = 1
-        for data in iter(partial(stream.readline, MAX_RECORD), b""):
-            parts.append(data)
-            size += len(data)
-            is_open = _leaves_quote_open(data, is_open)
-            if size >= MAX_RECORD:
+class _Lines:
+    """The lines of a file as text, for a csv reader: counts what was read, and limits one record."""
+
+    def __init__(self, file: Path, stream: BinaryIO) -> None:
+        self.file, self.stream = file, stream
+        self.number, self.record = 0, stream.tell()
+
+    def __iter__(self) -> Iterator[str]:
+        for data in iter(partial(self.stream.readline, MAX_RECORD), b""):
+            self.number += 1
+            if self.stream.tell() - self.record >= MAX_RECORD:
+                raise csv.Error("field larger than field limit")
+            if b"\x00" in data:
+                raise BadInput(f"{self.file}, line {self.number}: holds a NUL character. Is the file damaged?")
+            try:
+                yield data.removeprefix(BOM if self.stream.tell() == len(data) else b"").decode("utf-8")
+            except UnicodeDecodeError as error:
                 raise BadInput(
-                    f"{file}, line {first}: the record is longer than {MAX_RECORD >> 20} MiB. Is a quote never closed?"
-                )
-            if not is_open:
-                yield first, start, b"".join(parts)
-                start += size
-                parts, size, first = [], 0, line + 1
-            line += 1
-        if parts:
-            raise BadInput(f"{file}, line {first}: a quote is never closed. Is the file complete?")
+                    f"{self.file}, line {self.number}, byte {error.start}: not UTF-8 text. Save the file as UTF-8."
+                ) from None
 
 
-def _leaves_quote_open(line: bytes, is_open: bool) -> bool:
-    """Whether a quoted field goes on after this line. A quote opens only at the beginning of a field; elsewhere it is text."""
-    if not is_open and b'"' not in line:
-        return False
-    at = 0
-    while True:
-        if is_open:
-            at = line.find(b'"', at)
-            if at < 0:
-                return True
-            if line[at + 1 : at + 2] == b'"':
-                at += 2
-                continue
-            is_open = False
-        elif line[at : at + 1] == b'"':
-            is_open, at = True, at + 1
-            continue
-        at = line.find(b"\t", at) + 1
-        if at == 0:
-            return False
-
-
-def _split(data: bytes, file: Path, line: int) -> list[str]:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(
-            f"{file}, line {line}, byte {error.start} of the record: not UTF-8 text. Save the file as UTF-8."
-        ) from None
-    if "\x00" in text:
-        raise BadInput(f"{file}, line {line}: holds a NUL character. Is the file damaged?")
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter="\t", strict=True))
-    except csv.Error as error:
-        raise BadInput(f"{file}, line {line}: {error}. Is the file complete?") from None
-    if len(rows) > 1:
-        raise BadInput(
-            f"{file}, line {line}: a line break (carriage return) outside quotes. Save the file with \\n line ends."
-        )
-    return rows[0] if rows else []
+def _rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list[str]]]:
+    """(line number, first byte, byte after the last, fields) of each record from the byte `start` on."""
+    with file.open("rb") as stream:
+        stream.seek(start)
+        lines = _Lines(file, stream)
+        reader = csv.reader(iter(lines), delimiter="\t", strict=True)
+        while True:
+            line, lines.record = lines.number + 1, stream.tell()
+            try:
+                values = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                problem = next((text for said, text in PROBLEMS.items() if said in str(error)), f"{error}.")
+                raise BadInput(f"{file}, line {line}: {problem}") from None
+            yield line, lines.record, stream.tell(), values
 
 
 def images_in(text: str) -> list[str]:
@@ -148,13 +124,10 @@ def images_in(text: str) -> list[str]:
     return [each.strip() for each in listed]
 
 
-def image_of(file: Path, start: int, length: int, number: int = 0) -> bytes:
+def image_of(file: Path, start: int, number: int = 0) -> bytes:
     """An image of the record that lies at `start` (the one at index `number` of a list), decoded. Raises ImageError where it is none."""
-    with file.open("rb") as stream:
-        names = next(_raw_records(file))
-        stream.seek(start)
-        values = _split(stream.read(length), file, 0)
-    return decode_image(images_in(values[_split(names[2], file, 1).index("image")].strip())[number])
+    column = [name.strip() for name in next(_rows(file))[3]].index("image")
+    return decode_image(images_in(next(_rows(file, start))[3][column].strip())[number])
 
 
 def decode_image(text: str) -> bytes:

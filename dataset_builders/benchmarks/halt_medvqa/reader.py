@@ -1,4 +1,4 @@
-"""Reads HALT-MedVQA: `fake_qa_shuffle.json`, `pmc_vqa_nota1K.json`, `swap_img_shuffle.json`, and images of three other datasets.
+"""Read HALT-MedVQA: `fake_qa_shuffle.json`, `pmc_vqa_nota1K.json`, `swap_img_shuffle.json`, and images of three other datasets.
 
 See also: the authors' prompts (`eval_harness/prompts.py`), writing.
 """

@@ -1,4 +1,4 @@
-"""Reads MediConfusion: `dataset.json` (confusing pairs), `image_dict.json` (where each image lives), images, ROCO's licences.
+"""Read MediConfusion: `dataset.json` (confusing pairs), `image_dict.json` (where each image lives), images, ROCO's licences.
 
 In the authors' image_dict.json every image lives in a PMC article (`dlink`, `file_name`). In a custom set
 (`medprobe curate export`) an entry may instead, or besides, say `license`, `source` and the `sha256` of the image that comes along.

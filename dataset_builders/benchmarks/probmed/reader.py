@@ -1,4 +1,4 @@
-"""Reads ProbMed: a JSON file of yes/no questions (id, image, image_type, qa_type, question, answer), and pairs of VQA-RAD beside it.
+"""Read ProbMed: a JSON file of yes/no questions (id, image, image_type, qa_type, question, answer), and pairs of VQA-RAD beside it.
 
 See also: the weights of the authors' scorer (`eval_harness/benchmarks/probmed/scores.py`).
 """

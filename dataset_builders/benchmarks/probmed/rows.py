@@ -1,4 +1,4 @@
-"""What ProbMed's files have in common: rows with an image below a folder, and a yes/no answer."""
+"""Read rows of ProbMed's files: an image below a folder, and a yes/no answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the authors' layout of the VQA-RAD pairs: rows `image`, `question`, `gt_ans`, in turn yes and no (JSON list or JSON Lines)."""
+"""Read the authors' layout of the VQA-RAD pairs: rows `image`, `question`, `gt_ans`, in turn yes and no (JSON list or JSON Lines)."""
 
 from __future__ import annotations
 
