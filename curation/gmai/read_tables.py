@@ -216,16 +216,16 @@ def tsv_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]
                 labels = [fields[letter] for letter in answer]
                 tags = {tag: next((fields[n] for n in names if fields.get(n)), "") for tag, names in TAGS.items()}
                 tags = {tag: value for tag, value in tags.items() if value}
-                place = file, record.start, record.length
+                place = file, record.start
                 key = index if len(files) == 1 else f"{file.name} {index}"
                 yield Unit(key, [file], partial(_load_record, *place, labels, tags, fields.get("modality", "")))
 
 
 def _load_record(
-    file: Path, start: int, length: int, labels: list[str], tags: dict[str, str], modality: str, unit: Unit
+    file: Path, start: int, labels: list[str], tags: dict[str, str], modality: str, unit: Unit
 ) -> list[Picture]:
     try:
-        pixels = np.asarray(open_rgb(image_of(file, start, length)))
+        pixels = np.asarray(open_rgb(image_of(file, start)))
     except ImageError as error:
         raise Skipped(str(error)) from None
     return [Picture(unit.key, pixels, [PictureLabel(label) for label in labels], modality=modality or None, tags=tags)]
