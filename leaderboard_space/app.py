@@ -30,7 +30,6 @@ from eval_harness.records.limits import MAX_FILE
 from eval_harness.store import sandbox
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.api import tools
-from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.published_results import board_results
@@ -96,33 +95,29 @@ def build_app(
         delete_cache=(UPLOADS_KEPT // 6, UPLOADS_KEPT),
     ) as app:
         _html(frame.header(), "mp-header", "medprobe.start();")
-        with gr.Tabs(elem_id="mp-tabs"):
-            with gr.Tab("Overview", id="overview", elem_id="tab-overview"):
+        with gr.Column(elem_id="mp-pages"):
+            with gr.Column(elem_id="page-overview"):
                 _page("overview", "medprobeSearch(element);", front.page({}), frame.SEARCH)
             for family in BENCHMARKS:
-                with gr.Tab(LABELS[family], id=family, elem_id=f"tab-{family}"):
+                with gr.Column(elem_id=f"page-{family}"):
                     _html(frame.benchmark(family), f"mp-{family}", "medprobeBenchmark(element);")
-            for name in ("Compare", "Cases", "Topic", "Model"):
-                with gr.Tab(name, id=name.lower(), elem_id=f"tab-{name.lower()}"):
-                    _page(name.lower())
-            with gr.Tab("Submit", id="submit", elem_id="tab-submit") as submit_tab:
-                _page("submit", elem_id="mp-submit-page")
+            for name in ("compare", "cases", "topic", "model"):
+                with gr.Column(elem_id=f"page-{name}"):
+                    _page(name)
+            with gr.Column(elem_id="page-submit"):
+                opened = _page("submit", elem_id="mp-submit-page", arrived="trigger('select')")
                 form, target, waiting = draw_submit(submitting)
-            with gr.Tab("About", id="about", elem_id="tab-about"):
+            with gr.Column(elem_id="page-about"):
                 _html(about.page())
                 if claimed.datasets:
                     _html(lambda: _claimed(claimed, board))
 
-        def opened() -> tuple[gr.Row, gr.Dropdown, str]:
+        def fill() -> tuple[gr.Row, gr.Dropdown, str]:
             choices = submitting.choices()
             return gr.Row(visible=bool(choices)), gr.Dropdown(choices=choices), submitting.open_submissions()
 
-        submit_tab.select(
-            opened,
-            outputs=[form, target, waiting],
-            queue=False,
-            show_progress="hidden",
-            api_visibility="private",
+        opened.select(
+            fill, outputs=[form, target, waiting], queue=False, show_progress="hidden", api_visibility="private"
         )
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
@@ -220,18 +215,24 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
 
 
 def _page(
-    name: str, script: str = "", first: str = frame.READING, before: str = "", elem_id: str | None = None
-) -> None:
+    name: str,
+    script: str = "",
+    first: str = frame.READING,
+    before: str = "",
+    elem_id: str | None = None,
+    arrived: str = "",
+) -> gr.HTML:
     """A page that is a form and what follows from it; the server draws it whole for every choice, and gives its tables as files.
 
     `script`: a further script for it; `first`: what it shows at first; `before`: HTML that stands above it and stays; `elem_id`: where not
-    "mp-" and its name.
+    "mp-" and its name; `arrived`: a script for every visit.
     """
-    _html(before + frame.page(name, first), elem_id or f"mp-{name}", f"medprobePage(element);{script}")
+    drawn = f"medprobePage(element, () => {{ {arrived} }});{script}"
+    return _html(before + frame.page(name, first), elem_id or f"mp-{name}", drawn)
 
 
-def _html(drawn: str | Callable[[], str], elem_id: str | None = None, script: str | None = None) -> None:
-    gr.HTML(drawn, elem_id=elem_id, apply_default_css=False, js_on_load=script)
+def _html(drawn: str | Callable[[], str], elem_id: str | None = None, script: str | None = None) -> gr.HTML:
+    return gr.HTML(drawn, elem_id=elem_id, apply_default_css=False, js_on_load=script)
 
 
 def main() -> None:

@@ -64,6 +64,7 @@ class Difference:
 @dataclass(frozen=True)
 class Comparison:
     """Results on the same questions, as a request chooses them. `named`: a name for every result of the section, none twice.
+    Of two, the one with the higher score is the first of `chosen`: every difference of the page is the first less the second.
 
     `unknown`: what the request names and is not there; `is_example`: whether it names none;
     `fields`: what stands in the fields, each name where it was typed; `chosen_set`: whether the request names the set of questions."""
@@ -212,7 +213,9 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     fields = tuple(named[entry.key] if entry is not None else name for name, entry in found)
     if len(chosen) > len(found):
         fields = tuple(named[entry.key] for entry in chosen)
-    return Comparison(section, outcomes, chosen, named, known, metric, unknown, is_example, fields, bool(wanted))
+    shown = Comparison(section, outcomes, chosen, named, known, metric, unknown, is_example, fields, bool(wanted))
+    pairs = shown.differences(metric) if len(chosen) == 2 else []
+    return replace(shown, chosen=chosen[::-1]) if pairs and pairs[0].value < 0 else shown
 
 
 def _next_by_default(draft: Comparison, metric: str, chosen: Sequence[Entry]) -> Entry | None:

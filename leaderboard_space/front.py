@@ -155,7 +155,7 @@ class Front:
     def search(self, request: Mapping[str, Any]) -> list[dict[str, str]]:
         """Hits for what a visitor types (`query`): `name`, `where`, `address`."""
         query = str(request.get("query") or "")[:LONGEST_QUERY]
-        found = [*_together(query, self.labels()), *search(query, self.hits())]
+        found = [*_together(query, self.labels()), *_compared(query, self.hits()), *search(query, self.hits())]
         return [{"name": hit.name, "where": hit.where, "address": html.unescape(hit.address)} for hit in found]
 
     def hits(self) -> list[Hit]:
@@ -236,6 +236,20 @@ def _together(query: str, labels: list[TopicLabel]) -> list[Hit]:
             name = " and ".join(label.shown for label in of.values())
             found.append(Hit(name, f"both, in {LABELS[family]}", address, ()))
     return found
+
+
+def _compared(query: str, hits: list[Hit]) -> list[Hit]:
+    """Two models that a query names: their comparison."""
+    rest, named = f" {fold(query)} ", list[tuple[int, str]]()
+    models = [hit for hit in hits if hit.where.startswith("model in ")]
+    for hit in sorted(models, key=lambda hit: -len(hit.words[0])):  # LLaVA-Med-v1.5 is not LLaVA-Med
+        if (at := rest.find(f" {hit.words[0]} ")) >= 0:
+            named.append((at, hit.name))
+            rest = rest[: at + 1] + "-" * len(hit.words[0]) + rest[at + 1 + len(hit.words[0]) :]
+    if len(named) != 2:
+        return []
+    (_, first), (_, second) = sorted(named)
+    return [Hit(f"{first} and {second}", "compared", address_of("compare", first=first, second=second), ())]
 
 
 def _findings(known: set[str]) -> list[Hit]:

@@ -1,7 +1,7 @@
 // A page that is a form and what follows from it: every choice in it is sent to the server, which answers with the whole page.
 // `element` is the component; the server has `page` and `file` of it. The state is what the address says: #/NAME/ID?key=value; `id`
-// is asked for like any other key, a key that stands there several times is a list.
-function medprobePage(element) {
+// is asked for like any other key, a key that stands there several times is a list. `arrived` is called on every visit.
+function medprobePage(element, arrived) {
 const root = element.querySelector(".mp-page");
 if (!root) return;
 const name = root.dataset.page, server = medprobe.server(name);
@@ -11,6 +11,7 @@ function arrive(route) {
   state = route.id ? { id: route.id } : {};
   for (const key of route.given.keys()) if (key !== "sort" && key !== "id") state[key] = route.given.getAll(key).length > 1 ? route.given.getAll(key) : route.given.get(key);
   sorts = readSorts(route.given);
+  arrived();
   update();
 }
 function address() {

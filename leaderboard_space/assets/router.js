@@ -13,7 +13,7 @@ window.medprobe = (() => {
     const depth = path[0] === "b" ? 2 : 1;
     return { page: path[depth - 1] || first(), id: path.slice(depth).join("/"), given: new URLSearchParams(at < 0 ? "" : said.slice(at + 1)), address: hash || home() };
   }
-  const panel = (page) => document.querySelector("#mp-tabs button[data-tab-id=" + CSS.escape(page) + "]");
+  const panel = (page) => document.getElementById("page-" + page);
   const full = (address) => location.pathname + location.search + address;  // the document's base has no query
   const prefix = (page) => (tabs().find((tab) => tab.dataset.page === page)?.dataset.home || "#/" + page);
   function build(page, id, given) {
@@ -40,14 +40,17 @@ window.medprobe = (() => {
     const here = location.hash || home();
     if (here === shown && !again) return;
     const route = read(here), before = shown === null ? null : read(shown);
-    const button = panel(route.page);
-    if (!button) {
+    const chosen = panel(route.page);
+    if (!chosen) {
       if (tabs().some((tab) => !panel(tab.dataset.page))) { requestAnimationFrame(() => show(true)); return; }  // not drawn yet
       visit(home() + "?unknown=" + encodeURIComponent(route.page), true);
       return;
     }
     shown = here;
-    button.click();
+    for (const one of document.querySelectorAll("[id^=page-]")) {
+      one.role = "tabpanel";
+      one.classList.toggle("here", one === chosen);
+    }
     mark(route);
     if (before && !isSameView(before, route)) scrollTo(0, 0);
     const arrive = pages.get(route.page);
@@ -55,7 +58,7 @@ window.medprobe = (() => {
   }
   const isSameView = (one, other) => one.page === other.page && one.id === other.id;
   function focusPanel() {  // the link that led here is gone: Tab goes on from the new page's beginning
-    const held = [...document.querySelectorAll("#mp-tabs [role=tabpanel]")].find((one) => one.offsetParent);
+    const held = document.querySelector("[id^=page-].here");
     if (!held) return;
     held.tabIndex = -1;
     held.focus({ preventScroll: true });

@@ -3,7 +3,7 @@
 const SEPARATOR = " > ";
 function medprobeTree(root, choose) {
 const side = root.querySelector(".side"), open = new Set(), names = new Map();  // names: how branches are shown, where not by the source's label
-let groups = [], rows = [], branches = [], query = "", current = null, mapOpen = null, loaded = null, set = null, drawn = null, counted = null;
+let groups = [], rows = [], branches = [], query = "", current = null, mapOpen = null, loaded = null, set = null, drawn = null, counted = null, labels = "";
 const facets = medprobeFacets((path, on) => {
   const others = branches.filter((branch) => keyOf(branch) !== keyOf(path));
   select(on ? [...others, path] : others);
@@ -14,6 +14,7 @@ function load({ groups: told, facets: roots }, key, ofSet) {
   if (ofSet !== set) open.clear();  // news of the same set close no branch
   [loaded, set] = [key, ofSet];
   groups = told.map((group) => ({ label: group.label, nodes: grow(group.nodes, [group.facet], null) }));
+  labels = roots.map((facet) => facet.label.toLowerCase()).join(", ");
   counted = (node) => told.length && told[0].questions ? node.count + (node.count === 1 ? " question" : " questions") : "n " + node.count;
   drawSide();
 }
@@ -65,7 +66,7 @@ function toggle(node) {
 function drawSide() {
   const filter = side.querySelector(".filter"), wasOpen = filter ? filter.open : null;
   side.replaceChildren();
-  if (!groups.length) { side.hidden = true; root.classList.add("no-side"); return; }
+  if (!labels) { side.hidden = true; root.classList.add("no-side"); return; }
   side.hidden = false; root.classList.remove("no-side");
   const box = makeNode("details", "filter");
   box.open = wasOpen === null ? !matchMedia("(max-width: 760px)").matches : wasOpen;
@@ -73,8 +74,8 @@ function drawSide() {
   const title = makeNode("summary");
   const search = makeNode("input", "search");
   search.type = "search"; search.value = query;
-  search.placeholder = "Search the tree, e.g. " + groups[0].nodes[0].label;
-  search.setAttribute("aria-label", "Search " + groups.map((group) => group.label.toLowerCase()).join(", "));
+  search.placeholder = "Search the tree";
+  search.setAttribute("aria-label", "Search the lexical tree");
   search.addEventListener("input", () => { query = search.value; drawTree(); });
   const chips = makeNode("div", "chips"), list = makeNode("div", "tree");
   list.setAttribute("role", "tree");
@@ -86,7 +87,7 @@ function drawSide() {
   map.addEventListener("toggle", () => { mapOpen = map.open; });
   map.append(makeNode("summary", "", "Lexical tree"), search, list);
   box.append(title, chips, facets.host);
-  if (groups.some((group) => group.nodes.some((node) => node.children.length))) box.append(map);  // a flat tree says what the facets say
+  if (groups.length) box.append(map);
   side.append(box);
   drawn = null;
 }
@@ -179,7 +180,7 @@ function onKey(event) {
 function drawChips(total) {
   const chips = side.querySelector(".chips"), summary = side.querySelector("summary"), [first] = branches;  // a closed choice says what is chosen
   if (first) summary.textContent = first.slice(1).join(" › ") + (branches.length > 1 ? " and " + (branches.length - 1) + " more" : "");
-  else summary.textContent = "Choose " + groups.map((group) => group.label.toLowerCase()).join(", ");
+  else summary.textContent = "Choose " + labels;
   chips.replaceChildren();
   for (const path of branches.slice(0, 12)) {
     const steps = path[0].startsWith("=") ? [facets.name(path)] : path.slice(1).map((label, at) => names.get(keyOf(path.slice(0, at + 2))) || label);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ ENDING = re.compile(r"o?(logy|graphy|scopy|metry)$")
 """What many medical words end in."""
 SPELT = 1.5
 """The score from which on a hit holds the words as they are spelt, or words that begin so; below, only parts of words, or slips."""
+WHOLE_WORDS = 2.9
+"""The score above which a hit holds the words whole."""
 MOST = 12
 
 
@@ -30,22 +33,33 @@ class Hit:
 
 
 def search(query: str, hits: Sequence[Hit], most: int = MOST) -> list[Hit]:
-    """The hits for a query, best first: whole words before beginnings of words before parts before slips of the pen; a query of several
-    words asks for all of them. Nothing for a query without a letter or a digit."""
+    """The hits for a query, best first: whole words before beginnings of words before parts before slips of the pen. A query of several
+    words asks for all of them; where nothing has them all, for what has most of them. Nothing for a query without a letter or a digit."""
     wanted = fold(query).split()
     if not wanted:
         return []
+    found = _all_words(wanted, hits)
+    if not found and len(wanted) > 1:
+        times = Counter(
+            hit for word in dict.fromkeys(wanted) if len(word) > 3 for hit in _all_words([word], hits, WHOLE_WORDS)
+        )
+        found = sorted(times, key=lambda hit: -times[hit])
+    return found[:most]
+
+
+def _all_words(wanted: Sequence[str], hits: Sequence[Hit], least: float = 0.0) -> list[Hit]:
+    """What has all of the words, best first, an address once; `least`: the score it must have."""
     vocabulary = {word for hit in hits for named in hit.words for word in named.split()}
     close = {word: _close(word, vocabulary) for word in wanted}
     scored = [(_score(wanted, hit, close), hit) for hit in hits]
-    found = [(score, hit) for score, hit in scored if score > 0]
+    found = [(score, hit) for score, hit in scored if score > least]
     spelt = [item for item in found if item[0] >= SPELT]
     found = spelt or found  # slips count only where nothing is spelt so, or begins so
     found.sort(key=lambda item: (-item[0], -item[1].weight, item[1].name.lower()))
     first: dict[str, Hit] = {}
     for _, hit in found:
         first.setdefault(hit.address, hit)
-    return list(first.values())[:most]
+    return list(first.values())
 
 
 def _score(wanted: Sequence[str], hit: Hit, close: dict[str, dict[str, float]]) -> float:

@@ -122,7 +122,8 @@ class Tree:
                 for facet, nodes in groups
             ]
 
-        return {"groups": drawn(self.groups), "facets": drawn(self.facets)}
+        deep = [(facet, nodes) for facet, nodes in self.groups if any(node.children for node in nodes)]
+        return {"groups": drawn(deep), "facets": drawn(self.facets)}  # a flat group says what its facet says
 
     @cached_property
     def digest(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space.html import count, interval, number, plural
+from leaderboard_space.sentences.headlines import RANDOM_RUN
 
 FEW = 30
 """Cases under which a number is shown in grey."""
@@ -48,7 +49,8 @@ def caption(said: Caption) -> str:
         elif n_cases:
             parts.append(f"n = {count(n)} from {plural(n_cases, said.case)}.")
     where = [f"({one})" if " or " in one and len(said.where) > 1 else one for one in said.where]
-    parts.append(f"Only {' and '.join(where)}." if where else "Everything selected.")
+    if where:
+        parts.append(f"Only {' and '.join(where)}.")
     if len(said.methods) == 1:
         parts.append(f"Method: {said.methods[0]}.")
     if said.rows:
@@ -59,17 +61,16 @@ def caption(said: Caption) -> str:
 
 
 def _chart(said: Caption) -> str:
-    bars = ", bars 95% intervals" + (" where one is known" if said.bars < said.rows else "") if said.bars else ""
+    bars = "; bars: 95% intervals" + (" where known" if said.bars < said.rows else "") if said.bars else ""
     known = {chance for chance in said.chances if chance is not None}
-    where = " where it is known" if None in said.chances else ""
-    line = ""
-    if known and said.chance_is_drawn:
-        line = f", the dashed line is the paper's own random run (a sample of guessing, so that the difference is tested){where}"
+    if not known:
+        return f"Dots: scores{bars}"
+    guess = "guessing, which differs by row"
+    if said.chance_is_drawn:
+        guess = f"{RANDOM_RUN}, a sample of guessing"
     elif len(known) == 1:
-        line = f", the dashed line is chance ({percent_of_chance(next(iter(known)))}){where}"
-    elif known:
-        line = f", the dashed line is each row's chance{where}"
-    return f"Dots are scores{bars}{line}"
+        guess = f"guessing ({percent_of_chance(next(iter(known)))})"
+    return f"Dots: scores{bars}; dashed{' where known' if None in said.chances else ''}: {guess}"
 
 
 def percent_of_chance(value: float) -> str:

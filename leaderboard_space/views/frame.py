@@ -30,7 +30,7 @@ def scripts() -> str:
 def header() -> str:
     """The style sheets, the name of the board, and the strip of tabs."""
     said = "medprobe <span>Can you trust your AI radiologist?</span>"
-    skip = '<a class="skip" href="#mp-tabs">Skip to the results</a>'
+    skip = '<a class="skip" href="#mp-pages">Skip to the results</a>'
     return f"<style>{_read(SHEETS)}</style>{skip}<header><h1>{said}</h1></header>{_navigation()}"
 
 
@@ -53,7 +53,7 @@ def _read(names: tuple[str, ...]) -> str:
 
 
 def _navigation() -> str:
-    """The strip of tabs: links, since every page has an address (`assets/router.js`). Gradio's own strip is hidden."""
+    """The strip of tabs: links, since every page has an address (`assets/router.js`)."""
     pages = [("overview", "Overview", "#/overview")]
     pages += [(family, LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
     pages += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]

@@ -31,12 +31,11 @@ LONGEST = 400
 def page(lands: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str:
     """What happens here. `lands`: where a submission goes, in words; `choices`: (label, key) of what answers can be submitted for."""
     return (
-        '<h2 class="finding" data-title="Submit">Answers in, scores recomputed.</h2>'
-        '<p class="sub">Only answers are accepted: they are read and scored here, and a score that comes with them is checked, never '
-        "trusted. Missing answers count as wrong (where most are missing there is no score); unknown and duplicate questions are refused. "
-        f"{text(lands, 300)}</p>"
+        '<h2 class="finding" data-title="Submit">Submit a model\'s answers</h2>'
         '<p class="sub">Upload one file (JSON Lines, JSON, CSV or Parquet with <code>question_id</code> and <code>response</code>, or '
         "the output of ProbMed's or MediConfusion's scripts), or a run folder's <code>run.json</code> and <code>answers.parquet</code>.</p>"
+        '<p class="sub">Every score is computed here from the answers. Missing answers count as wrong (where most are missing there is no '
+        f"score); unknown and duplicate questions are refused. {text(lands, 300)}</p>"
         '<p class="sub">The answer keys of these benchmarks are public, so a result shows what was submitted, not how it was made: it is '
         "marked <em>measured</em>; only what we ran ourselves is marked <em>measured · by us</em>.</p>"
         f"{_choices(choices) if choices else _no_choices(has_store)}"

@@ -33,9 +33,9 @@ def _probmed() -> dict[str, MetricInfo]:
                 arms=arms,
                 no_arm=why,
             )
-    metrics["overall"] = MetricInfo("Overall", "All five aspects together, weighted as in the paper's scorer.")
+    metrics["overall"] = MetricInfo("Overall accuracy", "All five aspects together, weighted as in the paper's scorer.")
     metrics["overall_without_adversarial"] = MetricInfo(
-        "Overall, no adversarial",
+        "Overall accuracy, no adversarial",
         "Four aspects (abnormality has no adversarial questions) without the adversarial questions. Never to be set against `overall`.",
     )
     for name in ("condition", "position", "overall"):

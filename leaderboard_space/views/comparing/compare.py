@@ -124,16 +124,16 @@ def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
             f'<p class="sub">{text(sentences.pairs_tested(paired, len(pairs) - paired), 600)}</p>{silent}'
         )
     (pair,) = pairs
-    sign = 1 if pair.value >= 0 else -1
-    upper, lower = (found.name(one) for one in (pair.one, pair.other)[::sign])
-    value, (low, high) = abs(pair.value), sorted((sign * pair.low, sign * pair.high))
-    line = sentences.compared(upper, lower, info.label, info.higher_is_better, value, pair.p)
-    below = sentences.compared_unpaired(value, low, high, pair.p)
+    upper, lower = found.name(pair.one), found.name(pair.other)
+    line = sentences.compared(upper, lower, info.label, info.higher_is_better, pair.value, pair.p)
+    below = sentences.compared_unpaired(pair.value, pair.low, pair.high, pair.p)
     if pair.n is not None:
-        won = (pair.only_one or 0, pair.only_other or 0)[::sign]
+        won = pair.only_one or 0, pair.only_other or 0
         case = "question" if spec(found.section.family).per_image else spec(found.section.family).case
-        alone = (won[0], won[1], pair.n - sum(won))
-        below = sentences.compared_in_full(upper, lower, value, low, high, pair.p, pair.method, alone, case)
+        alone = (*won, pair.n - sum(won))
+        below = sentences.compared_in_full(
+            upper, lower, pair.value, pair.low, pair.high, pair.p, pair.method, alone, case
+        )
     return f'<h2 class="finding">{prose(line, 400)}</h2><p class="sub">{prose(below, 700)}</p>'
 
 
@@ -157,7 +157,7 @@ def _scores(found: Comparison) -> str:
             f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
         )
     chance = {round(score.chance, 6) for score in held.values() if score.chance is not None}
-    line = f", the dashed line is chance ({sentences.percent_of_chance(chance.pop())})" if len(chance) == 1 else ""
+    line = f"; dashed: guessing ({sentences.percent_of_chance(chance.pop())})" if len(chance) == 1 else ""
     said = f"{info.label}: axis {number(axis[0], 0)} to {number(axis[1], 0)}{line}"
     return (
         f'<div class="scroll"><table class="lines" data-table="chosen" aria-label="{text(info.label)} of the chosen results">'
@@ -205,17 +205,15 @@ def _every_score(found: Comparison) -> str:
         more = ""
         if two:
             pair = next(iter(found.differences(name)), None)
-            more = "<td data-v=''>–</td><td data-v=''>–</td><td>not comparable</td>"
+            more = "<td data-v=''>not comparable</td>"
             if pair is not None:
                 mark = "significant" if pair.is_sure else "not significant"
-                more = (
-                    f"<td{sorted_by(pair.value)}>{number(pair.value)}</td>"
-                    f"<td{sorted_by(pair.low)}>{sentences.difference_interval(pair.low, pair.high)}</td><td>{mark}</td>"
-                )
+                ends = sentences.difference_interval(pair.low, pair.high)
+                more = f"<td{sorted_by(pair.value)}><b>{number(pair.value)}</b> ({ends}), {mark}</td>"
         rows += f'<tr><th scope="row">{text(info_of(name, found.section.family).label)}</th>{values}{more}</tr>'
     heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     if two:
-        heads += [("difference", "First − second"), ("interval", "95% interval"), ("different", "Different?")]
+        heads.append(("difference", "First − second (95% interval)"))
     return framed("Every score (%)", "scores", heads, rows)
 
 

@@ -112,10 +112,8 @@ def view(
         f'<div class="bar-head"><h3>{title}</h3><label>Result <input data-one type="search" list="mp-one" '
         f'value="{text(name_of[entry.key], LONGEST_NAME)}" autocomplete="off"></label><datalist id="mp-one">{offered}</datalist>'
         f"{files('transfer')}</div>"
-        '<p class="sub">Accuracy by organ and modality (image type). Dots are scores, bars 95% intervals, dashed lines chance where it is '
-        "known; the hollow mark is the same modality in the other organs together. Expertise in an organ shows as dots to the right "
-        "of the hollow mark in every modality. The chance of conditions depends on the findings in the images and is known only where "
-        "answers are.</p>"
+        '<p class="sub">Accuracy by organ and modality. Dots: scores; bars: 95% intervals; dashed: guessing where known; hollow: the same '
+        "modality in the other organs together. Knowledge of an organ shows as dots to the right of the hollow mark in every modality.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Organs and modalities">'
         '<table class="board transfer" data-table="transfer" '
         f'aria-label="{title} {text(name_of[entry.key])}"><thead><tr>'

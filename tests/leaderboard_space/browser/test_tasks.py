@@ -131,7 +131,7 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Serve
         ("wrong", "is not in this split"),
         ("valid", "ready to be submitted"),
     ):
-        page.get_by_role("heading", name="Answers in, scores recomputed.").wait_for()
+        page.get_by_role("heading", name="Submit a model's answers").wait_for()
         page.get_by_label("Model", exact=True).fill(f"Newcomer {visitor.how}")
         give(page, tmp_path / f"{name}.jsonl")
         report.get_by_text(said).first.wait_for()

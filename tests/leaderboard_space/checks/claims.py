@@ -163,11 +163,11 @@ def check_caption(
     for n, cases, unit in re.findall(r"n = ([\d,]+) from ([\d,]+) (\w+)\.", said):
         assert sizes == {(whole(n), whole(cases))} and unit == (case if whole(cases) == 1 else case + "s"), said
     assert ("n = " in said) == (len(sizes) == 1 and (sizes != {(0, 0)} or "n = 0" in said)), said
-    assert ("Everything selected." in said) == (not selected), said
+    assert (" Only " in said) == selected, said
     assert ("Lower is better." in said) == (up is False), said
     drawn, rows = bars
     chart = re.search(
-        r"Dots are scores(, bars 95% intervals( where one is known)?)?(, the dashed line is .+?)?\.(?= |$)", said
+        r"Dots: scores(; bars: 95% intervals( where known)?)?(?:; dashed( where known)?: (.+?))?\.(?= |$)", said
     )
     assert bool(chart) == bool(rows), said
     if chart is None:
@@ -175,16 +175,16 @@ def check_caption(
     assert bool(chart[1]) == bool(drawn) and (not drawn or bool(chart[2]) == (drawn < rows)), said
     known = {chance for chance in chances if chance is not None}
     if not known:
-        assert chart[3] is None, said
+        assert chart[4] is None, said
         return
-    assert chart[3].endswith("where it is known") == (None in chances), said
-    assert (", the dashed line is the paper's own random run" in chart[3]) == drawn_chance, said
+    assert bool(chart[3]) == (None in chances), said
+    assert (chart[4] == "the paper's random run, a sample of guessing") == drawn_chance, said
     if drawn_chance:
         return
-    if level := re.match(r", the dashed line is chance \((\S+)%\)", chart[3]):
+    if level := re.fullmatch(r"guessing \((\S+)%\)", chart[4]):
         assert len(known) == 1 and rounds_to(level[1], next(iter(known))), said
     else:
-        assert chart[3].startswith(", the dashed line is each row's chance") and len(known) > 1, said
+        assert chart[4] == "guessing, which differs by row" and len(known) > 1, said
 
 
 SIGNS = {"▲": "better", "≈": "no different", "▼": "worse", "·": None}

@@ -157,13 +157,12 @@ def check_compared_in_full(page: str, test: PairedTest) -> None:
         page,
     )
     assert found, page[:2000]
-    sign = 1 if test.difference >= 0 else -1  # who scored more stands first
-    ends = sorted((sign * test.low, sign * test.high))
-    for said, value in zip(found.groups()[:3], (abs(test.difference), *ends), strict=True):
+    assert test.difference >= 0, test  # who scored more stands first
+    for said, value in zip(found.groups()[:3], (test.difference, test.low, test.high), strict=True):
         assert _near(said, value), (found[0], test)
     assert test.p < 0.001 if found[4] == "<" else abs(float(found[5]) - test.p) < 0.00051, (found[0], test)
     counts = [int(number.replace(",", "")) for number in found.groups()[6:]]
-    assert counts == [*(test.only_a, test.only_b)[::sign], test.n - test.only_a - test.only_b], (found[0], test)
+    assert counts == [test.only_a, test.only_b, test.n - test.only_a - test.only_b], (found[0], test)
     assert found[6] == test.method, (found[0], test)
     assert (test.p < 0.05) == excludes_0(*found.groups()[1:3]), (found[0], test)
 
@@ -172,29 +171,29 @@ def check_every_score(page: str, family: str, one: Raw, other: Raw) -> None:
     """The table of every score of two results: values, differences, intervals, and which are significant."""
     table = re.search(r'<table class="plain[^>]*data-table="scores".*?</table>', page, re.DOTALL)
     named = {info_of(metric, family).label: metric for metric in one.scores}
-    for label, *cells in re.findall(
-        r'<tr><th scope="row">(.*?)</th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td>(.*?)</td></tr>',
-        table[0] if table else "",
-    ):
+    row = re.compile(
+        r'<tr><th scope="row">(.*?)</th><td[^>]*>(.*?)</td><td[^>]*>(.*?)</td><td[^>]*>(?:<b>(.*?)</b> \((.*?)\), )?(.*?)</td></tr>'
+    )
+    for label, left, right, difference, ends, mark in row.findall(table[0] if table else ""):
         metric = named[html.unescape(label)]
         values = [found.scores[metric].value for found in (one, other)]
         assert all(
             rounds_to(said, value) if value is not None else said == "–"
-            for said, value in zip(cells[:2], values, strict=True)
-        ), (label, cells)
+            for said, value in zip((left, right), values, strict=True)
+        ), (label, left, right)
         if None in values:
-            assert cells[4] == "not comparable", (label, cells)
+            assert mark == "not comparable", (label, mark)
             continue
         test = paired_test(one.units, other.units, metric)  # type: ignore[arg-type]
-        low, _, high = cells[3].partition(" to ")
-        assert _near(cells[2], test.difference) and _near(low, test.low) and _near(high, test.high), (
+        low, _, high = ends.partition(" to ")
+        assert _near(difference, test.difference) and _near(low, test.low) and _near(high, test.high), (
             label,
-            cells,
+            ends,
             test,
         )
         sure = test.p < 0.05 and abs(test.difference) > 1e-9
-        assert cells[4] == ("significant" if sure else "not significant"), (label, cells, test)
-        assert sure == excludes_0(low, high), (label, cells)
+        assert mark == ("significant" if sure else "not significant"), (label, mark, test)
+        assert sure == excludes_0(low, high), (label, ends)
 
 
 def check_flips(page: str, compared: Comparison, one: Raw, other: Raw, metric: str) -> None:
