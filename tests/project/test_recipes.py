@@ -157,6 +157,17 @@ def test_a_job_of_the_hub_opens_a_pull_request_that_the_action_verifies(shell, l
     assert "ORG/results@1: added" in said, said
 
 
+def test_a_models_ci_fails_when_its_score_is_too_low(shell, tmp_path):
+    build("mediconfusion", out=tmp_path / "data", text_only=True)
+    action = yaml.load((RECIPES / "model-ci.yml").read_text(), yaml.BaseLoader)
+    [step] = [step["run"] for step in action["jobs"]["score"]["steps"] if step.get("name") == "score"]
+    shell(step, MODEL="baseline:oracle", DATA="data")
+    with pytest.raises(
+        AssertionError, match=r"--fail-under set_accuracy of Always A on mediconfusion: 0\.00 is under 25"
+    ):
+        shell(step.replace("--out run", "--out other"), MODEL="baseline:always-A", DATA="data")
+
+
 def test_the_image_installs_what_is_there():
     lines = re.sub(r"\\\n", " ", (RECIPES / "Dockerfile").read_text()).splitlines()
     steps = [line.split(None, 1) for line in lines if line and not line.startswith("#")]

@@ -1,0 +1,94 @@
+"""docs/tour.md, command by command, as it describes: 60 drawn images, random encoders and a stand-in for the language model."""
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from curation.review.review_log import CHECKS, SCORES, ReviewLog
+from leaderboard_space.data.board import Board
+from tests.commands import medprobe
+from tests.curation.model_server import model_server
+
+TOUR = (Path(__file__).resolve().parents[2] / "docs" / "tour.md").read_text(encoding="utf-8")
+LINES = [line for block in re.findall(r"(?ms)^```bash\n(.*?)^```", TOUR) for line in block.splitlines()]
+
+
+def sixty_images(folder):
+    """Spots on grey grounds, with captions; every second image is of the patient before it."""
+    (folder / "images").mkdir()
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[:64, :64]
+    rows = [("image", "caption", "group", "license", "source")]
+    for k in range(60):
+        spot = 150 * np.exp(-((x - rng.integers(10, 54)) ** 2 + (y - rng.integers(10, 54)) ** 2) / 60)
+        picture = np.clip(30 + 2 * k + spot + rng.normal(0, 8, (64, 64)), 0, 255).astype(np.uint8)
+        Image.fromarray(picture).save(folder / "images" / f"{k}.png")
+        rows.append(
+            (f"{k}.png", f"Drawn picture {k}. " + "A bright spot on a grey ground. " * 4, k // 2, "CC0-1.0", "drawn")
+        )
+    with (folder / "table.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def answer(prompt, before):
+    if not isinstance(prompt, str):  # a question with its image
+        return "A"
+    if "Categories:" in prompt:
+        return "Pulmonary"
+    return "Question: Where is the finding?\nOption1: Left lung\nOption2: Right lung\nImage1: Option1\nImage2: Option2"
+
+
+@pytest.mark.slow
+def test_the_tour_ends_with_an_own_benchmark_on_the_board(models, tmp_path, monkeypatch):
+    sixty_images(tmp_path)
+    served = []
+
+    def review(app, **_):
+        """All pairs but the first are good."""
+        client = TestClient(app)
+        for at, pair in enumerate(ReviewLog(tmp_path / "questions").pairs):
+            assert client.get("/picture/0", params={"item": pair}).status_code == 200
+            for field, value in (
+                (SCORES[0], "9"),
+                (SCORES[1], "8" if at else "3"),
+                *((check, True) for check in CHECKS),
+            ):
+                given = {"reviewer": "Ada", "item": pair, "field": field, "value": value, "seen": None}
+                assert client.post("/save", json=given).json()["said"].startswith("saved")
+
+    monkeypatch.setattr("uvicorn.run", review)
+    monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))
+    with model_server(answer) as (address, _):
+        stands_in = {
+            "--encoder biomedclip": f"--encoder open_clip:local-dir:{models / 'biomedclip'}",
+            "--encoder dinov2": f"--encoder transformers:{models / 'dinov2'}",
+            "--top 30": "--top 30 --med-at-least=-1 --gen-at-most=1",  # random weights see hardly any difference
+            "http://127.0.0.1:8000/v1": address,
+        }
+        said = {}
+        for line in LINES:
+            typed = line
+            for text, other in stands_in.items():
+                typed = typed.replace(text, other)
+            said[line] = medprobe(*shlex.split(typed)[1:], cwd=tmp_path, OPENAI_API_KEY="none").stdout
+    assert len(said) == len(LINES) > 12
+    pairs = pd.read_parquet(tmp_path / "pairs" / "pairs.parquet")
+    counts = json.loads((tmp_path / "pairs" / "report.json").read_text())["counts"]
+    assert (len(pairs), counts["found"], counts["same_group"]) == (30, 60 * 59 // 2, 30)
+    results = said["medprobe results"].splitlines()
+    assert results[0].split()[2] == "our-hospital" and {line.split()[0] for line in results[2:5]} == {
+        "Chance",
+        "NAME",
+        "guessing",
+    }
+    assert served == [("store", ["data/our-hospital"])]
+    [section] = [each for each in Board(tmp_path / "store").snapshot.sections["mediconfusion"] if each.kind == "custom"]
+    assert (section.title(), section.questions, len(section.entries)) == ("our-hospital", 2 * 29, 2)
