@@ -20,12 +20,10 @@ from typing import Any
 
 import pandas as pd
 
-from curation.images.burned_in_text import burned_in_note
-from curation.images.set_images import UNCHECKED, copy_images, manifest_of
+from curation.images.set_images import write_set
 from curation.review.agreement import agreement
 from curation.review.review_log import LOG, Pair, ReviewLog
 from curation.writing.question_writing import FUNNEL
-from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
@@ -54,8 +52,6 @@ def export(
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise BadInput(f"export {name}: give a name of lower-case letters, digits and hyphens.")
-    if out.exists():
-        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
     log = ReviewLog(questions)
     wanted = {"kept", "unreviewed"} if unreviewed else {"kept"}
     kept = {pair_id: pair for pair_id, pair in log.pairs.items() if pair.decision in wanted}
@@ -66,27 +62,25 @@ def export(
         )
     funnel = _funnel(log, questions, search, len(kept))
     used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
-    notes = [burned_in_note(images, used, text_search), *([UNCHECKED] if unreviewed else [])]
-    with replacing(out) as work:
-        _write(work, name, log, kept, images, known, funnel, unreviewed, notes, pseudonyms_of(out))
+
+    def write(work: Path, names: dict[str, str], origins: dict[str, dict[str, str]]) -> dict[str, Any]:
+        return _write(work, log, kept, names, origins, funnel, pseudonyms_of(out))
+
+    write_set(out, "mediconfusion", images, used, known, write, name, not unreviewed, text_search)
     return funnel
 
 
 def _write(
     work: Path,
-    name: str,
     log: ReviewLog,
     kept: dict[str, Pair],
-    images: Path,
-    known: pd.DataFrame | None,
+    names: dict[str, str],
+    origins: dict[str, dict[str, str]],
     funnel: dict[str, Any],
-    unreviewed: bool,
-    notes: list[str],
     pseudonyms: Pseudonyms,
-) -> None:
-    used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
-    names, about = copy_images(work, images, used, known, pseudonyms)
-    origins: dict[str, Any] = {name: _image_entry(name, origin) for name, origin in about.items()}
+) -> dict[str, Any]:
+    """Write the files of the pairs; what the manifest says of them."""
+    origins |= {name: _image_entry(name, origin) for name, origin in origins.items()}
     ids = {
         pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
         for pair_id, pair in log.pairs.items()
@@ -95,18 +89,21 @@ def _write(
         for side in ("image_1", "image_2"):
             names.setdefault(pair.draft[side], pseudonyms.of("i", pair.draft[side]))
     dataset = {ids[pair_id]: _entry(pair, names) for pair_id, pair in kept.items()}
-    labels: Counter[str] = Counter()
-    for entry in dataset.values():
-        for number in (1, 2):
-            for category in entry[f"category_{number}"]:
-                labels[category] += 1
-    manifest = {
-        "name": name,
-        "format": "mediconfusion",
-        "made_by": "medprobe curate export",
-        **manifest_of(images),
-        "validated": not unreviewed,
-        "notes": notes,
+    labels = Counter(
+        category for entry in dataset.values() for number in (1, 2) for category in entry[f"category_{number}"]
+    )
+    write_json(work / "dataset.json", dataset)
+    write_json(work / "statistics.json", dict(labels.most_common()))
+    rejected = {ids[key]: _rejected(pair, names) for key, pair in log.pairs.items() if key not in kept}
+    write_json(work / "rejected.json", rejected)
+    write_json(work / "funnel.json", funnel)
+    if (log.folder / LOG).is_file():
+        changes = [
+            entry | {"item": ids[entry["item"]]} for entry in read_journal(log.folder / LOG) if entry["item"] in ids
+        ]
+        text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in changes)
+        (work / LOG).write_text(text, encoding="utf-8")
+    return {
         "pairs": len(dataset),
         "images": {name: origin["sha256"] for name, origin in origins.items()},
         "image_of": {
@@ -116,19 +113,6 @@ def _write(
         "reviewers": sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews}),
         "agreement": asdict(agreement(log.scores())),
     }
-    write_json(work / "dataset.json", dataset)
-    write_json(work / "statistics.json", dict(labels.most_common()))
-    write_json(work / "image_dict.json", origins)
-    rejected = {ids[key]: _rejected(pair, names) for key, pair in log.pairs.items() if key not in kept}
-    write_json(work / "rejected.json", rejected)
-    write_json(work / "funnel.json", funnel)
-    write_json(work / "manifest.json", manifest)
-    if (log.folder / LOG).is_file():
-        changes = [
-            entry | {"item": ids[entry["item"]]} for entry in read_journal(log.folder / LOG) if entry["item"] in ids
-        ]
-        text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in changes)
-        (work / LOG).write_text(text, encoding="utf-8")
 
 
 def _entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:

@@ -53,13 +53,13 @@ def probe(
     no_text_search: NoTextSearch = False,
 ) -> None:
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
-    from curation.custom_sets.custom_questions import write_folder
     from curation.custom_sets.positions import with_positions
     from curation.custom_sets.probe_table import OWN, ProbeColumns, read_probed, with_files
     from curation.custom_sets.probing import ABSENT_NOTE, ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
     from curation.images.image_table import Columns, join_table, read_table
+    from curation.images.set_images import write_set
     from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
 
@@ -101,7 +101,7 @@ def probe(
         raise BadInput(f"{table}: {error}") from None
     scores, note = known_by_text(rows)
 
-    def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
+    def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:
         named = [row | {"id": Path(names[row["image"]]).stem, "image": names[row["image"]]} for row in rows]
         write_json(folder / "probmed.json", named)
         return {
@@ -110,9 +110,8 @@ def probe(
             "notes": [note, ABSENT_NOTE],
         }  # fmt: skip
 
-    write_folder(
-        out, out.name, "probmed", images, {row["image"] for row in rows}, known, write_files, not no_text_search
-    )
+    used = {row["image"] for row in rows}
+    write_set(out, "probmed", images, used, known, write_files, text_search=not no_text_search)
     typer.echo(f"{len(rows)} questions on {len(probed)} images")
     for what, count in left_out.items():
         topic = ASPECT_OF[what.removeprefix("without_")]
@@ -177,10 +176,11 @@ def hallucinate(
 ) -> None:
     """Turn your questions into FAKE, NONE and SWAP questions (HALT-MedVQA), for `medprobe build halt-medvqa --as NAME`."""
     from curation.custom_sets import hallucination
-    from curation.custom_sets.custom_questions import groups_of_images, read_fakes, read_questions, write_folder
+    from curation.custom_sets.custom_questions import groups_of_images, read_fakes, read_questions
     from curation.custom_sets.hallucination import SwapImages
     from curation.images.image_index import hashes_of, list_images
     from curation.images.image_table import Columns, join_table, read_table
+    from curation.images.set_images import write_set
     from curation.report.blind_baseline import text_alone
     from curation.writing.asking import Asking
     from dataset_builders.benchmarks.halt_medvqa.reader import FILES
@@ -236,7 +236,7 @@ def hallucinate(
             f"{_counted(left_out)}). A question to swap names an organ or modality, and other images show nothing of its {unrelated_by}."
         )
 
-    def write_files(folder: Path, names: dict[str, str]) -> dict[str, object]:
+    def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:
         for scenario, made in hallucination.renamed(entries, names).items():
             write_json(folder / FILES[scenario], made)
         return {
@@ -245,16 +245,8 @@ def hallucinate(
             "notes": [hallucination.controls_note(entries), f"Text alone, your own questions: {alone}."],
         }  # fmt: skip
 
-    write_folder(
-        out,
-        out.name,
-        "halt-medvqa",
-        images,
-        {question.image for question in own},
-        known,
-        write_files,
-        not no_text_search,
-    )
+    used = {question.image for question in own}
+    write_set(out, "halt-medvqa", images, used, known, write_files, text_search=not no_text_search)
     for scenario, made in entries.items():
         beside = ", controls included" if controls else ""
         typer.echo(

@@ -82,8 +82,8 @@ def gmai_tag(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7862,
 ) -> None:
     """Serve a page on which three taggers give each label its task and department; the next `gmai` takes the majority."""
-    from curation.gmai.pages import build_tagging
     from curation.gmai.pipeline import PRIVATE
+    from curation.gmai.validation import build_tagging
     from curation.review.serving import serve_page
 
     names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
@@ -95,8 +95,8 @@ def gmai_validate(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7863,
 ) -> None:
     """Serve a page on which reviewers report what is wrong with a question; the next `gmai` leaves it out."""
-    from curation.gmai.pages import build_validation
     from curation.gmai.pipeline import PRIVATE
+    from curation.gmai.validation import build_validation
     from curation.review.serving import serve_page
 
     serve_page(lambda _: build_validation(out), out / PRIVATE, "validate", f"validating {out}", port)

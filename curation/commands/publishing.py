@@ -52,13 +52,10 @@ def export_benchmark(
 
 
 def quality(
-    source: Annotated[
-        Path, typer.Argument(help="exported folder in MediConfusion's layout, or a built dataset of any format")
-    ],
+    data: Annotated[str, typer.Argument(help="built dataset of any format: its folder, or its id on the Hub")],
     out: Annotated[Path, typer.Option(help="page to write (.html), with the numbers beside it (.json)")] = Path(
         "quality.html"
     ),
-    images: Annotated[list[Path] | None, typer.Option(help="folder to find images in (may be given again)")] = None,
     model: Annotated[
         str | None,
         typer.Option(help="also ask a model without the images: its name at a server, or baseline:text-only:ID"),
@@ -78,14 +75,11 @@ def quality(
 
     if out.suffix != ".html":
         raise BadInput(f"--out {out}: the report is a page; give a name that ends in .html.")
-    for folder in images or []:
-        if not folder.is_dir():
-            raise BadInput(f"--images {folder}: there is no such folder.")
     blind = None
     if model is not None:
         asking = Asking(temperature=temperature, price=read_price(price), send=send_to_provider)
         blind = BlindAsking(_blind_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
-    found = check(source, tuple(images or ()), blind)
+    found = check(data, blind)
     write_report(found, out)
     if found.blind_model is not None:
         for name, score in found.blind_model.scores.items():

@@ -1,4 +1,4 @@
-"""Reads a user's own multiple-choice questions, and writes a folder in a benchmark's format with its images beside it.
+"""Reads a user's own multiple-choice questions.
 
 See also: what is made of them (`hallucination.py`, `probing.py`).
 """
@@ -6,20 +6,16 @@ See also: what is made of them (`hallucination.py`, `probing.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from curation.images.burned_in_text import burned_in_note
 from curation.images.image_table import cell_text, need_columns, read_any
-from curation.images.set_images import UNCHECKED, copy_images, manifest_of
-from dataset_builders.build import replacing
-from dataset_builders.contents.pseudonyms import one_spelling, pseudonyms_of
+from dataset_builders.contents.pseudonyms import one_spelling
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.files import write_json
 from dataset_builders.schema import LETTERS
 from dataset_builders.source_files import stays_inside
 
@@ -116,43 +112,6 @@ def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
     letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
     index = LETTERS.index(letter[1].upper()) if letter else len(options)
     return index if index < len(options) else None
-
-
-def write_folder(
-    out: Path,
-    name: str,
-    family: str,
-    images: Path,
-    used: Iterable[str],
-    known: pd.DataFrame | None,
-    write: Callable[[Path, dict[str, str]], dict[str, Any]],
-    text_search: bool = True,
-) -> dict[str, Any]:
-    """Write `out` whole or not at all: the used images in images/ without metadata under keyed hashes, what `write` puts there (given
-    name -> keyed name), image_dict.json (sha256, and licence, source and keyed group where `known` has them), manifest.json with
-    what `write` returns. The key lies beside `out`.
-
-    Raises BadInput where `out` exists, images are not there, or may hold burned-in text (`text_search`).
-    """
-    if out.exists():
-        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
-    used = set(used)
-    searched = burned_in_note(images, used, text_search)
-    with replacing(out) as work:
-        names, origins = copy_images(work, images, used, known, pseudonyms_of(out))
-        counts = write(work, names)
-        write_json(work / "image_dict.json", origins)
-        manifest = {
-            "name": name,
-            "format": family,
-            "made_by": "medprobe curate",
-            "validated": False,
-            **manifest_of(images),
-            **counts,
-        }
-        manifest["notes"] = [*manifest.get("notes", []), UNCHECKED, searched]
-        write_json(work / "manifest.json", manifest)
-    return counts
 
 
 def read_fakes(path: Path) -> list[Fake]:

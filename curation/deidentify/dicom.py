@@ -4,7 +4,7 @@ The library applies the table at the top level. Here it is applied in every sequ
 elements, overlays and curves go; free text that no rule of the table names goes; any element that still holds a word of a value that was
 removed goes. UIDs become keyed ones, the same for the same UID. What is left of the image is its pixels and what describes them.
 
-See also: pixels (`curation/gmai/pixels.py`).
+See also: pixels (`curation/readers/pixels.py`).
 """
 
 from __future__ import annotations

@@ -31,12 +31,11 @@ from tqdm import tqdm
 from curation.deidentify.dicom import METHOD, deidentify_dataset
 from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
 from curation.deidentify.table import PatientTable, identifiers_of
-from curation.gmai.pictures import DICOM, VOLUMES, is_dicom, is_turned
-from curation.gmai.pixels import Skipped, reading, shown
-from curation.images.burned_in_text import Box, Recall, find_text, measure_recall
-from curation.images.file_names import list_beside, write_list
+from curation.images.burned_in_text import TEXTS, Recall, find_text, measure_recall
+from curation.images.file_names import REPORT, list_beside, write_list
 from curation.images.image_index import open_rgb
-from curation.images.set_images import REPORT
+from curation.readers.pictures import DICOM, VOLUMES, is_dicom, is_turned
+from curation.readers.pixels import Skipped, reading, shown
 from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput
@@ -45,7 +44,7 @@ from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_i
 from dataset_builders.images.metadata import file_name, strip_metadata
 
 VOLUMES_REMEDY = "--labels takes NIfTI with its labels"
-TEXTS, PENDING, TABLE = "texts.jsonl", "pending", "table.csv"
+PENDING, TABLE = "pending", "table.csv"
 SAMPLE = 24
 """Images that text is planted on."""
 
@@ -242,10 +241,3 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
 def _reason(text: str) -> str:
     """A reason to count by, without what in it depends on the file."""
     return text.split("(", maxsplit=1)[0].split(":", maxsplit=1)[0].strip()[:80]
-
-
-def read_boxes(out: Path) -> dict[str, list[Box]]:
-    """Image -> boxes of the text found in it."""
-    lines = (out / TEXTS).read_text(encoding="utf-8").splitlines() if (out / TEXTS).is_file() else []
-    entries = [json.loads(line) for line in lines]
-    return {entry["image"]: [(box[0], box[1], box[2], box[3]) for box in entry["boxes"]] for entry in entries}

@@ -6,7 +6,7 @@ Nothing is in them but names of classes, which are copied, and geometry.
 
 `medprobe curate gmai` reads them with `path: OUT/images` and `annotations: OUT/labels/1.json` (reader coco) or `OUT/labels` (nifti).
 
-See also: the readers (`curation/gmai/read_shapes.py`, `read_nifti.py`), the images (`folder.py`).
+See also: the readers (`curation/readers/`), the images (`folder.py`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from curation.gmai.overlay import encode_mask
-from curation.gmai.pictures import DICOM, TURNED, Pairs, PictureLabel, Skip, files_below, paired
-from curation.gmai.pixels import Skipped, cause
-from curation.gmai.read_nifti import SUFFIXES as VOLUMES
-from curation.gmai.read_nifti import volume_classes, volume_pairs
-from curation.gmai.read_shapes import LISTS, coco, masks, voc, yolo
-from curation.gmai.sources import SourceDataset
+from curation.readers.dataset import SourceDataset
+from curation.readers.pictures import DICOM, TURNED, Pairs, PictureLabel, Skip, files_below, paired
+from curation.readers.pixels import Skipped, cause, encode_mask
+from curation.readers.shapes import LISTS, coco, masks, voc, yolo
+from curation.readers.volumes import SUFFIXES as VOLUMES
+from curation.readers.volumes import volume_classes, volume_pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES

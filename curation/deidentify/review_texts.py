@@ -16,12 +16,12 @@ import pandas as pd
 from fastapi import FastAPI
 from PIL import Image, ImageDraw, ImageOps
 
-from curation.deidentify.folder import PENDING, REPORT, TABLE, read_boxes
+from curation.deidentify.folder import PENDING, TABLE
 from curation.deidentify.labels import drop_labels
-from curation.gmai import burned_in
-from curation.gmai.burned_in import DECISIONS
 from curation.gmai.items import PICTURES
-from curation.images.burned_in_text import mask
+from curation.gmai.overlay import undecided
+from curation.images.burned_in_text import DECISIONS, mask, read_boxes
+from curation.images.file_names import REPORT
 from curation.review.page import Field, Shown, Task, build_page, record, recorded
 from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput
@@ -46,7 +46,7 @@ def is_gmai(out: Path) -> bool:
 def pending_images(out: Path) -> list[str]:
     """Images that wait for a decision."""
     if is_gmai(out):
-        return burned_in.undecided(out / "private")
+        return undecided(out / "private")
     return sorted(path.name for path in (out / PENDING).iterdir()) if (out / PENDING).is_dir() else []
 
 
@@ -91,7 +91,7 @@ def build_app(out: Path) -> FastAPI:
         raise BadInput(
             f"{out}: holds no {REPORT}. Make it with `medprobe curate deidentify` or `medprobe curate gmai`."
         )
-    boxes = burned_in.read_boxes(out / "private") if is_gmai(out) else read_boxes(out)
+    boxes = read_boxes(out / "private" if is_gmai(out) else out)
 
     def show(_: str, image: str) -> Shown:
         marked = len(boxes.get(image, []))

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,12 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from curation.gmai.overlay import encode_mask, fit, scale_mask, scale_pixels
-from curation.gmai.pictures import Picture, PictureLabel, Skip, Unit
-from curation.gmai.pixels import Skipped, cause
-from curation.gmai.read_dicom import dicom_units
-from curation.gmai.read_nifti import nifti_units
-from curation.gmai.read_shapes import coco_units, masks_units, voc_units, yolo_units
-from curation.gmai.read_tables import folders_units, table_units, tsv_units, wide_units
-from curation.gmai.sources import SourceDataset, Sources
+from curation.gmai.sources import Sources
 from curation.images.file_names import file_names, list_beside, write_list
+from curation.readers.dataset import SourceDataset
+from curation.readers.formats import units_of
+from curation.readers.pictures import Picture, PictureLabel, Skip, Unit
+from curation.readers.pixels import Skipped, cause, encode_mask, fit, scale_mask, scale_pixels
 from dataset_builders.contents.pseudonyms import Pseudonyms, one_spelling, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
@@ -41,19 +38,6 @@ WITHDRAWN = "withdrawn.json"
 """Keyed ids of patients who have withdrawn: nothing of theirs is stored again, whatever the sources still hold."""
 HAS_WITHDRAWN = "its patient has withdrawn"
 VERSION = 1
-READERS: dict[str, Callable[[SourceDataset, Sources], Iterator[Unit | Skip]]] = {
-    "folders": folders_units,
-    "csv": table_units,
-    "wide": wide_units,
-    "boxes": table_units,
-    "coco": coco_units,
-    "voc": voc_units,
-    "yolo": yolo_units,
-    "masks": masks_units,
-    "nifti": nifti_units,
-    "dicom": dicom_units,
-    "tsv": tsv_units,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +107,6 @@ class FileIds:
         write_list(self._path, sorted(self.files.items(), key=lambda each: each[1]))
 
 
-def units_of(dataset: SourceDataset, sources: Sources) -> tuple[list[Unit], list[Skip]]:
-    """The units of a dataset, by its reader, and what that leaves out. Raises BadInput where its files cannot be understood at all."""
-    found = list(READERS[dataset.reader](dataset, sources))
-    return [each for each in found if isinstance(each, Unit)], [each for each in found if isinstance(each, Skip)]
-
-
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
     """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets).
 
@@ -143,7 +121,7 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
     with Journal(private / JOURNAL) as journal, FileIds(private.with_name("dataset")) as files:
         done = {(entry["dataset"], entry["unit"]): entry for entry in journal.entries}
         for dataset in sources.datasets:
-            units, left_out = units_of(dataset, sources)
+            units, left_out = units_of(dataset)
             skips += [_keyed(skip, files) for skip in left_out]
             read = _settings(dataset, sources)
             found: list[Item] = []
@@ -232,7 +210,7 @@ def _settings(dataset: SourceDataset, sources: Sources) -> str:
     if dataset.reader in ("wide", "dicom"):
         later -= {"exhaustive"}
     given = dataset.model_dump(mode="json", exclude=later)
-    return json.dumps([VERSION, given, sources.slices, sources.min_area, sources.longest_side], sort_keys=True)
+    return json.dumps([VERSION, given, sources.longest_side], sort_keys=True)
 
 
 def _state(unit: Unit, settings: str) -> str:
@@ -316,7 +294,7 @@ def _store(
     targets = _merged(picture.targets)
     for number, target in enumerate(targets):
         area = target.area / (original[0] * original[1]) if target.kind != "class" else 1.0
-        is_small = target.kind != "class" and area < max(sources.min_area, 1e-9)
+        is_small = target.kind != "class" and area < max(dataset.min_area, 1e-9)
         mask = None
         if target.mask is not None and not is_small:
             mask = scale_mask(target.mask, (pixels.shape[0], pixels.shape[1]))

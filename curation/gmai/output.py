@@ -19,13 +19,13 @@ import yaml
 from tqdm import tqdm
 
 from curation.gmai import FORMAT
-from curation.gmai.burned_in import blackened
-from curation.gmai.checks import Branch
 from curation.gmai.items import PICTURES
 from curation.gmai.labels import LabelTable
-from curation.gmai.overlay import shown_png
+from curation.gmai.overlay import blackened, shown_png
 from curation.gmai.selecting import Written
-from curation.gmai.sources import SourceDataset, Sources
+from curation.gmai.sources import Sources
+from curation.gmai.text_alone import Branch
+from curation.readers.dataset import SourceDataset
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
@@ -36,6 +36,7 @@ COLUMNS = (
     "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
     "clinical vqa task", "department", "perceptual granularity", "modality", "question_type", "group", "license", "source",
 )  # fmt: skip
+BRANCH_COLUMNS = ["modality", "task", "granularity", "questions", "correct", "chance", "p", "flagged"]
 TREE = "LexicalTree.html"
 
 
@@ -159,7 +160,7 @@ def write_report(
     labels.to_csv(folder / "labels.csv", index=False)
     for file, found in (("blind_majority.csv", branches), ("blind_model.csv", by_model)):
         if found is not None:
-            pd.DataFrame([asdict(branch) for branch in found]).to_csv(folder / file, index=False)
+            pd.DataFrame(map(asdict, found), columns=BRANCH_COLUMNS).to_csv(folder / file, index=False)
     write_json(folder / "funnel.json", funnel)
 
 

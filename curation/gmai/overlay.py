@@ -1,63 +1,34 @@
-"""Masks as text (COCO's run-length encoding) and as pixels, scaled with their picture; and what burns a target into a copy of its picture:
-a box, a translucent mask, or a contour, never over what it marks.
+"""The pictures that questions show: a copy with the target burned in (a box, a translucent mask, or a contour, never over what it marks),
+and without burned-in text, which is searched before anything is written and decided about by a person (`medprobe curate texts`).
 
-The contour and the box are drawn outside the target; a mask is translucent, at most half.
+A picture that seems to hold text is in no question without a decision, or with `drop`; with `mask` the marked regions are shown black.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageColor
+from tqdm import tqdm
 
-from curation.gmai.sources import BOX, CONTOUR, MASK, Overlay
-from curation.images.burned_in_text import Box as Text
+from curation.gmai.cases import Candidate
+from curation.gmai.items import PICTURES
+from curation.gmai.sources import BOX, CONTOUR, MASK, Overlay, Sources
+from curation.images.burned_in_text import DECISIONS, TEXTS, Box, find_text, read_boxes
 from curation.images.burned_in_text import mask as blacked_out
+from curation.images.file_names import manifest_of
+from curation.readers.dataset import SourceDataset
+from curation.readers.pixels import decode_mask
 from dataset_builders.images.lookup import as_png
-
-
-def encode_mask(mask: np.ndarray) -> dict[str, Any]:
-    """(height, width) of booleans -> COCO RLE with a text."""
-    from pycocotools import mask as coco
-
-    rle = coco.encode(np.asfortranarray(mask.astype(np.uint8)))
-    return {"size": [int(side) for side in rle["size"]], "counts": rle["counts"].decode("ascii")}
-
-
-def decode_mask(rle: dict[str, Any]) -> np.ndarray:
-    """The mask of a COCO RLE."""
-    from pycocotools import mask as coco
-
-    decoded: np.ndarray = coco.decode({"size": rle["size"], "counts": rle["counts"].encode("ascii")}).astype(bool)
-    return decoded
-
-
-def fit(side: int, pixels: np.ndarray) -> float:
-    """The factor that brings the longer side of a picture down to `side`; 1 where it is shorter."""
-    return min(1.0, side / max(pixels.shape[:2]))
-
-
-def scale_pixels(pixels: np.ndarray, factor: float) -> np.ndarray:
-    """A picture scaled down by `factor`."""
-    if factor == 1.0:
-        return pixels
-    size = (max(1, round(pixels.shape[1] * factor)), max(1, round(pixels.shape[0] * factor)))
-    return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
-
-
-def scale_mask(mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """A mask scaled to (height, width)."""
-    if mask.shape == shape:
-        return mask
-    image = Image.fromarray(mask.astype(np.uint8) * 255)
-    return np.asarray(image.resize((shape[1], shape[0]), Image.Resampling.NEAREST)) > 127
+from dataset_builders.journal import Journal, read_journal
 
 
 def shown_png(
-    picture: str, mask: dict[str, Any] | None, folder: Path, granularity: str, box: Any, overlay: Overlay, black: Sequence[Text] = ()
+    picture: str, mask: dict[str, Any] | None, folder: Path, granularity: str, box: Any, overlay: Overlay, black: Sequence[Box] = ()
 ) -> bytes:  # fmt: skip
     """The PNG that a question shows: picture `picture` of `folder`, `black` regions blacked out, with the target burned into a copy."""
     with Image.open(folder / f"{picture}.png") as image:
@@ -102,3 +73,69 @@ def _paint(pixels: np.ndarray, where: np.ndarray, overlay: Overlay, opacity: flo
     painted = pixels.copy()
     painted[where] = (painted[where] * (1 - opacity) + colour * opacity).round().astype(np.uint8)
     return painted
+
+
+# Burned-in text
+
+
+def read_decisions(private: Path) -> dict[str, str]:
+    """Picture -> mask, keep or drop; the last decision holds."""
+    return {entry["item"]: entry["value"] for entry in read_journal(private / DECISIONS)}
+
+
+def undecided(private: Path) -> list[str]:
+    """The pictures that seem to hold text and wait for a decision."""
+    decided = read_decisions(private)
+    return sorted(name for name, boxes in read_boxes(private).items() if boxes and name not in decided)
+
+
+def blackened(private: Path) -> dict[str, list[Box]]:
+    """Picture -> the regions that are shown black."""
+    decided = read_decisions(private)
+    return {name: boxes for name, boxes in read_boxes(private).items() if decided.get(name) == "mask"}
+
+
+def without_text(
+    cases: list[Candidate],
+    choose: Callable[[list[Candidate]], tuple[list[Candidate], Counter[str]]],
+    private: Path,
+    sources: Sources,
+) -> tuple[list[Candidate], Counter[str], dict[str, Any]]:
+    """(chosen cases, how many fell to each limit, counts): the cases that `choose` takes once those whose pictures may hold a name are
+    left out. Only the pictures of chosen cases are searched, each once; sets that `medprobe curate deidentify` made were searched there."""
+    done = {dataset.name for dataset in sources.datasets if _searched(dataset)}
+    boxes, decided = read_boxes(private), read_decisions(private)
+    while True:
+        held = {name for name, found in boxes.items() if found and decided.get(name, "drop") == "drop"}
+        left = [case for case in cases if held.isdisjoint(name for name, _ in case.item.pictures)]
+        chosen, limits = choose(left)
+        shown = {name for case in chosen if case.item.dataset not in done for name, _ in case.item.pictures}
+        fresh = sorted(shown - boxes.keys())
+        if not fresh:
+            break
+        boxes |= _search(fresh, private)
+    found = {name: boxes[name] for name in boxes if boxes[name]}
+    decisions = Counter(decided[name] for name in found if name in decided)
+    limits["burned-in text that nobody has decided about, or dropped"] = len(cases) - len(left)
+    counts = {
+        "searched": len(boxes), "with_text": len(found), "undecided": len(found.keys() - decided.keys()),
+        "decisions": dict(decisions), "searched_by_deidentify": sorted(done),
+    }  # fmt: skip
+    return chosen, limits, counts
+
+
+def _searched(dataset: SourceDataset) -> bool:
+    """Whether `medprobe curate deidentify` made a dataset's pictures and looked for text in them; it does not look into volumes."""
+    report = manifest_of(dataset.path).get("deidentification", {})
+    return dataset.reader != "nifti" and bool(report.get("text", {}).get("searched"))
+
+
+def _search(pictures: Iterable[str], private: Path) -> Mapping[str, list[Box]]:
+    """Search pictures and put down where text was found; what was searched stays when the search is stopped."""
+    found: dict[str, list[Box]] = {}
+    with Journal(private / TEXTS) as journal:
+        for name in tqdm(pictures, desc="looking for burned-in text", unit="picture", disable=None):
+            with Image.open(private / PICTURES / f"{name}.png") as image:
+                found[name] = find_text(image)
+            journal.append({"image": name, "boxes": [list(box) for box in found[name]]})
+    return found

@@ -4,7 +4,6 @@ that a killed run goes on and a changed table takes effect, while questions that
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections import Counter, defaultdict
@@ -16,16 +15,17 @@ from typing import Any
 
 import pandas as pd
 
-from curation.gmai import burned_in, checks, questions, tags
+from curation.gmai import questions, tags, text_alone, validation
 from curation.gmai.cases import Candidate, Cell, make_cases, values_of, without_duplicates
 from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labels import COLUMNS, LabelTable, read_labels
 from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.output import write_outputs, write_report
-from curation.gmai.pictures import Skip, reasons
-from curation.gmai.selecting import CASES, Appearance, Kept, Written, read_kept, select, split, write_kept
+from curation.gmai.overlay import without_text
+from curation.gmai.selecting import Appearance, Kept, Written, read_kept, select, split, write_kept
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside
+from curation.readers.pictures import Skip, reasons
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import read_about
@@ -86,16 +86,16 @@ def run(
             names = "; ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
 
-        said = checks.read_faults(private)
+        said = validation.read_faults(private)
         candidates = {case.case for case in cases}
-        cases = [case for case in cases if case.case not in checks.dropped(said)]
+        cases = [case for case in cases if case.case not in validation.dropped(said)]
         pools = Pools(cases, table)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
         _check_any(usable, cases, left_out)
         unique, duplicates = without_duplicates(usable, sources.near_duplicate)
         choose = partial(select, sources=sources, appearance=Appearance(private, embeddings))
         if search_text:
-            chosen, limits, text = burned_in.without_text(unique, choose, private, sources)
+            chosen, limits, text = without_text(unique, choose, private, sources)
         else:
             chosen, limits = choose(unique)
             text = None
@@ -117,11 +117,11 @@ def run(
                 f"no question can be made ({_counted(unwritten + limits)}). Give more labels per task, or other templates."
             )
 
-        branches = checks.majority(written)
+        branches = text_alone.majority(written)
         if not accept_text_alone:
-            checks.check_text_alone(branches, written)
+            text_alone.check_text_alone(branches, written)
         by_model = (
-            checks.by_model(written, blind_model, private, asking or Asking()) if blind_model is not None else None
+            text_alone.by_model(written, blind_model, private, asking or Asking()) if blind_model is not None else None
         )
         notes += [f"the text alone gives answers away, {each}" for each in branches if each.flagged]
         if blind_model is not None:
@@ -136,7 +136,7 @@ def run(
                 "alpha": tagged.agreement,
             },
             "possible_questions": len(candidates),
-            "validation": checks.summary(said, {each.case.case for each in written}),
+            "validation": validation.summary(said, {each.case.case for each in written}),
             "no_option": len(cases) - len(usable),
             "duplicates": dict(duplicates),
             "limits": dict(limits),
@@ -156,11 +156,11 @@ def run(
             lambda page: write_report(page, written, table, branches, by_model, funnel, tasks, departments),
         )  # fmt: skip
         write_kept(private, written, kept, sources, candidates, read_withdrawn(private))
-        _write_page_data(private / CASES, written, sources)
+        validation.write_page_data(private, written, sources)
     return Made(out, written, funnel, notes)
 
 
-def _checked(funnel: dict[str, Any], branches: list[checks.Branch]) -> dict[str, Any]:
+def _checked(funnel: dict[str, Any], branches: list[text_alone.Branch]) -> dict[str, Any]:
     """What the dataset's card and manifest say of how far the set was checked."""
     validation, text = funnel["validation"], funnel["burned_in_text"]
     notes = [
@@ -271,19 +271,3 @@ def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tagged: 
         synonyms, parents, region, modalities = listed
         task, department = own.get("task", label.task), own.get("department", label.department)
         yield [name, raw, synonyms, parents, label.mesh, task, department, region, modalities, count]
-
-
-def _write_page_data(path: Path, written: list[Written], sources: Sources) -> None:
-    """What the pages show: the questions with their geometry, and the tree's values."""
-    cases = [
-        {
-            "case": each.case.case, "pictures": each.case.item.pictures, "question": each.question, "options": list(each.choice.options),
-            "right": list(each.choice.right), "task": each.case.task, "department": each.case.department,
-            "granularity": each.case.granularity, "modality": each.case.modality, "box": each.case.item.box,
-        }
-        for each in written
-    ]  # fmt: skip
-    tasks, departments = values_of(sources)
-    document: dict[str, Any] = {"cases": cases, "tasks": list(tasks), "departments": list(departments)}
-    document |= {"overlay": sources.overlay.model_dump(), "seed": sources.seed}
-    replace_file(path, json.dumps(document, ensure_ascii=False).encode())

@@ -153,8 +153,6 @@ def split(cases: list[Candidate], sources: Sources, earlier: Mapping[str, str] |
 # What stays
 
 KEPT = "questions.json"
-CASES = "cases.json"
-"""What the pages show of the last run."""
 
 
 @dataclass(frozen=True)

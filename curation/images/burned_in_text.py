@@ -18,13 +18,16 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
+from curation.images.file_names import manifest_of
 from curation.images.image_index import open_rgb
-from curation.images.set_images import manifest_of
 from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError
+from dataset_builders.journal import read_journal
 
 Box = tuple[int, int, int, int]
 """left, top, right, bottom in pixels."""
+TEXTS, DECISIONS = "texts.jsonl", "decisions.jsonl"
+"""Of a folder whose images are searched: where text seems to be in each (never what it says), and what a person decided."""
 ENLARGE_FROM, ENLARGE_BELOW = 500, 1000
 """Images whose longer side lies between are read at twice the size too: small letters are found only there."""
 SMALLEST = 64
@@ -65,6 +68,12 @@ def find_text(image: Image.Image) -> list[Box]:
             if not any(covered(box, other) > 0.8 for other in found):
                 found.append(box)
     return found
+
+
+def read_boxes(folder: Path) -> dict[str, list[Box]]:
+    """Image -> where text seems to be in it, by the folder's `TEXTS`."""
+    entries = read_journal(folder / TEXTS)
+    return {entry["image"]: [(box[0], box[1], box[2], box[3]) for box in entry["boxes"]] for entry in entries}
 
 
 def covered(box: Box, by: Box) -> float:

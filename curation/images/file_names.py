@@ -9,16 +9,26 @@ Images of `medprobe curate deidentify` go by keyed hashes already; folders made 
 from __future__ import annotations
 
 import csv
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from curation.images.set_images import manifest_of
 from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 
 POINTER = "names_file.txt"
+REPORT = "deidentification.json"
+"""What `medprobe curate deidentify` wrote beside its images: counts of what was removed; it goes with every set made of them."""
+
+
+def manifest_of(images: Path) -> dict[str, Any]:
+    """What every manifest of a custom set says of its ids and of how its images were de-identified."""
+    report = images.absolute().parent / REPORT
+    found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
+    return {"ids": KEYED, **({"deidentification": found} if isinstance(found, dict) else {})}
 
 
 def ids_of(images: Path | None, names: Iterable[str], out: Path) -> dict[str, str]:

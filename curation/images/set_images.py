@@ -1,4 +1,5 @@
-"""The images of a custom set: copied without metadata under keyed hashes, with what the table says of each (licence, source, group).
+"""Writes a custom set whole or not at all: its images without metadata under keyed hashes, what the table says of each (licence, source,
+group), and its manifest.
 
 See also: the hashes (`dataset_builders/contents/pseudonyms.py`), what is removed (`dataset_builders/images/metadata.py`).
 """
@@ -6,21 +7,22 @@ See also: the hashes (`dataset_builders/contents/pseudonyms.py`), what is remove
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms
+from curation.images.burned_in_text import burned_in_note
+from curation.images.file_names import manifest_of
+from dataset_builders.build import replacing
+from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput, Problems
+from dataset_builders.files import write_json
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import file_name, strip_metadata
 
 UNCHECKED = "Validation: no person has checked these questions."
-REPORT = "deidentification.json"
-"""What `medprobe curate deidentify` wrote beside its images: counts of what was removed; it goes with every set made of them."""
 
 
 def copy_images(
@@ -60,8 +62,31 @@ def copy_images(
     return names, origins
 
 
-def manifest_of(images: Path) -> dict[str, Any]:
-    """What every manifest of a custom set says of its ids and of how its images were de-identified."""
-    report = images.absolute().parent / REPORT
-    found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
-    return {"ids": KEYED, **({"deidentification": found} if isinstance(found, dict) else {})}
+def write_set(
+    out: Path,
+    family: str,
+    images: Path,
+    used: Iterable[str],
+    known: pd.DataFrame | None,
+    write: Callable[[Path, dict[str, str], dict[str, dict[str, str]]], dict[str, Any]],
+    name: str | None = None,
+    validated: bool = False,
+    text_search: bool = True,
+) -> None:
+    """Write a set in a benchmark's format (`family`) to `out`: the used images in images/, what `write` puts there (given the folder, name
+    -> keyed name, and keyed name -> what image_dict.json says of it), image_dict.json (sha256, and licence, source and keyed group where
+    `known` has them) and manifest.json with what `write` returns. The key lies beside `out`.
+
+    Raises BadInput where `out` exists, images are not there, or may hold burned-in text (`text_search`).
+    """
+    if out.exists():
+        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
+    used = set(used)
+    searched = burned_in_note(images, used, text_search)
+    with replacing(out) as work:
+        names, origins = copy_images(work, images, used, known, pseudonyms_of(out))
+        made = write(work, names, origins)
+        write_json(work / "image_dict.json", origins)
+        about = {"name": name or out.name, "format": family, "made_by": "medprobe curate", "validated": validated}
+        notes = [*made.pop("notes", []), *([] if validated else [UNCHECKED]), searched]
+        write_json(work / "manifest.json", about | manifest_of(images) | made | {"notes": notes})

@@ -125,8 +125,13 @@ class TextAlone:
     p: float
 
     @property
+    def is_large(self) -> bool:
+        """Whether so many more than by chance matter."""
+        return self.correct - self.chance >= MARGIN * self.questions
+
+    @property
     def gives_away(self) -> bool:
-        return self.p <= SIGNIFICANT and self.correct - self.chance >= MARGIN * self.questions
+        return self.p <= SIGNIFICANT and self.is_large
 
     def __str__(self) -> str:
         return f"{self.correct:.0f} of {self.questions} right without the image, where {self.chance:.0f} are by chance"
@@ -135,8 +140,6 @@ class TextAlone:
 def text_alone(options: Sequence[Sequence[str]], right: Sequence[int], held: Sequence[Iterable[Hashable]]) -> TextAlone:
     """Questions of one right option each, answered by what the other folds say. held: image, patient ... of each question; what shares one
     is in one fold."""
-    from scipy.stats import poisson_binom
-
     names = [[" ".join(option.casefold().split()) for option in shown] for shown in options]
     parts = connected(range(len(names)), lambda at: held[at])
     parts.sort(key=lambda part: hashlib.sha256(f"fold {min(part)}".encode()).digest())
@@ -156,6 +159,14 @@ def text_alone(options: Sequence[Sequence[str]], right: Sequence[int], held: Seq
             ]
             best = [k for k, rate in enumerate(rates) if rate >= max(rates) - 1e-12]
             correct += (right[at] in best) / len(best)
+    return against_chance(correct, options)
+
+
+def against_chance(correct: float, options: Sequence[Sequence[str]]) -> TextAlone:
+    """So many right of questions with these options, with the exact test."""
+    from scipy.stats import poisson_binom
+
+    chances = [1 / len(shown) for shown in options]
     # A tie counts its share: rounding down keeps the test from saying more than it can.
-    p = float(poisson_binom.sf(int(correct + 1e-9) - 1, [1 / len(shown) for shown in names]))
-    return TextAlone(len(names), correct, chance, min(1.0, p))
+    p = float(poisson_binom.sf(int(correct + 1e-9) - 1, chances))
+    return TextAlone(len(chances), correct, sum(chances), min(1.0, p))

@@ -1,17 +1,16 @@
 """What to look at before publishing a benchmark: what answerers get that never see an image, scored by the benchmark's own metrics, what
 repeats, and for MediConfusion's pairs give-aways in the options, balance, and how small a difference between two models they can tell.
 
-Reads a built dataset of any format, or an exported (or the official) folder in MediConfusion's layout.
 See also: the page (`quality_page.py`), language models without images (`blind_baseline.py`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, norm
 
+from curation.images.image_index import open_rgb
 from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
 from curation.writing.question_reading import LENGTH_GAP, LENGTH_RATIO
-from dataset_builders.benchmarks.mediconfusion.reader import read
-from dataset_builders.case_groups import sharing_images
+from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.images.lookup import ImageError, ImageFolders
-from dataset_builders.schema import Case
+from dataset_builders.images.lookup import ImageError
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.derive.scoring import score
 from eval_harness.scores.grading import shown_images
@@ -39,8 +37,6 @@ ALIKE = 0.8
 NEAR_BITS = 6
 DISCORDANT = (0.15, 0.3)
 """Share of pairs on which exactly one of two models is right: usual values, for the smallest difference that can be told."""
-Chosen = dict[str, tuple[int, ...]]
-"""Question id -> what a rule answers."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +91,6 @@ class Quality:
     """Questions on one image with the same text and options."""
     same_images: list[list[str]]
     alike_images: list[tuple[str, str, int]]
-    unreadable_images: dict[str, str]
-    """Image -> why it cannot be opened: a build refuses it."""
     often: dict[str, int]
     of_pairs: PairQuality | None = None
     blind_model: BlindModel | None = None
@@ -122,9 +116,6 @@ class Quality:
         if self.repeated_questions:
             found.append(f"{len(self.repeated_questions)} questions are asked more than once of the same image.")
         found += self.of_pairs.warnings() if self.of_pairs else []
-        if self.unreadable_images:
-            name, why = next(iter(self.unreadable_images.items()))
-            found.append(f"{len(self.unreadable_images)} images cannot be opened ({name}: {why}).")
         if self.same_images or self.alike_images:
             found.append(
                 f"{len(self.same_images)} groups of images are the same file, {len(self.alike_images)} pairs of images look alike."
@@ -141,199 +132,154 @@ def metrics_of(family: str) -> tuple[str, ...]:
     return (HEADLINE[family], "individual_accuracy") if family == PAIRS else (HEADLINE[family],)
 
 
-def check(source: Path, images: tuple[Path, ...] = (), blind: BlindAsking | None = None) -> Quality:
-    """Measure the first split of a built dataset whose answers are there, or a folder in the MediConfusion layout.
-
-    images: where the images of such a folder are, beside source/images; without any, the checks on pixels are left out and `images_seen`
-    is 0. blind: a language model to ask. Raises BadInput for a folder that `medprobe build mediconfusion` would refuse, too, and for a
-    dataset without answers.
-    """
-    if (source / "questions_text").is_dir():
-        repository = open_repository(source)
-        for split in repository.splits:
-            questions = repository.questions(split)
-            questions = questions[questions["answer"].map(len) > 0]
-            if len(questions):
-                break
-        else:
-            raise BadInput(f"{source}: no split has answers, so nothing can be said of what the text gives away.")
-        stored = {image: data for case in repository.cases(split) for image, data in case.images.items()}
-        there = {image: partial(bytes, data) for image, data in stored.items()}
-        return _measured(repository.name, repository.family, split, questions, there, None, blind)
-    folders = [folder for folder in (*images, source / "images") if folder.is_dir() or folder in images]
-    cases = read(source, ImageFolders(folders) if folders else None).cases["test"]
-    questions = pd.DataFrame([asdict(question) for case in cases for question in case.questions])
-    readers = {image.image_id: image.read for case in cases for image in case.images if image.read is not None}
-    return _measured(source.resolve().name, PAIRS, "test", questions, readers, _pairs(cases), blind)
-
-
-def _measured(
-    name: str, family: str, split: str, questions: pd.DataFrame, there: Mapping[str, Callable[[], bytes]], pairs: PairQuality | None,
-    blind: BlindAsking | None,
-) -> Quality:  # fmt: skip
-    rules = {}
+def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
+    """Measure the first split of a dataset (a built folder, or one on the Hub) whose answers are there; its images are compared unless it
+    was built without them. blind: a language model to ask. Raises BadInput for a dataset without answers."""
+    repository = open_repository(data)
+    for split in repository.splits:
+        questions = repository.questions(split)
+        questions = questions[questions["answer"].map(len) > 0]
+        if len(questions):
+            break
+    else:
+        raise BadInput(f"{data}: no split has answers, so nothing can be said of what the text gives away.")
+    family, rules = repository.family, {}
     for rule, answer in RULES.items():
-        scores = score(family, questions, _answers(answer(questions))).scores
+        chosen = {"question_id": questions["question_id"], "choice": [(at,) for at in answer(questions)]}
+        scores = score(family, questions, pd.DataFrame(chosen).assign(sample=0, status="answered")).scores
         rules[rule] = {metric: scores[metric].model_dump() for metric in metrics_of(family)}
-    same, alike, unreadable = alike_images(there)
+    stored = repository.cases(split) if repository.has_images else ()
+    try:
+        same, alike, seen = alike_images(image for case in stored for image in case.images.items())
+    except ImageError as error:
+        raise BadInput(f"{data}: an image cannot be opened ({error}). Build the dataset again.") from None
     text = questions["question"].str.casefold().str.split().str.join(" ")
     options = questions["options"].map(lambda shown: tuple(sorted(map(str.casefold, shown))))
     repeated = questions["question_id"].groupby([questions["case_id"], questions["image_id"], text, options]).agg(list)
-    shown = shown_images(questions)
-    use = shown.value_counts()
+    use = shown_images(questions).value_counts()
     return Quality(
-        name=name,
+        name=repository.name,
         family=family,
         split=split,
         questions=len(questions),
-        images=int(shown.nunique()),
-        images_seen=len(there),
+        images=len(use),
+        images_seen=seen,
         rules=rules,
         repeated_questions=[group for group in repeated if len(group) > 1],
         same_images=same,
         alike_images=alike,
-        unreadable_images=unreadable,
         often={str(image): int(count) for image, count in use.items() if count > OFTEN * use.median()},
-        of_pairs=pairs,
+        of_pairs=_pairs(questions) if family == PAIRS else None,
         blind_model=ask_blind(family, questions, blind.model, blind.journal, blind.asking) if blind else None,
     )
 
 
-def _answers(chosen: Chosen) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"question_id": list(chosen), "sample": 0, "choice": list(chosen.values()), "status": "answered"}
-    )
-
-
-def _each(pick: Callable[[list[str]], int]) -> Callable[[pd.DataFrame], Chosen]:
+def _each(pick: Callable[[list[str]], int]) -> Callable[[pd.DataFrame], list[int]]:
     """A rule that looks at the options alone."""
-
-    def answers(questions: pd.DataFrame) -> Chosen:
-        return {
-            str(name): (pick(list(options)),)
-            for name, options in zip(questions["question_id"], questions["options"], strict=True)
-        }
-
-    return answers
+    return lambda questions: [pick(list(options)) for options in questions["options"]]
 
 
-def _most_often(questions: pd.DataFrame) -> Chosen:
+def _most_often(questions: pd.DataFrame) -> list[int]:
     """The option that is most often right where the same text stands in other cases (no such text: the first option)."""
     right: dict[str, Counter[str]] = defaultdict(Counter)
     in_case: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    rows = questions[["question_id", "case_id", "question", "options", "answer"]].to_dict("records")
+    rows = questions[["case_id", "question", "options", "answer"]].to_dict("records")
     for row in rows:
         texts = [row["options"][at] for at in row["answer"]]
         right[row["question"]].update(texts)
         in_case[row["case_id"], row["question"]].update(texts)
-    chosen: Chosen = {}
+    chosen = []
     for row in rows:
         others = right[row["question"]] - in_case[row["case_id"], row["question"]]
-        chosen[str(row["question_id"])] = (
-            max(range(len(row["options"])), key=lambda at: (others[row["options"][at]], -at)),
-        )
+        counts = [others[option] for option in row["options"]]
+        chosen.append(counts.index(max(counts)))
     return chosen
 
 
-RULES: dict[str, Callable[[pd.DataFrame], Chosen]] = {
+RULES: dict[str, Callable[[pd.DataFrame], list[int]]] = {
     "always the first option": _each(lambda options: 0),
     "always the last option": _each(lambda options: len(options) - 1),
     "the longest option": _each(lambda options: max(range(len(options)), key=lambda at: len(options[at]))),
     "the shortest option": _each(lambda options: min(range(len(options)), key=lambda at: len(options[at]))),
     "what is most often right for this text elsewhere in the set": _most_often,
 }
-"""Answerers that never see an image."""
+"""Answerers that never see an image: questions -> the option that each is answered with."""
 
 
-def _pairs(cases: list[Case]) -> PairQuality:
-    sizes = sorted(map(len, sharing_images(cases)), reverse=True)
-    image_1_is_a = sum(case.questions[0].answer == (0,) for case in cases)
-    labels = Counter(category for case in cases for question in case.questions for category in question.categories)
+def _pairs(questions: pd.DataFrame) -> PairQuality:
+    """questions: two rows for each pair, which differ in image and answer."""
+    shared = connected([list(images) for _, images in questions.groupby("case_id")["image_id"]], lambda images: images)
+    sizes = sorted(map(len, shared), reverse=True)
+    first = questions.drop_duplicates("case_id")
+    pairs = len(first)
+    image_1_is_a = sum(tuple(answer) == (0,) for answer in first["answer"])
+    texts = {
+        row["case_id"]: (" ".join(row["question"].casefold().split()), *sorted(map(str.casefold, row["options"])))
+        for row in first.to_dict("records")
+    }
+    same: dict[tuple[str, ...], list[str]] = {}
+    for case, text in texts.items():
+        same.setdefault(text, []).append(case)
     return PairQuality(
-        pairs=len(cases),
+        pairs=pairs,
         components=len(sizes),
         largest_component=sizes[0],
         image_1_is_a=image_1_is_a,
-        position_p=float(binomtest(image_1_is_a, len(cases)).pvalue),
-        uneven_options=[case.case_id for case in cases if _uneven(case.questions[0].options)],
-        repeated_pairs=_repeated(cases),
-        alike_questions=_questions_alike(cases),
-        categories=dict(labels.most_common()),
-        smallest_difference={f"{share:.0%}": smallest_difference(len(cases), share) for share in DISCORDANT},
+        position_p=float(binomtest(image_1_is_a, pairs).pvalue),
+        uneven_options=[case for case, shown in zip(first["case_id"], first["options"], strict=True) if _uneven(shown)],
+        repeated_pairs=[group for group in same.values() if len(group) > 1],
+        alike_questions=_questions_alike(texts),
+        categories=dict(Counter(label for labels in questions["categories"] for label in labels).most_common()),
+        smallest_difference={f"{share:.0%}": smallest_difference(pairs, share) for share in DISCORDANT},
         smallest_difference_groups={f"{share:.0%}": smallest_difference(len(sizes), share) for share in DISCORDANT},
-        sim_med=[float(case.questions[0].extra["sim_med"]) for case in cases],
-        sim_gen=[float(case.questions[0].extra["sim_gen"]) for case in cases],
+        sim_med=list(map(float, first["sim_med"])),
+        sim_gen=list(map(float, first["sim_gen"])),
     )
 
 
-def _uneven(options: tuple[str, ...]) -> bool:
+def _uneven(options: Iterable[str]) -> bool:
     short, long = sorted(map(len, options))
     return long > LENGTH_RATIO * short and long - short > LENGTH_GAP
 
 
-def _words(case: Case) -> frozenset[str]:
-    question = case.questions[0]
-    return frozenset(" ".join((question.question, *question.options)).casefold().split())
-
-
-def _repeated(cases: list[Case]) -> list[list[str]]:
-    """Groups of pairs whose question and options read the same (options in any order)."""
-    groups: dict[tuple[Any, ...], list[str]] = {}
-    for case in cases:
-        question = case.questions[0]
-        key = (
-            " ".join(question.question.casefold().split()),
-            *sorted(option.casefold() for option in question.options),
-        )
-        groups.setdefault(key, []).append(case.case_id)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _questions_alike(cases: list[Case]) -> list[tuple[str, str, float]]:
+def _questions_alike(texts: dict[str, tuple[str, ...]]) -> list[tuple[str, str, float]]:
     """Pairs of pairs whose question and options share most words but do not read the same."""
-    words = [_words(case) for case in cases]
+    names, words = list(texts), [frozenset(" ".join(text).split()) for text in texts.values()]
     sizes = np.array([len(each) for each in words])
     found = []
-    for first in range(len(cases)):
+    for at, own in enumerate(words):
         # Sets whose sizes differ too much cannot be alike, whatever they hold.
-        near = np.flatnonzero(np.minimum(sizes, sizes[first]) >= ALIKE * np.maximum(sizes, sizes[first]))
-        for second in near[near > first]:
-            share = len(words[first] & words[second]) / len(words[first] | words[second])
+        near = np.flatnonzero(np.minimum(sizes, sizes[at]) >= ALIKE * np.maximum(sizes, sizes[at]))
+        for other in near[near > at]:
+            share = len(own & words[other]) / len(own | words[other])
             if ALIKE <= share < 1:
-                found.append((cases[first].case_id, cases[second].case_id, round(share, 3)))
+                found.append((names[at], names[other], round(share, 3)))
     return found
 
 
-def alike_images(
-    images: Mapping[str, Callable[[], bytes]],
-) -> tuple[list[list[str]], list[tuple[str, str, int]], dict[str, str]]:
-    """Groups of images with the same bytes, pairs of others whose perceptual hashes are near (with the differing bits), and those that
-    cannot be opened. images: id -> what reads its file."""
-    import hashlib
-
+def alike_images(images: Iterable[tuple[str, bytes]]) -> tuple[list[list[str]], list[tuple[str, str, int]], int]:
+    """(groups of images with the same bytes, pairs of others whose perceptual hashes are near with the differing bits, how many images).
+    images: id and file, where an id may come again."""
     import imagehash
 
-    from curation.images.image_index import open_rgb
-
-    by_sha: dict[str, list[str]] = {}
+    sha_of: dict[str, str] = {}
+    groups: dict[str, list[str]] = {}
     hashes: dict[str, int] = {}
-    unreadable: dict[str, str] = {}
-    for name, read_image in images.items():
-        data = read_image()
-        group = by_sha.setdefault(hashlib.sha256(data).hexdigest(), [])
+    for name, data in images:
+        if name in sha_of:
+            continue
+        sha_of[name] = hashlib.sha256(data).hexdigest()
+        group = groups.setdefault(sha_of[name], [])
         group.append(name)
         if len(group) == 1:
-            try:
-                hashes[name] = int(str(imagehash.phash(open_rgb(data))), 16)
-            except ImageError as error:
-                unreadable[name] = str(error)
+            hashes[name] = int(str(imagehash.phash(open_rgb(data))), 16)
     names = list(hashes)
-    bits = np.array([hashes[name] for name in names], np.uint64)
+    bits = np.array(list(hashes.values()), np.uint64)
     alike = []
     for at, name in enumerate(names):
         differing = np.bitwise_count(bits[at + 1 :] ^ bits[at])
         alike += [(name, names[at + 1 + far], int(differing[far])) for far in np.flatnonzero(differing <= NEAR_BITS)]
-    return [group for group in by_sha.values() if len(group) > 1], alike, unreadable
+    return [group for group in groups.values() if len(group) > 1], alike, len(sha_of)
 
 
 def smallest_difference(pairs: int, discordant: float) -> float | None:

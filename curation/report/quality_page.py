@@ -33,10 +33,10 @@ def page(quality: Quality) -> str:
     rows = [(rule, *row) for rule, scores in quality.rules.items() for row in score_rows(scores)]
     alike = ", ".join(f"{escape(a)} / {escape(b)} ({bits} bits)" for a, b, bits in quality.alike_images) or "none"
     seen = (
-        f"{quality.images_seen} of {quality.images} images are at hand and were compared. The same file: {groups_of(quality.same_images)}. "
+        f"{quality.images_seen} of {quality.images} images were compared. The same file: {groups_of(quality.same_images)}. "
         f"Look alike: {alike}."
         if quality.images_seen
-        else "The images are not at hand, so they were not compared."
+        else "The dataset was built without images, so they were not compared."
     )
     blind = ""
     if quality.blind_model is not None:

@@ -12,10 +12,10 @@ from PIL import Image
 from curation.deidentify.folder import deidentify
 from curation.deidentify.labels import read_labels
 from curation.deidentify.review_texts import decide, pending_images
-from curation.gmai.items import units_of
 from curation.gmai.sources import read_sources
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import file_names
+from curation.readers.formats import units_of
 from tests.curation.gmai.phantoms import MAKERS, write_all
 from tests.helpers import refused
 from tests.planting import found_below, planted
@@ -27,7 +27,7 @@ def targets(base, entry):
     """(picture, slice) -> its targets, of a dataset with this entry of sources.yaml."""
     (base / "read.yaml").write_text(json.dumps({"datasets": [entry], "min_area": 0}))
     sources = read_sources(base / "read.yaml")
-    units, skips = units_of(sources.datasets[0], sources)
+    units, skips = units_of(sources.datasets[0])
     found = {}
     for unit in units:
         try:

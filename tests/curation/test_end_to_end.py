@@ -131,7 +131,7 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     stored = pairs.assign(case_id=ids).set_index("case_id")
     assert (rows["sim_med"] == stored.loc[rows["case_id"], "sim_med"].to_numpy()).all()
     assert all(list(value) == ["Pulmonary"] for value in rows["categories"])
-    curate("quality", out, "--out", tmp_path / "quality.html")
+    curate("quality", tmp_path / "data", "--out", tmp_path / "quality.html")
     numbers = json.loads((tmp_path / "quality.json").read_text())
     assert numbers["of_pairs"]["pairs"] == len(pairs) - 1
     assert numbers["images_seen"] == numbers["images"]

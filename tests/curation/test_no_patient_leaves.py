@@ -22,7 +22,7 @@ from fastapi.testclient import TestClient
 from huggingface_hub import HfApi
 from PIL import Image, ImageDraw, ImageFont
 
-from curation.deidentify.folder import read_boxes
+from curation.images.burned_in_text import read_boxes
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
 from medprobe import command_line
 from tests.commands import medprobe

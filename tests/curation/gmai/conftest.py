@@ -2,11 +2,11 @@
 
 import pytest
 
-from curation.gmai import burned_in
+from curation.gmai import overlay
 
 
 @pytest.fixture(scope="package", autouse=True)
 def no_text_search():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(burned_in, "find_text", lambda image: [])
+        patch.setattr(overlay, "find_text", lambda image: [])
         yield

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.gmai.items import units_of
-from curation.gmai.pixels import Skipped
 from curation.gmai.sources import read_sources
 from curation.images.pairing import ELSEWHERE, MISSING, SEVERAL, pair, split, without_suffix
+from curation.readers.formats import units_of
+from curation.readers.pixels import Skipped
 from tests.curation.gmai.phantoms import ct_slices
 from tests.helpers import refused
 from tests.sampling import few
@@ -177,7 +177,7 @@ def write(base, reader, made, rng, written):
 
 def read(sources):
     """(picture's path -> labels, what was skipped)"""
-    units, skips = units_of(sources.datasets[0], sources)
+    units, skips = units_of(sources.datasets[0])
     found, left_out = {}, [skip.what for skip in skips]
     for unit in units:
         try:
@@ -293,7 +293,7 @@ def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
     document["categories"].append({"id": 1, "name": "spleen"})
     (tmp_path / "c.json").write_text(json.dumps(document))
     two_names = sources(reader="coco", annotations="c.json")
-    assert "one category id" in refused(units_of, two_names.datasets[0], two_names)
+    assert "one category id" in refused(units_of, two_names.datasets[0])
     rows = {"image": ["a.png", "./a.png", "b.png"], "label": "lung", "mrn": [1, 2, 3]}
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
     found, left_out = read(sources(reader="csv", annotations="t.csv", columns={"patient": "mrn"}))
@@ -315,4 +315,4 @@ def test_a_class_of_yolo_is_the_line_of_its_name_and_lists_that_differ_are_refus
     sources = read_sources(tmp_path / "s.yaml")
     assert read(sources)[0] == {"a.png": {"spleen"}}
     (tmp_path / "t" / "more" / "data.yaml").write_text("names: [spleen, liver]")
-    assert "number the classes differently" in refused(units_of, sources.datasets[0], sources)
+    assert "number the classes differently" in refused(units_of, sources.datasets[0])

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from curation.commands.questions import open_writer
 from curation.deidentify.review_texts import build_app, decide, pending_images
-from curation.gmai import burned_in, checks, pages, pipeline
+from curation.gmai import overlay, pipeline, validation
 from curation.gmai.sources import DEPARTMENTS
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import file_names
@@ -212,8 +212,8 @@ def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_
     path = write_all(tmp_path, only={"coco", "folders"})
     first = pipeline.run(path, tmp_path / "set")
     victim = first.written[3].case.case
-    checks.record(tmp_path / "set" / "private", "Ada", victim, ["unclear"])
-    checks.record(tmp_path / "set" / "private", "Bo", first.written[4].case.case, [])
+    validation.record(tmp_path / "set" / "private", "Ada", victim, ["unclear"])
+    validation.record(tmp_path / "set" / "private", "Bo", first.written[4].case.case, [])
     second = pipeline.run(path, tmp_path / "set")
     before = {w.case.case: (w.question, w.choice) for w in first.written}
     after = {w.case.case: (w.question, w.choice) for w in second.written}
@@ -223,9 +223,9 @@ def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_
     }
     assert second.funnel["validation"]["dropped"] == {"unclear": 1}
     with pytest.raises(BadInput, match="not a known fault"):
-        checks.record(tmp_path / "set" / "private", "Ada", victim, ["ugly"])
+        validation.record(tmp_path / "set" / "private", "Ada", victim, ["ugly"])
     with pytest.raises(BadInput, match="name"):
-        checks.record(tmp_path / "set" / "private", " ", victim, [])
+        validation.record(tmp_path / "set" / "private", " ", victim, [])
 
 
 def test_tables_and_funnel_count_what_is_there(made):
@@ -308,7 +308,7 @@ def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
             for name in image_ids(shown):
                 pixels = np.asarray(Image.open(io.BytesIO(images[name]))).astype(int)
                 assert (pixels[..., 0] > pixels[..., 1] + 20).any(), "the target is tinted or outlined in red"
-    board_page = pages.read_page_data(tmp_path / "set" / "private")
+    board_page = validation.read_page_data(tmp_path / "set" / "private")
     assert {len(entry["pictures"]) for entry in board_page["cases"]} == {2}
 
 
@@ -353,7 +353,7 @@ def test_a_set_whose_text_gives_answers_away_is_not_built_unless_that_is_accepte
 
 def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
     """Planted names are found before anything is written; what is decided holds in the next run, and black is black in what goes out."""
-    monkeypatch.setattr(burned_in, "find_text", find_text)
+    monkeypatch.setattr(overlay, "find_text", find_text)
     rng = random.Random(1)
     for label in ("Melanoma", "nevus"):
         for at in range(4):
@@ -385,7 +385,7 @@ def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
         shown[row["index"]] = Image.open(io.BytesIO(base64.b64decode(row["image"])))
     for w in again.written:
         if w.case.item.picture == waiting[0]:
-            left, top, right, bottom = burned_in.read_boxes(out / "private")[waiting[0]][0]
+            left, top, right, bottom = overlay.read_boxes(out / "private")[waiting[0]][0]
             assert np.asarray(shown[str(w.index)])[top:bottom, left:right].max() == 0
     for searched in (False, True):  # what deidentify has searched is not searched again
         report = {"text": {"searched": searched}}

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curation.gmai.items import units_of
-from curation.gmai.pictures import picture_of
-from curation.gmai.pixels import Skipped, to_grey
-from curation.gmai.sources import SourceDataset, read_sources
+from curation.gmai.sources import read_sources
+from curation.readers.dataset import SourceDataset
+from curation.readers.formats import units_of
+from curation.readers.pictures import picture_of
+from curation.readers.pixels import Skipped, to_grey
 from tests.curation.gmai.phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, save, volume, write_all
 from tests.helpers import refused
 
@@ -26,7 +27,7 @@ def everything(tmp_path_factory):
 def read(sources, name):
     """(pictures, skips) of one dataset."""
     dataset = next(each for each in sources.datasets if each.name == name)
-    units, skips = units_of(dataset, sources)
+    units, skips = units_of(dataset)
     pictures = []
     for unit in units:
         try:
@@ -132,7 +133,7 @@ def test_windows_are_pydicoms_own(tmp_path):
     """Over generated rescales, windows and VOI functions: our grey is pydicom's VOI over its own range, inverted for MONOCHROME1."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
-    from curation.gmai.pixels import header, shown
+    from curation.readers.pixels import header, shown
 
     rng = np.random.default_rng(1)
     for k in range(24):
@@ -164,7 +165,7 @@ def test_a_window_maps_its_ends_to_black_and_white():
 @pytest.mark.parametrize("flips", range(8))
 def test_a_slice_is_shown_upright_however_it_was_stored(tmp_path, flips):
     """The same head, stored in all eight in-plane orientations, gives one picture."""
-    from curation.gmai.pixels import read_frame
+    from curation.readers.pixels import read_frame
 
     rng = np.random.default_rng(2)
     wanted = rng.integers(0, 1000, (12, 20))
@@ -346,8 +347,9 @@ def test_polygons_rle_and_masks_are_one_shape(tmp_path):
     from pycocotools import mask as encoder
     from scipy.ndimage import binary_fill_holes
 
-    from curation.gmai.overlay import contour_of, decode_mask, encode_mask
-    from curation.gmai.read_shapes import decode
+    from curation.gmai.overlay import contour_of
+    from curation.readers.pixels import decode_mask, encode_mask
+    from curation.readers.shapes import decode
 
     rng = np.random.default_rng(3)
     for _ in range(30):

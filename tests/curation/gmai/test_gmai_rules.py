@@ -8,17 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from curation.gmai import checks
+from curation.gmai import text_alone
 from curation.gmai.cases import Candidate, without_duplicates
 from curation.gmai.items import Item
 from curation.gmai.labels import CanonicalLabel, LabelTable, read_labels
 from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
-from curation.gmai.read_nifti import slices_apart
 from curation.gmai.selecting import Appearance, Kept, Written, select, split
 from curation.gmai.sources import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS, Overlay, Sources
 from curation.gmai.tags import assigned, merge
+from curation.readers.volumes import slices_apart
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import cannot_show, folded, holds_at, place_of, terms
 from tests.helpers import refused
@@ -405,17 +405,17 @@ def test_what_the_text_gives_away_is_found_and_chance_is_not():
     """Over generated sets: even answers are flagged once in twenty or less often, one that is right in two of three nearly always."""
     rng = random.Random(0)
     false = sum(
-        any(b.flagged for b in checks.majority(answered(rng, dict.fromkeys("abcd", 1), rng.randint(20, 150))))
+        any(b.flagged for b in text_alone.majority(answered(rng, dict.fromkeys("abcd", 1), rng.randint(20, 150))))
         for _ in range(200)
     )
     assert false <= 10
-    found = [checks.majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(40)]
+    found = [text_alone.majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(40)]
     assert sum(all(b.flagged for b in branches) for branches in found) >= 38
     for branches in found:
         everything, branch = branches
         assert (everything.questions, everything.correct) == (branch.questions, branch.correct) == (120, branch.correct)
     with pytest.raises(BadInput, match=r"the text alone gives answers away \(.* of 120 right.*most often right: 'a'"):
-        checks.check_text_alone(found[0], answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120))
+        text_alone.check_text_alone(found[0], answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120))
 
 
 @pytest.mark.parametrize("seed", range(30))

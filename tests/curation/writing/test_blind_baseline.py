@@ -7,15 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from curation.command_line import app
-from dataset_builders.phantoms import write_sources
+from dataset_builders.build import build
+from dataset_builders.hub.repository import open_repository
 from tests.curation.model_server import model_server
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("source")
-    write_sources("mediconfusion", folder)
-    return folder
+@pytest.fixture
+def source(phantoms):
+    return phantoms / "mediconfusion"
 
 
 def quality(source, out, url, *more):
@@ -78,7 +77,8 @@ def test_a_model_that_declines_is_counted_not_guessed(source, tmp_path, reply, a
 @pytest.mark.sources
 def test_the_real_questions_tell_a_blind_model_nothing(sources, tmp_path):
     with model_server(lambda prompt, before: letter(prompt)) as (url, log):
-        _, numbers = quality(sources / "mediconfusion", tmp_path / "q.html", url)
+        data = build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "data", text_only=True).folder
+        _, numbers = quality(data, tmp_path / "q.html", url)
     assert len(log.asked) == 352
     assert [value(numbers, name) for name in ("set_accuracy", "individual_accuracy", "confusion")] == [0, 50, 100]
 
@@ -88,15 +88,14 @@ def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
     from curation.writing.asking import Asking
     from eval_harness.records.request import Response
 
-    document = json.loads((source / "dataset.json").read_text())
+    questions = open_repository(source).questions("test").set_index("question_id")["answer"]
 
     class ByHeart:
         name = "by heart"
 
         def generate(self, requests):
             for request in requests:
-                pair, number = json.loads(request.question_id)[2].rsplit("-", 1)
-                yield Response(request.question_id, 0, document[pair][f"im_{number}_correct"])
+                yield Response(request.question_id, 0, "AB"[questions[json.loads(request.question_id)[2]][0]])
 
     found = check(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", Asking(temperature=0)))
     assert found.blind_model.scores["set_accuracy"]["value"] == 100

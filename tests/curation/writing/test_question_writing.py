@@ -27,87 +27,97 @@ PLAIN = (
 )
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        PLAIN.format("The left lung", "The right lung"),
-        PLAIN.format("Option1", "Option 2"),
-        PLAIN.format("Option 1: The left lung", "Option2 - The right lung."),
-        PLAIN.format("1", "2"),
-        PLAIN.format("the LEFT lung is affected", "right: the right lung"),
-        "Sure! Here it is.\n\n" + PLAIN.format("The left lung", "The right lung") + "\n\nI hope this helps.",
-        "**Question:** Which lung shows the opacity?\n- **Option1:** The left lung\n- **Option2:** The right lung\n\n"
-        "**Image1:** The left lung\n**Image2:** The right lung",
-        "### 1. Question:\nWhich lung shows the opacity?\noption 1: The left lung\nOPTION 2: The right lung\n"
-        "image 1: The left lung\nimage 2: The right lung",
-        "Question: Which lung shows the opacity?\nOptions:\nOption1: The left lung\nOption2: The right lung\n\nAnswers:\n"
-        "e.g. as described\nImage1: The left lung\nImage2: The right lung",
-        "Question: Which lung shows the opacity?\nOption A: The left lung\nOption B: The right lung\nImage1: A\nImage2: Option B",
-        "Question: Which lung shows the opacity?\nA) The left lung\n(B) The right lung\nImage1: A) The left lung\nImage2: b",
-        PLAIN.format("The left lung", "The right lung")
-        + "\n\nQuestion: Another one?\nOption1: x\nOption2: y\nImage1: x\nImage2: y",
-        "<think>\n"
-        + PLAIN.format("The right lung", "The left lung")
-        + "\nNo, swap.\n</think>\n"
-        + PLAIN.format("1", "2"),
-        "Image1: The left lung\nImage2: The right lung\nOption2: The right lung\nOption1: The left lung\n"
-        "Question: Which lung shows the opacity?",
-        "```\n" + PLAIN.format("The left lung", "The right lung") + "\n```",
-        '{"Question": "Which lung shows the opacity?", "Option1": "The left lung", "Option2": "The right lung", '
-        '"Image1": "The left lung", "Image2": "The right lung"}',
-        'Of course {see below}:\n```json\n{\n "question": "Which lung shows the opacity?",\n "options": ["The left lung",\n'
-        ' "The right lung"],\n "answers": {"image_1": "The left lung", "image_2": "Option2"}\n}\n```\nGood luck!',
-        '{"questions": [{"question": "Which lung shows the opacity?", "options": {"A": "The left lung", "B": "The right lung"}, '
-        '"answer_image1": "A", "answer_image2": "B"}]}',
-        '{"question": "Which lung shows the opacity?", "option_a": "The left lung", "option_b": "The right lung", "answers": [1, 2]}',
-    ],
-)
-def test_replies_are_read_as_they_are_meant(reply):
-    assert read_reply(reply) == (
-        Draft("Which lung shows the opacity?", ("The left lung", "The right lung"), (0, 1)),
-        [],
-    )
+SIDES = [
+    ("The left lung", "The right lung"),
+    ("≥5 cm", "≤5 cm"),
+    ("↑", "↓"),
+    ("+", "-"),
+    (">50%", "<50%"),
+    ("α", "β"),
+    ("左肺", "右肺"),
+    ("की", "का"),
+]
+OPTIONS = [
+    "Option{n}: {text}",
+    "option {n}: {text}",
+    "- **OPTION {n}:** {text}",
+    "Option {letter}: {text}",
+    "{letter}) {text}",
+    "({letter}) {text}",
+]
+ANSWERS = [
+    "{text}",
+    "Option{n}",
+    "Option {n}",
+    "{n}",
+    "Option {n}: {text}",
+    "Option{n} - {text}.",
+    "{letter}",
+    "Option {letter}",
+    "{letter}) {text}",
+]
+ASKED = ["Question: {}", "**Question:** {}", "### 1. Question:\n{}", "question: {}"]
+AROUND = ["{}", "Sure! Here it is.\n\n{}\n\nI hope this helps.", "```\n{}\n```", "Options and answers, e.g. as asked:\n{}",
+          "<think>\n" + PLAIN.format("The right lung", "The left lung") + "\nNo, swap.\n</think>\n{}",
+          "{}\n\nQuestion: Another one?\nOption1: x\nOption2: y\nImage1: x\nImage2: y"]  # fmt: skip
+FORMS = [
+    {"Question": "{q}", "Option1": "{0}", "Option2": "{1}", "Image1": "{a}", "Image2": "{b}"},
+    {"question": "{q}", "options": ["{0}", "{1}"], "answers": {"image_1": "{a}", "image_2": "{b}"}},
+    {
+        "questions": [
+            {"question": "{q}", "options": {"A": "{0}", "B": "{1}"}, "answer_image1": "{a}", "answer_image2": "{b}"}
+        ]
+    },
+    {"question": "{q}", "option_a": "{0}", "option_b": "{1}", "answers": ["{a}", "{b}"]},
+]
 
 
-@pytest.mark.parametrize(
-    ("reply", "says"),
-    [
-        ("", "no question"),
+@given(st.randoms(use_true_random=False))
+def test_replies_are_read_as_they_are_meant_however_they_are_written(rng):
+    """Lines in any order, with Markdown, numbers or letters, and something around them; and JSON of several shapes."""
+    sides, first = rng.choice(SIDES), rng.randrange(2)
+    asked = "Which lung shows the opacity?"
+
+    def filled(form, at, **more):
+        return form.format(n=at + 1, letter="AB"[at], text=sides[at], **more)
+
+    answers = [filled(rng.choice(ANSWERS), at) for at in (first, 1 - first)]
+    if rng.random() < 0.3:
+        said = json.dumps(rng.choice(FORMS), ensure_ascii=False, indent=rng.choice([None, 1]))
+        for name, text in (("q", asked), ("0", sides[0]), ("1", sides[1]), ("a", answers[0]), ("b", answers[1])):
+            said = said.replace(f"{{{name}}}", text)
+        reply = rng.choice(["{}", "Of course {{see below}}:\n```json\n{}\n```\nGood luck!"]).format(said)
+    else:
+        style = rng.choice(OPTIONS)
+        lines = [rng.choice(ASKED).format(asked), *(filled(style, at) for at in (0, 1))]
+        lines += [f"{rng.choice(['', '**'])}Image{n + 1}: {answer}" for n, answer in enumerate(answers)]
+        around = rng.choice(AROUND)
+        if around.startswith("{}\n\nQuestion") or "Question" not in around:
+            lines = lines if around.startswith("{}\n\nQ") else rng.sample(lines, 5)
+        reply = around.replace("{}", rng.choice(["\n", "\n\n"]).join(lines))
+    assert read_reply(reply) == (Draft(asked, sides, (first, 1 - first)), []), reply
+
+
+def test_replies_that_say_no_question_are_refused():
+    left, right = "The left lung", "The right lung"
+    for reply, says in (
         ("I cannot help with that.", "no question"),
         ("Question: Which side?\nOption1: left\nImage1: left\nImage2: right", "no option2"),
-        (
-            "Question: Which side?\nOption1: Left.\nOption2: left\nImage1: left\nImage2: left",
-            "both options read the same",
-        ),
-        (PLAIN.format("both lungs", "The right lung"), "neither option"),
-        (
-            "Question: Which side?\nOption1: left\nOption2: right\nOption3: both\nImage1: left\nImage2: right",
-            "more than two",
-        ),
-        ("Question: Which side?\nA. left\nB. right\nC. both\nImage1: A\nImage2: B", "more than two"),
-        (PLAIN.format("The left lung", "The right lung") + "\nImage3: The left lung", "a third image"),
-        (PLAIN.format("B: The left lung", "The right lung"), "neither option"),
+        ("Question: Which?\nOption1: Left.\nOption2: left\nImage1: left\nImage2: left", "both options read the same"),
+        ("Question: Which?\nOption1: l\nOption2: r\nOption3: both\nImage1: l\nImage2: r", "more than two"),
+        ("Question: Which?\nA. left\nB. right\nC. both\nImage1: A\nImage2: B", "more than two"),
+        (PLAIN.format(left, right) + "\nImage3: The left lung", "a third image"),
+        (PLAIN.format("both lungs", right), "neither option"),
+        (PLAIN.format("B: The left lung", right), "neither option"),
+        (PLAIN.format("The left lung or the right lung", right), "neither option"),
+        (PLAIN.format("Option1: The right lung", "Option2"), "neither option"),
         ('{"question": "Which?", "options": ["left", "right", "both"], "answers": ["left", "right"]}', "more than two"),
         ('{"question": "Which?", "options": ["left", "right"], "answers": [0, 1]}', "neither option"),
         ('{"question": "Which?", "options": ["left", "right"], "answers": ["left"', "no question"),
         ("{" * 5000, "no question"),
-        (PLAIN.format("The left lung or the right lung", "The right lung"), "neither option"),
-        (PLAIN.format("Option1: The right lung", "Option2"), "neither option"),
-    ],
-)
-def test_replies_that_say_no_question_are_refused(reply, says):
-    draft, wrong = read_reply(reply)
-    assert draft is None
-    assert says in wrong[0]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [("≥5 cm", "≤5 cm"), ("↑", "↓"), ("+", "-"), (">50%", "<50%"), ("α", "β"), ("左肺", "右肺"), ("की", "का")],
-)
-def test_options_that_differ_in_a_sign_alone_are_different(options):
-    lines = "Question: Which?\nOption1: {0}\nOption2: {1}\nImage1 (first): {0}\nImage2 (second): {1}"
-    assert read_reply(lines.format(*options)) == (Draft("Which?", options, (0, 1)), [])
+    ):
+        draft, wrong = read_reply(reply)
+        assert draft is None and says in wrong[0], reply
 
 
 @given(st.text())
@@ -122,50 +132,26 @@ CAPTIONS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("draft", "says"),
-    [
-        (Draft("Which lung?", ("left", "right"), (0, 0)), "same for both"),
-        (Draft("Which lung is opaque in Image1?", ("left", "right"), (0, 1)), "refers to images"),
-        (Draft("What differs between the two images?", ("left", "right"), (0, 1)), "refers to images"),
-        (Draft("Compared to a healthy lung, which is opaque?", ("left", "right"), (0, 1)), "refers to images"),
-        (Draft("Is the opacity larger than the other?", ("yes", "no"), (0, 1)), "refers to images"),
-        (Draft("What does the caption say?", ("left", "right"), (0, 1)), "refers to images"),
-        (
-            Draft(
-                "Which chest radiograph shows a dense opacity in the left lower lobe of the lung?",
-                ("yes", "no"),
-                (0, 1),
-            ),
-            "copies",
-        ),
-        (Draft("Is the opacity in the left lung?", ("left lung", "right lung"), (0, 1)), "names one of its options"),
-        (
-            Draft(
-                "What is seen?",
-                ("Pleural effusion", "A very large mass with spiculated borders that reaches the wall"),
-                (0, 1),
-            ),
-            "much longer",
-        ),
-    ],
-)
-def test_bad_questions_are_named(draft, says):
-    assert any(says in problem for problem in problems(draft, CAPTIONS))
-
-
-@pytest.mark.parametrize(
-    "draft",
-    [
-        Draft("Which lung shows the opacity in this image?", ("left", "right"), (1, 0)),
-        Draft("Is the opacity on the left or the right?", ("left", "right"), (0, 1)),
-        Draft("Is a fracture present?", ("Yes", "No"), (0, 1)),
-        Draft("Which kidney is larger than the other kidney?", ("left", "right"), (0, 1)),
-        Draft("Which imaging modality was used?", ("CT", "MRI"), (0, 1)),
-    ],
-)
-def test_good_questions_pass(draft):
-    assert problems(draft, CAPTIONS) == []
+def test_bad_questions_are_named_and_good_ones_pass():
+    long = "A very large mass with spiculated borders that reaches the wall"
+    copied = "Which chest radiograph shows a dense opacity in the left lower lobe of the lung?"
+    for question, options, answers, says in (
+        ("Which lung?", ("left", "right"), (0, 0), "same for both"),
+        ("Which lung is opaque in Image1?", ("left", "right"), (0, 1), "refers to images"),
+        ("What differs between the two images?", ("left", "right"), (0, 1), "refers to images"),
+        ("Compared to a healthy lung, which is opaque?", ("left", "right"), (0, 1), "refers to images"),
+        ("Is the opacity larger than the other?", ("yes", "no"), (0, 1), "refers to images"),
+        ("What does the caption say?", ("left", "right"), (0, 1), "refers to images"),
+        (copied, ("yes", "no"), (0, 1), "copies"),
+        ("Is the opacity in the left lung?", ("left lung", "right lung"), (0, 1), "names one of its options"),
+        ("What is seen?", ("Pleural effusion", long), (0, 1), "much longer"),
+        ("Which lung shows the opacity in this image?", ("left", "right"), (1, 0), ""),
+        ("Is the opacity on the left or the right?", ("left", "right"), (0, 1), ""),
+        ("Which kidney is larger than the other kidney?", ("left", "right"), (0, 1), ""),
+        ("Which imaging modality was used?", ("CT", "MRI"), (0, 1), ""),
+    ):
+        found = problems(Draft(question, options, answers), CAPTIONS)
+        assert any(says in problem for problem in found) if says else found == [], question
 
 
 @pytest.mark.sources

@@ -1,8 +1,5 @@
 """Readers of what needs no file per image: class folders, tables (one row per image, a column per label, or one box per row), and
 benchmarks in VLMEvalKit's layout.
-
-A reader is a function `NAME_units(dataset, sources)` that yields the pieces that can be read one by one, and what is left out before
-anything is read. A unit's `load` gives its pictures, or raises `Skipped` with the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from curation.gmai.pictures import (
+from curation.images.image_index import open_rgb
+from curation.images.image_table import cell_text, need_columns, read_any
+from curation.images.pairing import split
+from curation.readers.dataset import SourceDataset
+from curation.readers.pictures import (
     Annotation,
     Found,
     Picture,
@@ -25,15 +26,10 @@ from curation.gmai.pictures import (
     below,
     box_of,
     load_picture,
-    picture_units,
     pictures_below,
     refused,
 )
-from curation.gmai.pixels import Skipped
-from curation.gmai.sources import SourceDataset, Sources
-from curation.images.image_index import open_rgb
-from curation.images.image_table import cell_text, need_columns, read_any
-from curation.images.pairing import split
+from curation.readers.pixels import Skipped
 from dataset_builders.benchmarks.gmai_mmbench.tsv import REFERENCE_LENGTH, image_of, records
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
@@ -45,7 +41,7 @@ PRESENT, ABSENT, UNSURE = ({"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "n
 """Cells of a table with a column per label (-1: mentioned, but uncertain; CheXpert)."""
 
 
-def folders_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
+def folders_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     """One unit per picture, whose class is the first folder below the dataset's path. Those that lie in none are skipped."""
     pictures, skips = pictures_below(dataset)
     yield from skips
@@ -68,13 +64,8 @@ def _classes(labels: list[str], shape: tuple[int, int]) -> list[PictureLabel]:
     return [PictureLabel(label) for label in labels]
 
 
-def table_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image of a table with one or several labels per row, or a box per row; several rows of an image add up."""
-    return picture_units(table(dataset), dataset, "the table has no row of it", bool(dataset.columns.box))
-
-
 def table(dataset: SourceDataset) -> Found:
-    """What the rows of a table with labels say."""
+    """What the rows of a table say of each image: one or several labels per row, or a box per row; several rows of an image add up."""
     sides = dataset.columns.box or ()
     made = []
     for name, rows in rows_by_image(dataset, [dataset.columns.label, *sides]).items():
@@ -93,13 +84,9 @@ def _boxes(rows: Rows, dataset: SourceDataset, shape: tuple[int, int]) -> list[P
     ]
 
 
-def wide_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image of a table with a column per label: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set
-    is exhaustive, or the table holds nothing but 1 and blanks). What is neither present nor absent is never an option beside the image."""
-    return picture_units(_wide(dataset), dataset, "the table has no row of it", False)
-
-
-def _wide(dataset: SourceDataset) -> Found:
+def wide(dataset: SourceDataset) -> Found:
+    """What a table with a column per label says: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set is exhaustive,
+    or the table holds nothing but 1 and blanks). What is neither present nor absent is never an option beside the image."""
     by_image, labels = _label_columns(dataset)
     cells = {row[label].casefold() for rows in by_image.values() for row in rows for label in labels}
     unsure = UNSURE - {""} if dataset.exhaustive or cells <= PRESENT | {""} else UNSURE
@@ -190,7 +177,7 @@ TAGS = {
 }
 
 
-def tsv_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
+def tsv_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     """One unit per question of a benchmark in VLMEvalKit's layout with an answer and an image of its own: the right options are labels.
 
     The overlays are in the images already, so that every question stays at the granularity it has. Raises BadInput where no file has the

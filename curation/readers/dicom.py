@@ -1,7 +1,7 @@
 """DICOM folders: every file below the path, sorted by what it is. SEG and RTSTRUCT give masks for the slices that they refer to by their
 UIDs, a table (`annotations`) or the class folder gives labels for single pictures.
 
-See also: pixels (`pixels.py`), what a reader is (`read_tables.py`).
+See also: pixels (`pixels.py`), what a reader is (`formats.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from curation.gmai.pictures import Picture, Skip, Unit, below, files_below, is_dicom, load_picture, paired, patient_of
-from curation.gmai.pixels import (
+from curation.readers.dataset import SourceDataset
+from curation.readers.pictures import (
+    Picture,
+    Skip,
+    Unit,
+    below,
+    files_below,
+    is_dicom,
+    load_picture,
+    paired,
+    patient_of,
+)
+from curation.readers.pixels import (
     Skipped,
     about,
     cause,
@@ -27,16 +38,15 @@ from curation.gmai.pixels import (
     used_header,
     values,
 )
-from curation.gmai.read_nifti import Labelled, pictures_of
-from curation.gmai.read_tables import class_folders, table
-from curation.gmai.sources import SourceDataset, Sources
+from curation.readers.tables import class_folders, table
+from curation.readers.volumes import Labelled, pictures_of
 
 SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
 """Modalities whose single pictures can carry a label of a table or folder."""
 ANNOTATIONS = ("SEG", "RTSTRUCT")
 
 
-def dicom_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
+def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     """A unit per SEG and RTSTRUCT with the slices it refers to, and one per picture that a table or folder labels.
 
     A table names pictures by their SOP instances, or as other tables do. Files that share a SOP instance cannot be told apart by what
@@ -63,7 +73,7 @@ def dicom_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Ski
             yield Skip(dataset.name, name, why)
             continue
         used |= set(slices)
-        yield Unit(name, [path, *slices], partial(_annotated, path, slices, dataset, sources))
+        yield Unit(name, [path, *slices], partial(_annotated, path, slices, dataset))
     pictures = {path for path, _, modality in found if modality in SINGLE}
     if dataset.annotations is not None:
         annotations, skips = table(dataset)
@@ -120,12 +130,12 @@ def _referred(data: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _annotated(path: Path, files: list[Path], dataset: SourceDataset, sources: Sources, unit: Unit) -> list[Picture]:
+def _annotated(path: Path, files: list[Path], dataset: SourceDataset, unit: Unit) -> list[Picture]:
     """The pictures of one SEG or RTSTRUCT: its slices in order along the patient, turned upright with their masks."""
     data = header(path)
     with used_header():
         volume = _volume(data, path, [header(file) for file in files], dataset, unit)
-        return pictures_of(volume, dataset, sources, unit)
+        return pictures_of(volume, dataset, unit)
 
 
 def _volume(data: Any, path: Path, slices: list[Any], dataset: SourceDataset, unit: Unit) -> Labelled:

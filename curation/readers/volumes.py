@@ -3,7 +3,7 @@
 At most k slices per label, those with the largest target (SA-Med2D-20M's protocol takes all three axes; here one plane, in the orientation
 in which it is read). Slices that one question asks about together lie apart instead: neighbours are near-copies of one another.
 
-See also: DICOM series (`read_dicom.py`), what a reader is (`read_tables.py`).
+See also: DICOM series (`dicom.py`), what a reader is (`formats.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from curation.gmai.pictures import (
+from curation.images.pairing import split, without_suffix
+from curation.readers.dataset import SourceDataset
+from curation.readers.pictures import (
     Annotation,
     Pairs,
     Picture,
@@ -30,9 +32,7 @@ from curation.gmai.pictures import (
     patient_of,
     refused,
 )
-from curation.gmai.pixels import Skipped, cause, square_pixels, to_grey, to_rgb, window_for
-from curation.gmai.sources import SourceDataset, Sources
-from curation.images.pairing import split, without_suffix
+from curation.readers.pixels import Skipped, cause, square_pixels, to_grey, to_rgb, window_for
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_json
 
@@ -60,14 +60,13 @@ class Labelled:
     """What the source calls each slice; default: its position."""
 
 
-def pictures_of(volume: Labelled, dataset: SourceDataset, sources: Sources, unit: Unit) -> list[Picture]:
+def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Picture]:
     """The pictures of a volume. A slice that shows labels under different windows becomes one picture per window."""
-    k = dataset.slices or sources.slices
     choose = slices_apart if dataset.together else largest_slices
     chosen: dict[tuple[int, tuple[float, float] | None], list[str]] = defaultdict(list)
     for label, mask in sorted(volume.masks.items()):
         areas = mask.reshape(len(mask), -1).sum(1)
-        slices = choose(areas, k, sources.min_area * mask[0].size)
+        slices = choose(areas, dataset.slices, dataset.min_area * mask[0].size)
         if not slices:
             unit.skips.append(Skip(dataset.name, f"{volume.key} ({label})", "the target is too small on every slice"))
         window = _window(label, volume, dataset)
@@ -124,7 +123,7 @@ def _window(label: str, volume: Labelled, dataset: SourceDataset) -> tuple[float
 # NIfTI
 
 
-def nifti_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
+def nifti_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     """One unit per image volume that has a label volume of its path, read by nibabel in the closest canonical orientation (RAS+) and shown
     as radiologists see it: the patient's right at the left of the picture, front or head at the top.
 
@@ -135,7 +134,7 @@ def nifti_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Ski
     yield from skips
     for annotation, image in pairs:
         label = annotation.files[0]
-        load = partial(_load, image, label, classes, dataset, sources)
+        load = partial(_load, image, label, classes, dataset)
         yield Unit(below(image, dataset.path), [image, label], load)
     yield from (Skip(dataset.name, below(path, dataset.path), "has no label volume") for path in alone)
 
@@ -185,9 +184,7 @@ def volume_classes(dataset: SourceDataset) -> dict[int, str]:
     )
 
 
-def _load(
-    image: Path, label: Path, classes: dict[int, str], dataset: SourceDataset, sources: Sources, unit: Unit
-) -> list[Picture]:
+def _load(image: Path, label: Path, classes: dict[int, str], dataset: SourceDataset, unit: Unit) -> list[Picture]:
     volume, affine, spacing = _read(image)
     values, other, _ = _read(label)
     if values.shape != volume.shape:
@@ -215,7 +212,7 @@ def _load(
         modality=dataset.modality or "",
         windowed=(dataset.modality or "").upper() in ("CT", "CTA"),
     )
-    return pictures_of(labelled, dataset, sources, unit)
+    return pictures_of(labelled, dataset, unit)
 
 
 def _size(volume: np.ndarray) -> str:

@@ -3,7 +3,7 @@
 A reader of 2D pictures says what a source annotates (`Annotation`); which picture that belongs to is decided here, by
 `images/pairing.py` alone, for all readers. A target is a raw label with its geometry: none (a class of the whole image), a box, or a mask.
 
-See also: the readers (`read_tables.py`, `read_shapes.py`, `read_nifti.py`, `read_dicom.py`).
+See also: the table of readers (`formats.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from curation.gmai.pixels import Skipped, cause, read_frame
-from curation.gmai.sources import SourceDataset
 from curation.images.image_index import open_rgb
 from curation.images.pairing import pair
+from curation.readers.dataset import SourceDataset
+from curation.readers.pixels import Skipped, cause, read_frame
 from dataset_builders.images.lookup import SUFFIXES, ImageError
 from eval_harness.records.names import storable
 
@@ -220,8 +220,9 @@ def paired(
     return pairs, skips, [path for at, path in enumerate(images) if at not in used]
 
 
-def picture_units(found: Found, dataset: SourceDataset, without: str, stored: bool = True) -> Iterator[Unit | Skip]:
+def picture_units(found: Found, dataset: SourceDataset, without: str) -> Iterator[Unit | Skip]:
     """One unit per picture of a dataset that has an annotation. without: what is said of a picture that has none."""
+    stored = bool(dataset.columns.box) or dataset.reader not in ("csv", "wide")
     annotations, skips = found
     pictures, odd = pictures_below(dataset)
     files = {file for each in annotations for file in each.files}

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,22 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from curation.gmai.pictures import (
+from curation.images.pairing import pair, same_path, split, without_suffix
+from curation.readers.dataset import SourceDataset
+from curation.readers.pictures import (
     Annotation,
     Found,
     PictureLabel,
     Skip,
     Targets,
-    Unit,
     below,
     box_of,
     files_below,
-    picture_units,
     pictures_below,
     refused,
     size_mismatch,
 )
-from curation.gmai.pixels import Skipped, cause
-from curation.gmai.sources import SourceDataset, Sources
-from curation.images.pairing import pair, same_path, split, without_suffix
+from curation.readers.pixels import Skipped, cause
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import SUFFIXES
 from dataset_builders.source_files import read_json, read_text
@@ -41,11 +38,6 @@ from dataset_builders.source_files import read_json, read_text
 # COCO
 
 COCO_FIELDS = {"patient": "patient_id", "study": "study_id", "age": "age", "sex": "sex", "site": "site"}
-
-
-def coco_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image of the JSON."""
-    return picture_units(coco(dataset), dataset, "the JSON does not list it")
 
 
 def coco(dataset: SourceDataset) -> Found:
@@ -165,11 +157,6 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
 # Pascal VOC
 
 
-def voc_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per XML below `annotations` (default: the dataset's path)."""
-    return picture_units(voc(dataset), dataset, "has no XML")
-
-
 def voc(dataset: SourceDataset) -> Found:
     """What XMLs annotate: the image that they name, below their own folder (or, for XMLs without folders, below the folder that they name);
     where no name of the set fits, as after images were renamed, the image of their own path. Raises BadInput where there is none."""
@@ -230,11 +217,6 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
 # YOLO
 
 LISTS = ("classes.txt", "obj.names", "data.yaml", "data.yml", "dataset.yaml")
-
-
-def yolo_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image that has a text file below `annotations` (default: the dataset's path)."""
-    return picture_units(yolo(dataset), dataset, "has no text file of its name")
 
 
 def yolo(dataset: SourceDataset) -> Found:
@@ -313,11 +295,6 @@ def _yolo_target(line: str, number: int, classes: dict[int, str], shape: tuple[i
 
 MASK_WORD = re.compile(r"[\W_]+(mask|seg|segmentation|label|labels|gt|annotation)$", re.IGNORECASE)
 """What programs put after an image's name for its mask."""
-
-
-def masks_units(dataset: SourceDataset, sources: Sources) -> Iterator[Unit | Skip]:
-    """One unit per image that has a mask."""
-    return picture_units(masks(dataset), dataset, "has no mask")
 
 
 def masks(dataset: SourceDataset) -> Found:

@@ -1,0 +1,192 @@
+"""What people say of a set: reviewers, what is wrong with each question, and taggers, the task and department of each label, on two pages
+of a work folder.
+
+See also: the page (`review/page.py`), what follows from tags (`tags.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Set
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI
+
+from curation.gmai import tags
+from curation.gmai.cases import values_of
+from curation.gmai.items import PICTURES
+from curation.gmai.overlay import blackened, shown_png
+from curation.gmai.selecting import Written
+from curation.gmai.sources import Overlay, Sources
+from curation.images.image_table import read_any
+from curation.review.agreement import gwet_ac1
+from curation.review.page import Field, Shown, Task, build_page, recorded
+from curation.review.page import record as record_value
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+
+CASES = "cases.json"
+"""What the pages show of the last run."""
+LOG, FIELD = "validation.jsonl", "faults"
+FAULTS = {
+    "wrong": "the marked answer is wrong",
+    "unclear": "the target is unclear",
+    "poor": "the image is poor",
+    "unseen": "answerable without the image",
+}
+
+
+def read_faults(private: Path) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Case -> reviewer -> faults found (none: the reviewer finds it fine). A reviewer's last word holds."""
+    said: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    for (case, _, reviewer), faults in recorded(private / LOG).items():
+        said[case][reviewer] = tuple(faults)
+    return said
+
+
+def record(private: Path, reviewer: str, case: str, faults: list[str]) -> None:
+    """Add one verdict; on the disk when this returns. Raises BadInput for faults that there are not."""
+    unknown = [fault for fault in faults if fault not in FAULTS]
+    if unknown:
+        raise BadInput(f"{unknown[0]!r} is not a known fault; choose from {', '.join(FAULTS)}.")
+    record_value(private / LOG, reviewer, case, FIELD, [fault for fault in FAULTS if fault in faults])
+
+
+def dropped(said: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, str]:
+    """Case -> the first fault found, of cases that anybody finds fault with."""
+    return {
+        case: next(faults[0] for _, faults in sorted(reviews.items()) if faults)
+        for case, reviews in said.items()
+        if any(reviews.values())
+    }
+
+
+def summary(said: dict[str, dict[str, tuple[str, ...]]], asked: Set[str]) -> dict[str, Any]:
+    """Verdicts, how many of the questions `asked` a person has checked, drops by fault, and the agreement of keep or drop (Gwet's AC1; None
+    with fewer than two reviewers on a case)."""
+    reviewers = sorted({reviewer for reviews in said.values() for reviewer in reviews})
+    ratings = np.array(
+        [[(not reviews[who]) if who in reviews else None for who in reviewers] for reviews in said.values()],
+        dtype=object,
+    ).reshape(len(said), len(reviewers))
+    return {
+        "validated": len(said),
+        "validated_questions": len(asked & said.keys()),
+        "reviewers": len(reviewers),
+        "dropped": dict(Counter(dropped(said).values())),
+        "agreement_ac1": gwet_ac1(ratings) if said else None,
+    }
+
+
+# The pages
+
+
+def write_page_data(private: Path, written: list[Written], sources: Sources) -> None:
+    """What the pages show: the questions with their geometry, and the tree's values."""
+    cases = [
+        {
+            "case": each.case.case, "pictures": each.case.item.pictures, "question": each.question, "options": list(each.choice.options),
+            "right": list(each.choice.right), "task": each.case.task, "department": each.case.department,
+            "granularity": each.case.granularity, "modality": each.case.modality, "box": each.case.item.box,
+        }
+        for each in written
+    ]  # fmt: skip
+    tasks, departments = values_of(sources)
+    document: dict[str, Any] = {"cases": cases, "tasks": list(tasks), "departments": list(departments)}
+    document |= {"overlay": sources.overlay.model_dump(), "seed": sources.seed}
+    replace_file(private / CASES, json.dumps(document, ensure_ascii=False).encode())
+
+
+def read_page_data(private: Path) -> dict[str, Any]:
+    """What the last run left for the pages. Raises BadInput where there was none."""
+    path = private / CASES
+    if not path.is_file():
+        raise BadInput(
+            f"{private.parent}: holds no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."
+        )
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+def build_validation(out: Path) -> FastAPI:
+    """The page on which reviewers go through the questions of a run, as one application."""
+    private = out / "private"
+    document = read_page_data(private)
+    cases = {entry["case"]: entry for entry in document["cases"]}
+    overlay, black = Overlay(**document["overlay"]), blackened(private)
+    said = read_faults(private)
+
+    def show(reviewer: str, case: str) -> Shown:
+        entry = cases[case]
+        return Shown(
+            question=entry["question"],
+            values={FIELD: list(said.get(case, {}).get(reviewer, ()))},
+            heading=" › ".join(entry[name] for name in ("department", "modality", "task", "granularity")),
+            options=[(text, at in entry["right"]) for at, text in enumerate(entry["options"])],
+            pictures=[""] * len(entry["pictures"]),
+        )
+
+    def save(reviewer: str, case: str, field: str, value: Any, seen: Any) -> str:
+        record(private, reviewer, case, value)
+        said.setdefault(case, {})[reviewer] = tuple(value)
+        return "saved"
+
+    def picture(case: str, number: int) -> tuple[str, bytes]:
+        entry = cases[case]
+        shown, mask = entry["pictures"][number]
+        place = (private / PICTURES, entry["granularity"], entry["box"], overlay)
+        return "image/png", shown_png(shown, mask, *place, black.get(shown, ()))
+
+    faults = Field(
+        FIELD, "What is wrong?", "checks", list(FAULTS.items()), "1234",
+        commit="save and go on (nothing ticked: fine)",
+    )  # fmt: skip
+    return build_page(
+        Task(
+            title="Validation",
+            fields=[faults],
+            items=lambda _: list(cases),
+            show=show,
+            save=save,
+            is_done=lambda reviewer, case: reviewer in said.get(case, {}),
+            picture=picture,
+        )
+    )
+
+
+def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
+    """The page on which taggers give labels their task and department; each label goes to three of them."""
+    private = out / "private"
+    document = read_page_data(private)
+    if len(taggers) < tags.TAGGERS:
+        raise BadInput(
+            f"--taggers: {len(taggers)} names; each label is tagged by three people. Give at least three names."
+        )
+    raw = {str(row["name"]): str(row["raw"]) for row in read_any(private / "labels.csv").to_dict("records")}
+    shares = tags.assigned(list(raw), taggers, document["seed"])
+    values = {subject: document[f"{subject}s"] for subject in tags.SUBJECTS}
+
+    def own(tagger: str, label: str) -> dict[str, str]:
+        votes = {(vote["label"], vote["tagger"]): vote for vote in tags.read_votes(None, private / tags.LOG)}
+        return {subject: votes.get((label, tagger), {}).get(subject, "") for subject in tags.SUBJECTS}
+
+    def save(tagger: str, label: str, subject: str, value: Any, seen: Any) -> str:
+        if value not in values[subject]:
+            raise BadInput(f"{value!r} is no {subject}.")
+        record_value(private / tags.LOG, tagger, label, subject, value)
+        return f"saved {subject}: {value}"
+
+    return build_page(
+        Task(
+            title="Tags",
+            fields=[Field(name, name.title(), "choice", [(each, each) for each in values[name]]) for name in values],
+            items=lambda tagger: shares.get(tagger, []),
+            show=lambda tagger, label: Shown(label, own(tagger, label), heading=f"in the sets: {raw[label]}"),
+            save=save,
+            is_done=lambda tagger, label: all(own(tagger, label).values()),
+            names=taggers,
+        )
+    )

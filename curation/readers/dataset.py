@@ -1,0 +1,157 @@
+"""One labelled data set as sources.yaml has it: where its files are, how they are read, and what is known of all of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+
+class Strict(BaseModel):
+    """Fields that are not there are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+WINDOWS: dict[str, tuple[float, float]] = {
+    "soft tissue": (40.0, 400.0),
+    "lung": (-600.0, 1500.0),
+    "bone": (400.0, 1800.0),
+    "brain": (40.0, 80.0),
+    "liver": (60.0, 160.0),
+    "mediastinum": (50.0, 350.0),
+}
+"""Centre and width in Hounsfield units, as they are customary at the viewing station."""
+
+
+class Columns(Strict):
+    """Which column of a dataset's table holds what. A column that is named here must be in the table."""
+
+    image: str = "image"
+    label: str = "label"
+    labels: tuple[str, ...] = ()
+    """A column per label (reader `wide`); default: all that hold nothing but 1, 0, -1 and blanks."""
+    patient: str | None = None
+    study: str | None = None
+    age: str | None = None
+    sex: str | None = None
+    site: str | None = None
+    box: tuple[str, str, str, str] | None = None
+    """x, y, width, height in pixels (reader `boxes`)."""
+
+
+NEEDS: dict[str, tuple[str, bool]] = {
+    "folders": ("", False), "csv": ("file", True), "wide": ("file", True), "boxes": ("file", True), "coco": ("file", True),
+    "voc": ("folder", False), "yolo": ("folder", False), "masks": ("folder", True), "nifti": ("folder", True), "dicom": ("file", False),
+    "tsv": ("", False),
+}  # fmt: skip
+"""Reader -> what its `annotations` are, and whether it needs them."""
+
+
+class SourceDataset(Strict):
+    """One data set. Paths are relative to the folder of sources.yaml."""
+
+    name: str
+    reader: Literal["folders", "csv", "wide", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv"]
+    path: Path
+    modality: str | None = None
+    task: str | None = None
+    department: str | None = None
+    region: tuple[str, ...] = ()
+    license: str = "unknown"
+    ethics: str | None = None
+    exhaustive: bool = False
+    """Every class of the set is labelled on every image: a label that is not there is absent."""
+    annotations: Path | None = None
+    """Table (csv, wide, boxes, dicom), JSON (coco), or folder (voc, yolo, masks, nifti: the label volumes)."""
+    classes: dict[int, str] | tuple[str, ...] = {}
+    """Value in a mask, or class number of YOLO -> raw label, where the files do not say. A list: the classes after `<image>_` in the names
+    of masks, where these have several words."""
+    columns: Columns = Columns()
+    separator: str = "|"
+    """Between several labels of one cell."""
+    nothing: tuple[str, ...] = ()
+    """Cells that stand for no label at all (`No Finding`)."""
+    patient: str | None = None
+    """Regular expression over an image's path below `path`; its first group is the patient."""
+    patients: str | None = None
+    """Name of the registry that the patient ids belong to. Default: one registry of all sets, in which an id is one patient."""
+    plane: Literal["axial", "coronal", "sagittal"] = "axial"
+    window: str | tuple[float, float] | None = None
+    """A preset of `WINDOWS`, or (centre, width); default: by label for CT, the file's own, or percentiles."""
+    slices: Annotated[int, Field(ge=1)] = 3
+    """Of a volume, per label."""
+    min_area: Annotated[float, Field(ge=0, lt=1)] = 0.00153
+    """Share of the picture under which a target is dropped: 100 of 256 x 256 pixels."""
+    together: bool = False
+    """The slices of a volume that show a label are one question about several images (nifti; dicom with SEG or RTSTRUCT)."""
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+            raise ValueError("a name has letters, digits, '-', '_' and '.'")
+        return value
+
+    @field_validator("patient")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                pattern = re.compile(value)
+            except re.error as error:
+                raise ValueError(f"is not a regular expression ({error})") from None
+            if not pattern.groups:
+                raise ValueError("needs a group: the part in parentheses is the patient")
+        return value
+
+    @field_validator("region", "nothing", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("window")
+    @classmethod
+    def _window(cls, value: str | tuple[float, float] | None) -> str | tuple[float, float] | None:
+        if isinstance(value, str) and value not in WINDOWS:
+            raise ValueError(f"is none of {', '.join(WINDOWS)}; or give [centre, width]")
+        if isinstance(value, tuple) and not (all(map(math.isfinite, value)) and value[1] > 0):
+            raise ValueError("give [centre, width], two numbers, the second above 0")
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> SourceDataset:
+        if self.modality is None and self.reader not in ("dicom", "tsv"):
+            raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
+        if self.annotations is None and NEEDS[self.reader][1]:
+            raise ValueError(f"reader {self.reader} needs `annotations`")
+        if self.reader == "boxes" and self.columns.box is None:
+            raise ValueError("reader boxes needs `columns.box`: the columns of x, y, width, height")
+        if self.together and self.reader not in ("nifti", "dicom"):
+            raise ValueError(f"reader {self.reader} reads no volumes, so it takes no `together`")
+        if self.listed_classes and self.reader != "masks":
+            raise ValueError(f"reader {self.reader} needs `classes` as number: name")
+        return self
+
+    @property
+    def named_classes(self) -> dict[int, str]:
+        """Number -> raw label."""
+        return self.classes if isinstance(self.classes, dict) else {}
+
+    @property
+    def listed_classes(self) -> tuple[str, ...]:
+        """Raw labels in the names of masks."""
+        return self.classes if isinstance(self.classes, tuple) else ()
+
+    @property
+    def registry(self) -> str:
+        """The namespace of its patient ids; "" for the common one."""
+        return self.patients or ""
+
+    @property
+    def names_patients(self) -> bool:
+        """Whether its files can say whose they are."""
+        return bool(self.patient or self.columns.patient or self.patients) or self.reader in ("dicom", "coco")
