@@ -27,7 +27,7 @@ WINDOWS: dict[str, tuple[float, float]] = {
 """Centre and width in Hounsfield units, as they are customary at the viewing station."""
 
 
-class Columns(Strict):
+class SourceColumns(Strict):
     """Which column of a dataset's table holds what. A column that is named here must be in the table."""
 
     image: str = "image"
@@ -70,7 +70,7 @@ class SourceDataset(Strict):
     classes: dict[int, str] | tuple[str, ...] = {}
     """Value in a mask, or class number of YOLO -> raw label, where the files do not say. A list: the classes after `<image>_` in the names
     of masks, where these have several words."""
-    columns: Columns = Columns()
+    columns: SourceColumns = SourceColumns()
     separator: str = "|"
     """Between several labels of one cell."""
     nothing: tuple[str, ...] = ()
