@@ -231,7 +231,7 @@ def test_published_results_alone_make_a_board() -> None:
     service = Service(board)
     shown = service.view({"format": "mediconfusion"})["html"]
     assert "published · T1" in shown and "Neither beats flipping a coin for each image" in shown
-    assert service.tree({"format": "mediconfusion"})["groups"][0]["nodes"] == [["Cerebral", 79, []]]
+    assert service.tree({"format": "mediconfusion"})["facets"][0]["nodes"] == [["Cerebral", 79, []]]
     assert "20.0" in service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
     board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
     both = [["category", "Cerebral"], ["category", "Spinal"]]
