@@ -6,6 +6,7 @@ the client: `python server.py PORT_FILE FAULT...`.
 """
 
 import contextlib
+import copy
 import hashlib
 import json
 import socket
@@ -186,6 +187,10 @@ class ChaosServer:
                 self.send(
                     handler, json.dumps({"object": "chat.completion", "choices": []}).encode(), "application/json"
                 )
+            case "odd JSON":
+                handler.send_response(200)
+                document = mutated(completion("A", alternatives={"A": -0.1, "B": -2.0}), self.chance)
+                self.send(handler, json.dumps(document).encode(), "application/json")
             case "nonsense":
                 handler.send_response(200)
                 self.send(handler, b'{"choices": "A"}', "application/json")
@@ -208,6 +213,30 @@ def completion(text, finish="stop", alternatives=None, **message):
         choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
     return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+
+
+ODD = (None, 0, -1, 1.5, True, "", "A", [], [None], [[]], {}, {"a": 1}, [{"text": None}], [{"type": "text", "text": 5}], float("nan"),
+       float("inf"), 10**400, {"text": {}}, "\ud800")  # fmt: skip
+
+
+def mutated(document, chance):
+    """A JSON document in which one to three parts are gone, or of another kind."""
+    document = copy.deepcopy(document)
+    for _ in range(chance.randint(1, 3)):
+        found = [(document, key) for key in _keys(document)]
+        for at, key in found:
+            found += [(at[key], inner) for inner in _keys(at[key])]
+        if found:
+            at, key = chance.choice(found)
+            if chance.random() < 0.2:
+                del at[key]
+            else:
+                at[key] = copy.deepcopy(chance.choice(ODD))
+    return document
+
+
+def _keys(value):
+    return list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
 
 
 if __name__ == "__main__":

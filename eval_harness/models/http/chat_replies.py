@@ -155,9 +155,8 @@ def _parts(content: Any) -> tuple[str, str]:
 def _tools_called(message: dict[str, Any]) -> str:
     """The names of the functions that a message calls; empty where it calls none."""
     one, several = message.get("function_call"), message.get("tool_calls")
-    functions = (
-        [call.get("function") for call in several if isinstance(call, dict)] if several else [one] if one else []
-    )
+    calls = several if isinstance(several, list) else [{"function": one}] if one else []
+    functions = [call.get("function") for call in calls if isinstance(call, dict)]
     return ", ".join(str(each.get("name")) if isinstance(each, dict) else "unnamed" for each in functions)
 
 
@@ -192,16 +191,14 @@ def usage_of(usage: Any) -> tuple[int, int] | None:
     return (counts[0], counts[1]) if all(isinstance(count, int) for count in counts) else None
 
 
-def _alternatives(choice: Any) -> dict[str, float]:
-    logprobs = choice.get("logprobs")
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    if not content:
+def _alternatives(choice: dict[str, Any]) -> dict[str, float]:
+    """Log-probabilities of the first token's alternatives; none where the reply has none, or has them in another form."""
+    try:
+        first = choice["logprobs"]["content"][0]
+        found = {str(each["token"]): float(each["logprob"]) for each in (first, *(first.get("top_logprobs") or ()))}
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
         return {}
-    first = content[0]
-    found = {first["token"]: float(first["logprob"])}
-    for alternative in first.get("top_logprobs") or []:
-        found[alternative["token"]] = float(alternative["logprob"])
-    return found
+    return {token: value for token, value in found.items() if not math.isnan(value)}
 
 
 def of_candidate(candidate: str, alternatives: dict[str, float]) -> float | None:

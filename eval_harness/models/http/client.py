@@ -105,7 +105,7 @@ async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: flo
         )
     try:
         return json.loads(reply.content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         said = words_of(reply.text) if "html" in reply.headers.get("content-type", "") else str(error)
         raise ServerFailure(f"the server's reply is not a chat completion ({said})", "unreadable") from None
 

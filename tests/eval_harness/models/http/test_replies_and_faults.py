@@ -1,15 +1,49 @@
 """An answer is an answer; whatever else a server does is never one, and the key stays where it was."""
 
 import json
+import random
 
 import pytest
 
 from dataset_builders.errors import BadInput
+from eval_harness.models.http.chat_replies import read_reply
 from eval_harness.models.http.openai_chat import OpenAIChat
-from eval_harness.models.http.server_errors import seconds_of, without_key
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, failure_of_status, seconds_of, without_key
 from eval_harness.models.interface import Settings
-from tests.chaos.server import ChaosServer, completion
+from tests.chaos.server import ChaosServer, completion, mutated
 from tests.eval_harness.models.http.asking import KEY, model, request
+
+REPLIES = (
+    completion("A", alternatives={"A": -0.1, "B": -2.0}),
+    completion([{"type": "text", "text": "A"}, {"type": "thinking", "thinking": "hm"}], reasoning_content="x"),
+    completion(None, "tool_calls", tool_calls=[{"type": "function", "function": {"name": "look_up"}}]),
+    completion(None, refusal="no"),
+    {"error": {"message": "slow down", "code": 429}},
+)
+ERRORS = (
+    {"error": {"message": "temperature is not supported", "param": "temperature", "code": "x"}},
+    {"detail": [{"loc": ["body", "max_tokens"], "msg": "at most 100"}]},
+    {"errors": [{"message": "insufficient_quota"}]},
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_reply_in_any_form_is_read_or_is_a_failure_with_words(seed):
+    chance = random.Random(seed)
+    for _ in range(400):
+        try:
+            reply = read_reply(mutated(chance.choice(REPLIES), chance), chance.choice([None, 2]))
+            assert isinstance(reply.text, str) and isinstance(reply.reasoning, str | None)
+            assert all(isinstance(value, float) for value in reply.alternatives.values())
+        except (Refusal, ServerFailure) as failure:
+            assert str(failure)
+        status, headers = (
+            chance.choice([302, 400, 401, 404, 413, 422, 429, 500, 503]),
+            {"retry-after": chance.choice(["x", "1", "nan", "-5"])},
+        )
+        assert str(
+            failure_of_status(status, json.dumps(mutated(chance.choice(ERRORS), chance)), headers, ("temperature",))
+        )
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "refuses the key"), (404, "no such model")])
