@@ -22,6 +22,7 @@ class Baseline(Backend):
     several_images = True
     one_token = True
     sees_prompts = False
+    takes_stream = True
     options = ()
 
     def __init__(self, name: str, answer: Callable[[Request], Response]) -> None:

@@ -28,7 +28,8 @@ class Backend(Protocol):
 
     What has a value here need not be given. `options`: the settings of `OPTIONS` it honours (a plug-in without it is given them all and
     trusted). `sees_prompts`: False where answers do not come from the conversation. `is_api`: whether the model is behind a server.
-    `takes_stream`: True where `generate` takes requests one by one as it has room for them, from another thread, instead of a list.
+    `takes_stream`: True where `generate` takes requests one by one, possibly from another thread, instead of a list; it raises nothing but
+    BadInput then.
     `template_hash`: of the chat template it applies.
 
     A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the

@@ -67,6 +67,7 @@ class Recorded(Backend):
     several_images = True
     one_token = True
     sees_prompts = False
+    takes_stream = True
     options = ()
 
     def __init__(self, path: Path) -> None:

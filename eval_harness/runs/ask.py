@@ -14,12 +14,12 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.limits import limits_for
-from eval_harness.records.request import Request, Response
+from eval_harness.records.request import Request, Response, normalized
 from eval_harness.runs.folder import AnswerJournal, Key
 from eval_harness.runs.plan import Plan
 from eval_harness.runs.progress import progress
 from eval_harness.runs.refusals import ModelFailed, Sender
-from eval_harness.runs.reply_cache import ReplyCache, Send
+from eval_harness.runs.reply_cache import Send
 from eval_harness.runs.requests import AT_ONCE, Instance
 
 ENOUGH = 20
@@ -34,9 +34,11 @@ def ask(
     plan: Plan,
     journal: AnswerJournal,
     instances: list[Instance],
+    send: Send,
     answered: Callable[[Response], None] = lambda response: None,
 ) -> int:
-    """Ask what the journal does not hold of `instances`; returns how many that were. `answered` is told of each once it is in the journal.
+    """Ask what the journal does not hold of `instances` through `send` (`reply_cache.sender_of`); returns how many that were. `answered` is
+    told of each once it is in the journal.
 
     Raises BadInput where the back end answers what it was not asked, and where it answers nothing any more: the traceback of what it
     raised last is then in `error.txt` beside the journal.
@@ -45,7 +47,7 @@ def ask(
     name = f"{plan.run.benchmark.name}: {plan.run.model.name}"
     with progress(len(instances), len(instances) - len(unanswered), name) as one_more:
         characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
-        for number, response in enumerate(_responses(plan, journal, unanswered), 1):
+        for number, response in enumerate(_responses(plan, journal, unanswered, send), 1):
             journal.append(response)
             answered(response)
             one_more()
@@ -59,48 +61,54 @@ def ask(
     return len(unanswered)
 
 
-def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance]) -> Iterator[Response]:
+def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], send: Send) -> Iterator[Response]:
     """One response per instance, in any order."""
-    waiting: set[Key] = set()
-    model = f"--model {plan.run.request.model}"
-
-    def noted(batches: Iterable[list[Request]]) -> Iterator[list[Request]]:
-        for batch in batches:
-            waiting.update((request.question_id, request.sample) for request in batch)
-            yield batch
 
     def answered_before() -> Request | None:
         known = (instance for instance in plan.instances if journal.is_answered(plan.key(instance)))
         return next((request for instance in known for [request] in plan.requests([instance])), None)
 
-    def by_batches() -> Iterator[Response]:
-        sender = Sender(send, answered_before)
-        try:
-            for batch in noted(plan.requests(instances)):
-                yield from sender.responses(batch)
-            sender.finish()
-        except ModelFailed as failed:
-            raise _stopped(model, failed, journal.path.with_name("error.txt")) from failed.__cause__
-
-    send = _send(plan)
+    checked = _checked(plan, send)
     if plan.backend.takes_stream:
         if hasattr(plan.backend, "worked"):
             plan.backend.worked = answered_before()  # asked again before a server is given up
-        responses = send(request for batch in noted(plan.requests(instances, at_once=1)) for request in batch)
-    else:
-        responses = by_batches()
-    for response in responses:
-        key = (response.question_id, response.sample)
-        if key not in waiting:
-            raise BadInput(
-                f"{model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
-                "Each request must get exactly one response."
-            )
-        waiting.remove(key)
-        yield response
+        yield from checked(request for batch in plan.requests(instances, at_once=1) for request in batch)
+        return
+    sender = Sender(checked, answered_before)
+    try:
+        for batch in plan.requests(instances):
+            yield from sender.responses(batch)
+        sender.finish()
+    except ModelFailed as failed:
+        raise _stopped(plan, failed, journal.path.with_name("error.txt")) from failed.__cause__
 
 
-def _stopped(model: str, failed: ModelFailed, path: Path) -> BadInput:
+def _checked(plan: Plan, send: Send) -> Send:
+    """`send` with responses in plain Python types. Raises TypeError for what is no response, ValueError for a text, status or scores that are
+    none, BadInput for a response that was not asked for."""
+    waiting: dict[Key, int] = {}
+
+    def noted(requests: Iterable[Request]) -> Iterator[Request]:
+        for request in requests:
+            waiting[request.question_id, request.sample] = len(request.options)
+            yield request
+
+    def checked(requests: Iterable[Request]) -> Iterator[Response]:
+        for response in send(noted(requests) if plan.backend.takes_stream else list(noted(requests))):
+            if not isinstance(response, Response):
+                raise TypeError(f"it gave {repr(response)[:50]} instead of a Response (docs/plug_in.md)")
+            key = (response.question_id, response.sample)
+            if key not in waiting:
+                raise BadInput(
+                    f"--model {plan.run.request.model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
+                    "Each request must get exactly one response."
+                )
+            yield normalized(response, waiting.pop(key))
+
+    return checked
+
+
+def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
     """The one line about a model that answers nothing any more; the traceback is written to `path`."""
     error = failed.__cause__
     assert error is not None
@@ -109,16 +117,6 @@ def _stopped(model: str, failed: ModelFailed, path: Path) -> BadInput:
     path.write_text("".join(traceback.format_exception(error)), "utf-8")
     why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
     return BadInput(
-        f"{model}: has stopped answering: {failed.failures} questions in a row failed, the last one with {why}. The traceback is in "
-        f"{path}; the same command goes on with what is left."
+        f"--model {plan.run.request.model}: has stopped answering: {failed.failures} questions in a row failed, the last one with {why}. "
+        f"More is in {path}; the same command goes on with what is left."
     )
-
-
-def _send(plan: Plan) -> Send:
-    """What answers the requests of the run: the back end, behind the cache where there is one."""
-    backend = plan.backend
-    send: Send = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
-    if plan.config.cache is None:
-        return send
-    cache = ReplyCache(plan.config.cache, plan.run, backend, getattr(backend, "base_url", None))
-    return cache.through(send, streams=backend.takes_stream)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError, check_image
-from eval_harness.records.request import Request, Response, normalized
+from eval_harness.records.request import Request, Response
 
 IN_A_ROW = 10
 """Questions that fail one after the other before the model is put to the test."""
@@ -31,7 +31,8 @@ class Sender:
     """Sends requests to a back end and gives every one of them a response."""
 
     def __init__(self, send: Send, answered_before: Callable[[], Request | None]) -> None:
-        """`answered_before`: a request that an earlier process got an answer to, None without one."""
+        """`send`: gives requests of a list no second response, and none to others. `answered_before`: a request that an earlier process got
+        an answer to, None without one."""
         self._send = send
         self._answered_before = answered_before
         self._answered: Request | None = None
@@ -49,37 +50,28 @@ class Sender:
         while parts:
             part = parts.pop()
             waiting = {(request.question_id, request.sample): request for request in part}
-            source = _checked(self._send, part)
-            while True:
-                try:
-                    response = next(source)
-                except StopIteration:
-                    error: Exception | None = None
-                    break
-                except BadInput:  # nothing that another question would change
-                    raise
-                except Exception as raised:  # whatever a model's own code raises
-                    error = raised
-                    break
-                key = (response.question_id, response.sample)
-                request = waiting.pop(key, None)
-                if response.status == "answered" and request is not None:
-                    self._failures, self._answered = 0, request
-                yield response
+            error: Exception | None = None
+            try:
+                for response in self._send(part):
+                    self._count(response, waiting.pop((response.question_id, response.sample)))
+                    yield response
+            except BadInput:  # nothing that another question would change
+                raise
+            except Exception as raised:  # whatever a model's own code raises
+                error = raised
             left = list(waiting.values())
-            if not left:
-                continue
-            self._error = error or ValueError("it gave no response")
-            middle = len(left) // 2
-            if middle:
-                parts += [left[middle:], left[:middle]]
-                continue
-            if id(left[0]) not in tried:  # what raised may have passed meanwhile
-                tried.add(id(left[0]))
-                parts.append(left)
-                continue
-            self._failures += 1
-            yield Response(left[0].question_id, left[0].sample, "", "failed", error=_reason(left[0], self._error))
+            if left:
+                self._error = error or ValueError("it gave no response")
+                middle = len(left) // 2
+                if middle:
+                    parts += [left[middle:], left[:middle]]
+                elif id(left[0]) not in tried:  # what raised may have passed meanwhile
+                    tried.add(id(left[0]))
+                    parts.append(left)
+                else:
+                    self._failures += 1
+                    why = _reason(left[0], self._error)
+                    yield Response(left[0].question_id, left[0].sample, "", "failed", error=why)
             if self._failures >= IN_A_ROW:
                 others = [] if tried_others else _spread([request for part in parts for request in part])
                 if self._works():
@@ -93,6 +85,13 @@ class Sender:
                 else:
                     raise ModelFailed(self._failures) from self._error
 
+    def _count(self, response: Response, request: Request) -> None:
+        if response.status == "answered":
+            self._failures, self._answered = 0, request
+        elif response.status == "failed":
+            self._failures += 1
+            self._error = ValueError(response.error or "it failed")
+
     def finish(self) -> None:
         """Raises ModelFailed where questions failed and nothing was ever answered."""
         if self._failures and self._answered is None and self._answered_before() is None:
@@ -104,20 +103,10 @@ class Sender:
         if known is None:
             return False
         try:
-            return any(True for _ in _checked(self._send, [known]))
+            return any(response.status == "answered" for response in self._send([known]))
         except Exception as error:
             self._error = error
             return False
-
-
-def _checked(send: Send, requests: list[Request]) -> Iterator[Response]:
-    """What a back end answers, in plain Python types. Raises TypeError for what is not a Response, ValueError for a text, status or scores
-    that are none, and whatever the back end raises."""
-    options = {request.question_id: len(request.options) for request in requests}
-    for response in send(requests):
-        if not isinstance(response, Response):
-            raise TypeError(f"it gave {repr(response)[:50]} instead of a Response (docs/plug_in.md)")
-        yield normalized(response, options.get(response.question_id, 0))
 
 
 def _spread(requests: Sequence[Request]) -> list[Request]:

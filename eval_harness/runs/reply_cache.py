@@ -21,12 +21,23 @@ from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request, Response
 from eval_harness.records.run import RunRecord
 from eval_harness.runs.folder import Key
+from eval_harness.runs.plan import Plan
 
 VERSION = 1
 LIBRARIES = ("torch", "transformers", "device", "dtype", "attention")
 """What of a local model's environment may change a digit."""
 
 Send = Callable[[Any], Iterable[Response]]
+
+
+def sender_of(plan: Plan) -> Send:
+    """What answers the requests of a run: the back end, behind the cache where there is one. Raises BadInput as `ReplyCache`."""
+    backend = plan.backend
+    send: Send = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
+    if plan.config.cache is None:
+        return send
+    cache = ReplyCache(plan.config.cache, plan.run, backend, getattr(backend, "base_url", None))
+    return cache.through(send, streams=backend.takes_stream)
 
 
 class ReplyCache:

@@ -4,6 +4,7 @@ EvalConfig   the user's options                     config.py
 Plan         questions, prompts, model, run.json    plan.py
 begin        the run folder, new or resumed         resume.py, shards.py
 ask          requests -> answers in the journal     ask.py
+sender_of    the model, behind a cache of replies   reply_cache.py
 Tracker      counts and scores to trackio or wandb  tracking.py
 score_run    journal -> answers -> scores -> files  scoring.py, derive/
 """
@@ -23,6 +24,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
 from eval_harness.runs.plan import Load, Plan, make_plan
+from eval_harness.runs.reply_cache import Send, sender_of
 from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, folder_lock, put_together
@@ -37,12 +39,13 @@ def evaluate(config: EvalConfig, load: Load = load_backend, first: int | None = 
     """
     plan, shard = make_plan(config, load), Shard.of_this_process()
     check_sending(plan)
+    send = sender_of(plan)
     folder = config.out or Path("runs") / plan.run.run_id
     with Tracker(config.track, plan.run, shard.name) as tracker:
-        return _run(plan, shard, folder, tracker, first), folder
+        return _run(plan, shard, folder, send, tracker, first), folder
 
 
-def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | None) -> Result | None:
+def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, first: int | None) -> Result | None:
     with disk_errors(folder):
         make_run_folder(folder)
         with shard.taking_part(folder):
@@ -63,7 +66,7 @@ def _run(plan: Plan, shard: Shard, folder: Path, tracker: Tracker, first: int | 
                         file=sys.stderr,
                     )
                 instances = shard.instances(plan.selection.questions, plan.instances)[:first]
-                answered_now = ask(plan, journal, instances, tracker.answered)
+                answered_now = ask(plan, journal, instances, send, tracker.answered)
             if answered_now:
                 record_findings(folder, plan.run, plan.backend)
             with folder_lock(folder):

@@ -22,6 +22,7 @@ from eval_harness.runs.ask import ask
 from eval_harness.runs.dry_run import check_sending
 from eval_harness.runs.folder import AnswerJournal, disk_errors, make_run_folder
 from eval_harness.runs.plan import Plan, make_plan
+from eval_harness.runs.reply_cache import sender_of
 from eval_harness.runs.requests import AT_ONCE, Instance
 from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
@@ -54,7 +55,7 @@ class Worker:
                     return task.number, begun
                 plan, path = begun
                 with AnswerJournal(path, answers_of(task.folder).values()) as journal:
-                    ask(plan, journal, list(instances))
+                    ask(plan, journal, list(instances), sender_of(plan))
                 record_findings(task.folder, plan.run, plan.backend)
         except Exception as error:
             self._begun[task.number] = said = in_one_line(error, task)
