@@ -108,11 +108,7 @@ def make_task(
                 target="".join(LETTERS[index] for index in row["answer"]),
                 choices=[str(option) for option in row["options"]],
                 metadata=kept_columns(row)
-                | {
-                    "question": str(row["question"]),
-                    "prompt": prompt_for(family, prompt, kind).name,
-                    "asked": about,
-                },
+                | {"question": str(row["question"]), "prompt": prompt_for(family, prompt, kind).name, "asked": about},
             )
     return Task(
         dataset=MemoryDataset([samples[name] for name in rows], name=chosen.repository.name),

@@ -121,10 +121,7 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
     ids = set(selection.questions["question_id"])
     known = [row for row in _records(selection.repository.questions(selection.split)) if len(row["answer"])]
     known.sort(
-        key=lambda row: (
-            row["question_id"] not in ids,
-            hashlib.sha256(f"shot\0{row['question_id']}".encode()).digest(),
-        )
+        key=lambda row: (row["question_id"] not in ids, hashlib.sha256(f"shot\0{row['question_id']}".encode()).digest())
     )
     chosen: list[Row] = []
     for row in known:

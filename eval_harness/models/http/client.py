@@ -12,6 +12,7 @@ import ipaddress
 import json
 import os
 import re
+from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -42,6 +43,7 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
     limits = httpx2.Limits(max_connections=settings.in_flight + 2, keepalive_expiry=0)
     try:
         http = openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout, limits=limits)
+        http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))  # no reply changes the next request
     except ValueError as error:
         raise BadInput(f"{called}: a proxy of the environment cannot be used ({error}).") from None
     if azure:

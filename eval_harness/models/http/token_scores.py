@@ -137,8 +137,7 @@ class TokenScores:
         """Token id -> log-probability after the prompt, of all of `tokens`; and what was used."""
         wanted = first_position_ids(tokens)
         document = await self._server.chat(
-            messages,
-            {"logprobs": True, "logprob_token_ids": wanted, "return_tokens_as_token_ids": True},
+            messages, {"logprobs": True, "logprob_token_ids": wanted, "return_tokens_as_token_ids": True}
         )
         found = _named_tokens(document)
         if missing := [token for token in wanted if token not in found]:

@@ -106,10 +106,7 @@ def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any
         options["mm_processor_kwargs"] = {"size": dict(processor.image_processor.size)}
     try:
         return LLM(
-            model=model_id,
-            dtype=settings.dtype or "auto",
-            trust_remote_code=settings.trust_remote_code,
-            **options,
+            model=model_id, dtype=settings.dtype or "auto", trust_remote_code=settings.trust_remote_code, **options
         )
     except Exception as error:  # vLLM raises what its parts raise, from other processes too
         raise BadInput(f"--model vllm:{model_id}: vLLM cannot start: {_complaint(error)}") from error

@@ -13,9 +13,7 @@ from PIL import Image
 def inputs_of(processor, prompt, image, plain="{prompt}"):
     picture = Image.open(io.BytesIO(image)).convert("RGB")
     if getattr(processor, "chat_template", None):
-        turn = [
-            {"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": prompt}]},
-        ]
+        turn = [{"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": prompt}]}]
         return processor.apply_chat_template(
             turn, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
         )

@@ -246,11 +246,7 @@ def test_the_example_plug_in_runs_and_beats_chance_on_phantoms(data, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "name", "words"),
-    [
-        ("x = 1", "Nobody", "defines no Nobody"),
-        ("1 / 0", "M", "ZeroDivisionError"),
-        (None, "M", "there is no file"),
-    ],
+    [("x = 1", "Nobody", "defines no Nobody"), ("1 / 0", "M", "ZeroDivisionError"), (None, "M", "there is no file")],
 )
 def test_a_plug_in_that_cannot_be_used_is_one_line(tmp_path, text, name, words):
     file = tmp_path / "mine.py"

@@ -114,6 +114,13 @@ def test_no_redirection_is_followed(status):
     assert not reached
 
 
+def test_no_reply_changes_the_next_request():
+    with answering(OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=\xff\r\nSet-Cookie: b=1\r\n\r\n", 1)) as (port, heads):
+        backend = OpenAIChat("m", Settings(base_url=f"http://127.0.0.1:{port}/v1", in_flight=1))
+        assert [found.text for found in backend.generate([request(i) for i in range(3)])] == ["A"] * 3
+    assert len(heads) == 3 and "cookie" not in "".join(heads).lower()
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     """(file of a hospital's own authority, TLS context of a server it has certified)."""
@@ -196,8 +203,5 @@ def test_a_reply_that_is_a_stream_or_a_call_of_a_tool_says_so():
     call = {"tool_calls": [{"type": "function", "function": {"name": "look_up", "arguments": "{}"}}], "content": None}
     document = {"choices": [{"finish_reason": "tool_calls", "message": {"role": "assistant", **call}}]}
     for reply, words in ((stream, "streams its reply"), (document, "calls a tool instead of answering .look_up")):
-        with (
-            ChaosServer(answer=lambda body, reply=reply: (200, reply)) as server,
-            pytest.raises(BadInput, match=words),
-        ):
+        with ChaosServer(answer=lambda body, reply=reply: (200, reply)) as server, pytest.raises(BadInput, match=words):
             list(model(server).generate([request(i) for i in range(4)]))
