@@ -1,6 +1,6 @@
 """Puts prompts to a language model and keeps every reply in a journal as it comes: a killed run goes on and pays nothing twice.
 
-See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to send (`models/http/sending.py`).
+See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to send (`models/http/client.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from curation.writing.prompts import SYSTEM
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from dataset_builders.journal import Journal, read_journal
-from eval_harness.models.http.client import PROVIDER
-from eval_harness.models.http.sending import permit_sending
+from eval_harness.models.http.client import PROVIDER, permit_sending
 from eval_harness.records.names import storable
 from eval_harness.records.request import Request, Response
 

@@ -1,7 +1,7 @@
 """What a run will send: how much, the first request as it would be sent (`--dry-run`), and whether it may be sent. Asks nothing, and writes
 nothing but the first image.
 
-Custom sets hold a hospital's own images: before any of them is sent to another machine, the user is asked (`models/http/sending.py` says
+Custom sets hold a hospital's own images: before any of them is sent to another machine, the user is asked (`models/http/client.py` says
 which addresses stay on this machine).
 """
 
@@ -20,8 +20,7 @@ from statistics import mean
 
 from dataset_builders.schema import image_ids
 from eval_harness.models.http.chat_parameters import THINKING_ROOM
-from eval_harness.models.http.client import PROVIDER, server_address
-from eval_harness.models.http.sending import permit_sending
+from eval_harness.models.http.client import PROVIDER, permit_sending, server_address
 from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig

@@ -23,8 +23,7 @@ from eval_harness.derive.answer_table import (
 from eval_harness.derive.derivation import Derived, derive, write_derived
 from eval_harness.derive.files import ANSWERS, JUDGE
 from eval_harness.derive.reading import judge_queries, with_judge, without_judge
-from eval_harness.models.http.client import server_address
-from eval_harness.models.http.sending import permit_sending
+from eval_harness.models.http.client import permit_sending, server_address
 from eval_harness.reader.judge import judge_named
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run

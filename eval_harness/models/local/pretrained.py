@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,17 @@ from dataset_builders.extras import missing_extra, require
 from eval_harness.models.interface import Settings
 
 QUANTIZATIONS = ("4bit", "8bit")
+GENERATION = {
+    "top_k": "TopKLogitsWarper",
+    "top_p": "TopPLogitsWarper",
+    "min_p": "MinPLogitsWarper",
+    "repetition_penalty": "RepetitionPenaltyLogitsProcessor",
+    "no_repeat_ngram_size": "NoRepeatNGramLogitsProcessor",
+    "bad_words_ids": "NoBadWordsLogitsProcessor",
+    "min_new_tokens": "MinNewTokensLengthLogitsProcessor",
+}
+"""Options of `generate` that `--generation` may set, those that work row by row, one token after the other -> the class of transformers
+that takes the value."""
 
 
 def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[str]]:
@@ -220,6 +232,23 @@ def _cannot_load(model_id: str, error: Exception) -> str:
     elif "trust_remote_code" in str(error):
         reason = "it needs its own code; read that code, then allow it with --trust-remote-code."
     return f"--model {model_id}: cannot be loaded: {reason} Give a Hugging Face model id or a model folder."
+
+
+def check_generation(given: Mapping[str, Any]) -> None:
+    """Raises BadInput for options that would change what an answer is (beams, several sequences), that are not known, or whose values
+    transformers does not take."""
+    import transformers
+
+    if wrong := sorted(given.keys() - set(GENERATION)):
+        raise BadInput(
+            f"--generation: {', '.join(wrong)} cannot be set for a local model. Available: {', '.join(GENERATION)}."
+        )
+    for name, value in given.items():
+        further = {"bad_words_ids": {"eos_token_id": 0}, "min_new_tokens": {"min_new_tokens": value, "eos_token_id": 0}}
+        try:
+            getattr(transformers, GENERATION[name])(0 if name == "min_new_tokens" else value, **further.get(name, {}))
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"--generation: {name} {value!r}: {first_line(error).rstrip('.')}.") from None
 
 
 def first_line(error: BaseException) -> str:

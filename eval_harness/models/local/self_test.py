@@ -14,8 +14,7 @@ import torch
 
 from dataset_builders.images.lookup import as_png
 from eval_harness.models.local.model_inputs import InputMaker
-from eval_harness.models.local.network.agreement import difference
-from eval_harness.models.local.network.network import Network, NotSteered
+from eval_harness.models.local.network import Network, NotSteered, difference
 from eval_harness.models.local.pretrained import first_line
 from eval_harness.records.request import Request
 

@@ -20,9 +20,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, not_numbers
 from eval_harness.models.local.batching import BatchSize, Queue
 from eval_harness.models.local.chat_form import PLAIN_BY_DEFAULT
-from eval_harness.models.local.generation_options import check_generation
 from eval_harness.models.local.model_inputs import Prepared
-from eval_harness.models.local.pretrained import first_line, load_pretrained
+from eval_harness.models.local.pretrained import check_generation, first_line, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.models.thinking import DecodedOutput
@@ -30,7 +29,7 @@ from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 if TYPE_CHECKING:
-    from eval_harness.models.local.network.network import Network
+    from eval_harness.models.local.network import Network
     from eval_harness.models.local.self_test import Findings
 
 AHEAD = 2
@@ -63,8 +62,7 @@ class TransformersVLM(Backend):
         import torch
         from transformers.utils import logging
 
-        from eval_harness.models.local.network.attention import is_encoder_decoder
-        from eval_harness.models.local.network.network import Network
+        from eval_harness.models.local.network import Network, is_encoder_decoder
         from eval_harness.models.local.self_test import PREFIX
 
         logging.set_verbosity_error()
@@ -235,7 +233,7 @@ class TransformersVLM(Backend):
         print(f"--model {self.model_id}: fast path off: each question reads its own image ({why})", file=sys.stderr)
 
     def _answer(self, prepared: Prepared) -> list[Response]:
-        from eval_harness.models.local.network.logits_processors import EndOfReasoning
+        from eval_harness.models.local.logits_processors import EndOfReasoning
 
         first = prepared.requests[0]
         limit = self._limit(first)

@@ -9,8 +9,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.phantoms import write_sources
 from dataset_builders.source_files import ORIGIN_MARKER
-from eval_harness.models.http.client import server_address
-from eval_harness.models.http.sending import destination, permit_sending
+from eval_harness.models.http.client import destination, permit_sending, server_address
 from eval_harness.models.interface import Settings
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending

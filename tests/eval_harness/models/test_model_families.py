@@ -108,7 +108,7 @@ def test_a_candidate_scores_as_it_would_be_generated(folder):
 
 def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(folder, monkeypatch):
     """Positions off by one after the prompt, as they once were for PaliGemma: options are scored by `generate` instead, rightly."""
-    from eval_harness.models.local.network.network import Network
+    from eval_harness.models.local.network import Network
 
     asked = [
         request(i, candidates=("left", "on the right side"), scoring="sequence", options=("x", "y")) for i in range(2)

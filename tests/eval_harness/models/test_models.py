@@ -227,7 +227,7 @@ def test_sampled_answers_do_not_depend_on_the_batch(tiny):
 def test_seeded_sampling_draws_from_the_softmax():
     import torch
 
-    from eval_harness.models.local.network.network import SeededSampling
+    from eval_harness.models.local.network import SeededSampling
 
     logits = torch.tensor([[0.0, 1.0, 2.0]])
     picks = torch.cat([SeededSampling(0.5, [seed], "cpu")(None, logits).argmax(-1) for seed in range(4000)])
@@ -273,7 +273,7 @@ def test_batches_keep_the_questions_of_an_image_together():
 
 
 def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, monkeypatch):
-    from eval_harness.models.local.network.network import Network
+    from eval_harness.models.local.network import Network
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     image = picture()

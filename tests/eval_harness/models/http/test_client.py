@@ -11,8 +11,8 @@ import threading
 import pytest
 
 from dataset_builders.errors import BadInput
+from eval_harness.models.http.client import destination
 from eval_harness.models.http.openai_chat import OpenAIChat
-from eval_harness.models.http.sending import destination
 from eval_harness.models.interface import Settings
 from tests.chaos.server import ChaosServer, Raw
 from tests.eval_harness.models.http.asking import KEY, model, request

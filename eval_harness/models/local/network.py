@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +20,8 @@ from transformers import GenerationConfig, LogitsProcessor, MinPLogitsWarper, To
 from transformers.cache_utils import DynamicCache
 from transformers.generation.utils import GenerationMixin
 
+from eval_harness.models.local.logits_processors import ForcedTokens, SeededSampling, Steps
 from eval_harness.models.local.model_inputs import Prepared, left_padded
-from eval_harness.models.local.network.agreement import AGREEMENT, difference
-from eval_harness.models.local.network.attention import attends_through_cache, attention_window, is_encoder_decoder
-from eval_harness.models.local.network.logits_processors import ForcedTokens, SeededSampling, Steps
 
 SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
     "top_k": TopKLogitsWarper,
@@ -30,6 +29,14 @@ SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
     "min_p": MinPLogitsWarper,
 }
 """Options of `generate` that only matter where tokens are drawn."""
+
+
+AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""Largest root mean square difference of a row's logits, relative to their spread, at which two ways of running count as equal; other
+dtypes: 0.05."""
+
+RULED_OUT = -1e6
+SHARABLE_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
 class NotSteered(ValueError):
@@ -312,3 +319,46 @@ def _mean(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool
     ids = torch.tensor(list(tokens), device=log_probabilities.device)
     steps = torch.zeros_like(ids) if official else torch.arange(len(ids), device=ids.device)
     return float(log_probabilities[steps, ids].mean())
+
+
+def is_encoder_decoder(config: Any) -> bool:
+    """Whether prompts go into an encoder; InstructBLIP with a T5 says so in its text config alone."""
+    text = getattr(config, "text_config", None)
+    return bool(config.is_encoder_decoder or getattr(text, "is_encoder_decoder", False))
+
+
+def attends_through_cache(model: Any, keeps_deltas: bool) -> bool:
+    """Whether tokens after an image depend on those before them through the cache and the position alone.
+
+    Linear attention, states, and positions of the class's own (but for those that it keeps as `rope_deltas`): no. What a class does
+    beyond that shows in the self-test and in the first shared batch, which is compared with whole prompts.
+    """
+    text = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
+    own_positions = hasattr(getattr(model, "model", model), "get_rope_index")
+    bidirectional = getattr(text, "use_bidirectional_attention", None) not in (None, False, "vision")
+    return kinds <= SHARABLE_LAYERS and (keeps_deltas or not own_positions) and not bidirectional
+
+
+def attention_window(model: Any) -> int | None:
+    """The shortest reach of a layer of the text model in tokens; padding between an image and its questions uses it up too."""
+    text = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(text, "layer_types", None) or [])
+    reach = []
+    if getattr(text, "sliding_window", None) and (
+        "sliding_attention" in kinds or (not kinds and getattr(text, "use_sliding_window", True))
+    ):
+        reach.append(int(text.sliding_window))
+    if "chunked_attention" in kinds:
+        reach.append(int(text.attention_chunk_size))
+    return min(reach, default=None)
+
+
+def difference(first: torch.Tensor, second: torch.Tensor) -> float:
+    """Largest root mean square difference of a row of logits [..., vocabulary], relative to the spread of `second`; tokens that a
+    model rules out (logits at the lowest number) must be the same and do not count. Infinite where a logit is not a number."""
+    allowed = second > RULED_OUT
+    if torch.isnan(first).any() or torch.isnan(second).any() or not torch.equal(allowed, first > RULED_OUT):
+        return math.inf
+    apart = torch.where(allowed, first - second, 0.0).pow(2).sum(-1) / allowed.sum(-1)
+    return float(apart.max().sqrt() / second[allowed].std().clamp_min(1e-6))
