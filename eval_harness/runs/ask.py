@@ -84,8 +84,8 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
 
 
 def _checked(plan: Plan, send: Send) -> Send:
-    """`send` with responses in plain Python types. Raises TypeError for what is no response, ValueError for a text, status or scores that are
-    none, BadInput for a response that was not asked for."""
+    """`send` with responses in plain Python types. Raises TypeError for what is no response, ValueError for a text, status or scores that
+    are none, BadInput for a response that was not asked for."""
     waiting: dict[Key, int] = {}
 
     def noted(requests: Iterable[Request]) -> Iterator[Request]:
