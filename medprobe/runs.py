@@ -88,6 +88,19 @@ class Run:
             )
         return answer_table(side)
 
+    @cached_property
+    def sight(self) -> pd.DataFrame:
+        """What of the scores comes from the images, where the run was made with `arms`: one row per metric (`docs/sight.md`).
+
+        Columns: `metric`; `real`, `withheld`, `blank`, `swapped`: percent in each run; `from_image`, the points that need the image, with
+        the 95 % interval `low` to `high`; `sees`; `best_arm`; `share_without`, the percent of the score that stays without the image,
+        with `share_low` to `share_high`; `n`; `note`, why there is no number. Raises BadInput where this is no run folder.
+        """
+        from eval_harness.store.sight import arms_of_runs, sight_table
+
+        _finished(self)
+        return sight_table(arms_of_runs([self.folder])[0])
+
     def plot(self) -> Figure:
         """The percent metrics with 95 % intervals, and chance: a matplotlib figure (extra `plot`), which `.savefig(FILE)` keeps."""
         from medprobe.plots import plot_scores
@@ -114,6 +127,8 @@ def evaluate(
     *,
     data: Source | None = None,
     method: str = "mc",
+    image: str = "real",
+    arms: bool = False,
     limit: int | None = None,
     base_url: str | None = None,
     out: Source | None = None,
@@ -124,7 +139,9 @@ def evaluate(
     """Run a model on a benchmark, as `medprobe eval` does.
 
     `model`: as `--model` has it ("openai:NAME", a transformers id or folder, "baseline:chance" ...), or any object with
-    `generate(requests)` (see `Generates`). `data`: dataset folder or Hub repository [data/<benchmark>]. `limit`: only the first so many
+    `generate(requests)` (see `Generates`). `image`: what is shown as a question's images: "real", "withheld" (none), "blank" (grey) or
+    "swapped" (another case's). `arms`: run it with each of these, in folders beside this run's, whose `sight` says what the images add.
+    `data`: dataset folder or Hub repository [data/<benchmark>]. `limit`: only the first so many
     questions, completed to whole cases. `out`: run folder [runs/<run id>]; a run that is repeated into its folder asks only what is not
     answered yet, unless `resume` is false. Without `out`, an object gets a new folder at each call, since it may have changed. `argv`:
     arguments that the result's `command` is made of. `options`: the other options of `medprobe eval` by name, `_` for `-`: samples=3,
@@ -135,8 +152,9 @@ def evaluate(
     from eval_harness.models.load import load_backend
     from eval_harness.models.plug_in import plug_in
     from eval_harness.runs.runner import evaluate as run_model
+    from eval_harness.runs.runner import evaluate_arms as run_arms
 
-    given = options | {"data": data, "method": method, "limit": limit, "base_url": base_url, "out": out}
+    given = options | {"data": data, "method": method, "image": image, "limit": limit, "base_url": base_url, "out": out}
     load: Load = load_backend
     if isinstance(model, str):
         given["model"] = model
@@ -154,7 +172,7 @@ def evaluate(
     checked = checked_options({name: value for name, value in given.items() if value is not None})
     config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
     try:
-        result, folder = run_model(config, load)
+        result, folder = run_arms(config, load) if arms else run_model(config, load)
     except ModuleNotFoundError as error:
         raise (missing_extra(error) or error) from None
     return Run(folder, result)

@@ -58,7 +58,7 @@ def quality(
     ),
     model: Annotated[
         str | None,
-        typer.Option(help="also ask a model without the images: its name at a server, or baseline:text-only:ID"),
+        typer.Option(help="also ask a model without the images: its name at a server, or transformers:ID"),
     ] = None,
     base_url: BaseUrl = None,
     temperature: Annotated[float, typer.Option(help="sampling temperature of --model")] = 0.0,
@@ -95,12 +95,13 @@ def quality(
 
 
 def _blind_model(model: str, base_url: str | None) -> Any:
-    """The model to ask without images: a transformers one with its image withheld, or any behind a server."""
-    if not model.startswith("baseline:text-only:"):
+    """The model to ask without images: a transformers one on this machine, or any behind a server."""
+    local = model.removeprefix("transformers:")
+    if local == model:
         return open_writer(model, base_url)
     from eval_harness.models.interface import Settings
     from eval_harness.models.load import load_backend
 
-    backend = load_backend(model, Settings())
+    backend = load_backend(local, Settings())
     backend.name = backend.model.name  # type: ignore[attr-defined]
     return backend

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.records.result import ARMS
+from eval_harness.records.result import ARMS, Images
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class MetricInfo:
     higher_is_better: bool | None = True
     unit: str = "percent"
     of_ends: bool = False
-    arms: tuple[str, ...] = ARMS
+    arms: tuple[Images, ...] = ARMS
     no_arm: str = ""
 
     @property
-    def compared(self) -> tuple[str, ...]:
+    def compared(self) -> tuple[Images, ...]:
         """The arms of a metric that counts right answers; none of what counts other behaviour."""
         return self.arms if self.higher_is_better and self.unit == "percent" and not self.of_ends else ()
 

@@ -32,10 +32,11 @@ ANSWERS_SCHEMA = pa.schema(
         ("finish_reason", pa.string()),
         ("tokens_in", pa.int64()),
         ("tokens_out", pa.int64()),
+        ("shown", pa.list_(pa.string())),
     ]
 )
 """Columns of `answers.parquet`. `scores`: one number per option for the methods that score options; `delivery`: what the server did
-(`DELIVERIES`); `seconds`: from the request to the last token."""
+(`DELIVERIES`); `seconds`: from the request to the last token; `shown`: ids of the images of another case that were shown."""
 JUDGE_SCHEMA = pa.schema([("question_id", pa.string()), ("sample", pa.int32()), ("reply", pa.string())])
 """Columns of `judge.parquet`: what the judge model replied about an answer, word for word."""
 COLUMNS: list[str] = ANSWERS_SCHEMA.names
@@ -57,6 +58,7 @@ def answer_of(record: Mapping[str, Any]) -> dict[str, Any]:
         "finish_reason": record.get("finish_reason"),
         "tokens_in": tokens[0],
         "tokens_out": tokens[1],
+        "shown": record.get("shown"),
     }
 
 

@@ -1,7 +1,6 @@
 """Baselines as back ends: what a score means is seen against a guesser, a constant letter, and the key itself.
 
-See also: their rules (`records/baselines.py`); the text-only baseline, which is a real model with its image withheld
-(`transformers_vlm.py`).
+See also: their rules (`records/baselines.py`); a model without the image is a run of that model (`runs/images.py`).
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from dataset_builders.hub.client import connect, status_of
 from eval_harness.models.interface import MODEL_ARGS, Backend, Settings, check_options
-
-TEXT_ONLY = "baseline:text-only:"
 
 
 def load_backend(model: str, settings: Settings) -> Backend:
@@ -18,8 +17,7 @@ def load_backend(model: str, settings: Settings) -> Backend:
     if settings.engine and kind != "vllm" and ".py:" not in model:
         names = ", ".join(sorted(settings.engine))
         raise BadInput(f"--model-args: --model {model} does not take {names}. Available: {', '.join(MODEL_ARGS)}.")
-    text_only = model.startswith(TEXT_ONLY)
-    if kind == "baseline" and not text_only:
+    if kind == "baseline":
         from eval_harness.models.baselines import load_baseline
 
         check_options(model, settings, ())
@@ -38,9 +36,9 @@ def load_backend(model: str, settings: Settings) -> Backend:
         from eval_harness.models.plug_in import load_plug_in
 
         return load_plug_in(model, settings)
-    if model.endswith(".py") or (kind not in ("vllm", "baseline") and rest and not Path(model).exists()):
+    if model.endswith(".py") or (kind != "vllm" and rest and not Path(model).exists()):
         raise BadInput(_no_such_kind(model, kind))
-    check_name(model, rest if kind == "vllm" else model.removeprefix(TEXT_ONLY))
+    check_name(model, rest if kind == "vllm" else model)
     if kind == "vllm":
         from eval_harness.models.local.vllm_vlm import VllmVLM
 
@@ -48,14 +46,35 @@ def load_backend(model: str, settings: Settings) -> Backend:
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     check_options(model, settings, TransformersVLM.options)
-    return TransformersVLM(model.removeprefix(TEXT_ONLY), settings, text_only=text_only)
+    return TransformersVLM(model, settings)
+
+
+def keep_loaded(load: Callable[[str, Settings], Backend] = load_backend) -> Callable[[str, Settings], Backend]:
+    """A `load_backend` that keeps the last local model: the next run that takes it with the same settings gets it as it was loaded.
+
+    Back ends of servers remember what a server takes and cost nothing to make, so each run gets a new one.
+    """
+    kept: dict[str, tuple[Settings, Backend, list[str]]] = {}
+
+    def kept_or_loaded(model: str, settings: Settings) -> Backend:
+        if model in kept and kept[model][0] == settings:
+            backend, deviations = kept[model][1:]
+            backend.deviations[:] = deviations
+            return backend
+        kept.clear()  # before the next one is loaded: two may not fit into memory
+        backend = load(model, settings)
+        if not backend.is_api:
+            kept[model] = settings, backend, list(backend.deviations)
+        return backend
+
+    return kept_or_loaded
 
 
 def _no_such_kind(model: str, kind: str) -> str:
     if not model.endswith(".py"):
         return (
             f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, vllm:ID, "
-            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | text-only:MODEL | oracle."
+            "openai:NAME, azure:DEPLOYMENT, recorded:FILE, my_model.py:MyModel, or baseline:chance | always-A | oracle."
         )
     if not Path(model).is_file():
         return f"--model {model}: there is no file {model}."

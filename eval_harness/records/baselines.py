@@ -31,7 +31,7 @@ def baseline(name: str) -> tuple[str, Callable[[Request], Response]]:
         return f"Always {letter}", _rule(lambda request: (min(position, len(request.options) - 1),))
     raise BadInput(
         f"--model baseline:{name}: no such baseline. Available: baseline:chance, baseline:always-A (any letter), "
-        "baseline:text-only:MODEL, baseline:oracle."
+        "baseline:oracle."
     )
 
 

@@ -53,6 +53,8 @@ class Request:
     candidates: tuple[str, ...] = ()
     scoring: Scoring = "next_token"
     more_images: tuple[bytes, ...] = ()
+    shown: tuple[str, ...] = ()
+    """Ids of its images where they are not the question's own."""
 
     @property
     def images(self) -> tuple[bytes, ...]:
@@ -72,6 +74,7 @@ class Response:
 
     `error` says why one that is not `answered` is not; it is kept apart from `text`, so that an error can never be read as an answer.
     `scores`: one log-likelihood per option (None where options were not scored). `usage`: tokens in and out, where they are counted.
+    `shown`: ids of the images of another case that the question was shown (`Request.shown`), filled in by the run.
     `reasoning`: what the model thought before it answered, kept apart from `text` and never read for a choice. `finish_reason`: why
     it stopped, in the words of OpenAI's API (`stop`, `length`, `content_filter`); None where that is not known.
     """
@@ -86,6 +89,7 @@ class Response:
     usage: tuple[int, int] | None = None
     reasoning: str | None = None
     finish_reason: str | None = None
+    shown: tuple[str, ...] = ()
     from_cache: bool = False
     """Kept from an earlier run (`reply_cache.py`)."""
 

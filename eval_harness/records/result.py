@@ -47,9 +47,10 @@ DELIVERIES: dict[str, str] = {
 }
 """What the server did, whatever the text says: the status of a journal line -> column `delivery` of `answers.parquet`."""
 
-ARMS = ("withheld", "blank", "swapped")
-"""What is shown instead of a question's images to see how much of a score comes from them: nothing, grey, those of another case."""
 Images = Literal["real", "withheld", "blank", "swapped"]
+"""`real`: the question's own. A run with other ones is an arm of the run with them; it is never ranked."""
+ARMS: tuple[Images, ...] = ("withheld", "blank", "swapped")
+"""What is shown instead of a question's images to see how much of a score comes from them: nothing, grey, those of another case."""
 
 UNDELIVERED = ("failed", "missing")
 """Statuses of a journal line whose question is asked again."""
@@ -136,7 +137,7 @@ class Model(_Strict):
     name: str
     revision: str | None = None
     kind: Literal["open", "proprietary", "medical", "baseline"] | None = None
-    responder: Literal["model", "model without image", "guessing", "oracle"] = "model"
+    responder: Literal["model", "guessing", "oracle"] = "model"
     """What gave the answers. `guessing` and `oracle` are baselines of medprobe, which a store reproduces; all but `model` are of the kind
     `baseline` and stay unranked."""
     parameters: int | None = None
@@ -149,6 +150,7 @@ class Method(_Strict):
     prompt: str | None = None
     shots: int | None = None
     samples: int | None = None
+    image: Images = "real"
     generation: dict[str, Any] = Field(default_factory=dict)
     extraction: str | None = None
     judge: dict[str, Any] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput, first_misfit
-from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Method, Model, SchemaVersion
+from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Images, Method, Model, SchemaVersion
 
 
 class RunRequest(BaseModel):
@@ -34,6 +34,12 @@ class RunRequest(BaseModel):
     limit: int | None = None
     shots: int = 0
     permute: bool = False
+    image: Images = "real"
+
+    @property
+    def of_arms(self) -> RunRequest:
+        """What a run and its arms have in common: the request with the right images."""
+        return self.model_copy(update={"image": "real"})
 
 
 class RunRecord(BaseModel):

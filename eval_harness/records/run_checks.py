@@ -63,6 +63,7 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
         ("fingerprint", request.fingerprint, run.benchmark.fingerprint),
         ("method", request.method, method.name),
         ("samples", request.samples, method.samples or 1),
+        ("image", request.image, method.image),
     ):
         if one != other:
             yield f"its request and its description differ: {what} {clip(one)} and {clip(other)}"
@@ -77,14 +78,9 @@ def _wrong_model(run: RunRecord) -> Iterator[str]:
         yield f"responder {model.responder!r}: {clip(run.request.model)} is a baseline, which can only be added as one"
     if (model.kind == "baseline") != (model.responder != "model"):
         yield (
-            f"model kind {model.kind!r} and responder {model.responder!r}: exactly what is no model that sees the image is a 'baseline' "
+            f"model kind {model.kind!r} and responder {model.responder!r}: exactly what is no model is a 'baseline' "
             "(medprobe eval --model baseline:...)"
         )
-    withheld = any(line.lower().startswith("the image was withheld") for line in run.deviations)
-    if withheld != (model.responder == "model without image"):
-        yield f"responder {model.responder!r}: a run without images can only be added as 'model without image', and only such a run"
-    if model.responder == "model without image" and "text only" not in model.name.lower():
-        yield f"model name {clip(model.name)}: a model without its image is named so, e.g. {clip(model.name + ' (text only)', 220)}"
     if run.command is not None and not _is_quoted(run.command):
         yield f"the command {clip(run.command)} is none that medprobe wrote, quoted for a shell; leave it null"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -86,11 +87,11 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
 def _checked(plan: Plan, send: Send) -> Send:
     """`send` with responses in plain Python types. Raises TypeError for what is no response, ValueError for a text, status or scores that
     are none, BadInput for a response that was not asked for."""
-    waiting: dict[Key, int] = {}
+    waiting: dict[Key, tuple[int, tuple[str, ...]]] = {}
 
     def noted(requests: Iterable[Request]) -> Iterator[Request]:
         for request in requests:
-            waiting[request.question_id, request.sample] = len(request.options)
+            waiting[request.question_id, request.sample] = len(request.options), request.shown
             yield request
 
     def checked(requests: Iterable[Request]) -> Iterator[Response]:
@@ -103,7 +104,8 @@ def _checked(plan: Plan, send: Send) -> Send:
                     f"--model {plan.run.request.model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
                     "Each request must get exactly one response."
                 )
-            yield normalized(response, waiting.pop(key))
+            options, shown = waiting.pop(key)
+            yield normalized(replace(response, shown=shown), options)
 
     return checked
 

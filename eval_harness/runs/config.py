@@ -16,8 +16,10 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, create
 from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Settings, read_price, read_thinking
 from eval_harness.records.conversation import form_named
+from eval_harness.records.result import ARMS, Images
 from eval_harness.records.run_checks import METHODS
 
+IMAGES = ("real", *ARMS)
 SCORING_METHODS = ("gd", "ps", "ps_official")
 """The methods that compare likelihoods of the options instead of reading an answer."""
 
@@ -50,6 +52,8 @@ class EvalConfig:
     shots: int = 0
     samples: int | None = None
     permute: bool = False
+    image: Images = "real"
+    """What is shown as a question's images (`runs/images.py`)."""
     form: str | None = None
     """Name of the conversation form (`forms.FORMS`); None: the default, or the one a resumed run was begun in."""
     system: str | None = None
@@ -74,6 +78,8 @@ class EvalConfig:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise BadInput(f"--method {self.method}: unknown. Available: {', '.join(METHODS)}.")
+        if self.image not in IMAGES:
+            raise BadInput(f"--image {self.image}: unknown. Available: {', '.join(IMAGES)}.")
         if self.permute and self.samples:
             raise BadInput("--permute: takes one answer per option order, so it goes without --samples.")
         if self.permute and self.judge:
@@ -111,7 +117,7 @@ def option_types() -> dict[str, Any]:
     for name in ("settings", "argv", "resume", "branches", "facets", "fixed_limit", "extra", "engine", *MODEL_ARGS):
         del types[name]
     types |= dict.fromkeys(READ_FROM_TEXT, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
-    return types | {"batch_size": str, "chat_template": Path | None, "model_args": str | None}
+    return types | {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}
 
 
 @lru_cache

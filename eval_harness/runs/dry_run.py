@@ -13,7 +13,7 @@ import io
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from statistics import mean
@@ -22,9 +22,10 @@ from dataset_builders.schema import image_ids
 from eval_harness.models.http.chat_parameters import THINKING_ROOM
 from eval_harness.models.http.client import PROVIDER, permit_sending, server_address
 from eval_harness.models.interface import Backend
+from eval_harness.models.load import keep_loaded
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.plan import Plan, make_plan
+from eval_harness.runs.plan import Plan, arms_of, make_plan
 from eval_harness.runs.refusals import broken_images
 from eval_harness.runs.requests import Instance
 
@@ -76,7 +77,7 @@ def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None =
         most += out
         if_reasoning += out if fixed or request.candidates else max(out, THINKING_ROOM)
     pixels: list[int] = []
-    if backend.needs_images:
+    if plan.shows_images:
         for request in chain.from_iterable(plan.requests(instances[:images])):
             of_request = 0
             for shown in request.all_images:
@@ -85,7 +86,7 @@ def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None =
                     of_request += int(image.width * shrunk) * int(image.height * shrunk)
             pixels += [of_request] * _times_sent(request, backend) if of_request else []
     rows = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
-    distinct = {(row["case_id"], name) for row in rows for name in image_ids(row)} if backend.needs_images else ()
+    distinct = {(row["case_id"], name) for row in rows for name in image_ids(row)} if plan.shows_images else ()
     return Size(requests, len(distinct), characters, tuple(pixels), most, if_reasoning)
 
 
@@ -99,9 +100,12 @@ def first_request(plan: Plan) -> Request:
     return next(plan.requests(plan.instances[:1]))[0]
 
 
-def describe_first_request(config: EvalConfig) -> str:
-    """The prompt, its image (saved in the temporary folder), and how the answer would be got. Raises BadInput as `evaluate` does."""
-    plan = make_plan(config)
+def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
+    """The prompt, its image (saved in the temporary folder), and how the answer would be got; with `arms` what each of them shows first.
+    Raises BadInput as `evaluate` does."""
+    load = keep_loaded()
+    plan = make_plan(config, load)
+    others = [make_plan(replace(config, image=image), load) for image in arms_of(plan)] if arms else []
     request, run = first_request(plan), plan.run
     generation = ", ".join(f"{name} {value}" for name, value in run.method.generation.items())
     lines = [
@@ -109,7 +113,8 @@ def describe_first_request(config: EvalConfig) -> str:
         f"{run.request.samples} answer(s) each",
         f"method {run.method.name}, prompt {run.method.prompt}, {generation}",
         *(f"deviation: {words}" for words in run.deviations),
-        f"first question: {request.question_id}; image: {'; '.join(map(_saved, request.images)) or 'none is sent'}",
+        f"first question: {request.question_id}; image: {_images(request)}",
+        *(f"{each.run.request.image}: {_images(_request_of(each, request.question_id))}" for each in others),
     ]
     if request.system:
         lines += ["--- system", request.system]
@@ -118,10 +123,24 @@ def describe_first_request(config: EvalConfig) -> str:
     lines += ["--- prompt", request.prompt, "---"]
     if request.candidates:
         lines.append("scored: " + " | ".join(request.candidates))
-    lines += _cost(size_of(plan), config.settings.price)
+    for each in (plan, *others):
+        lines += [f"{each.run.request.image}:"] if others else []
+        lines += _cost(size_of(each), config.settings.price)
     if config.judge:
         lines.append(f"{JUDGED}: {config.judge}")
     return "\n".join(lines)
+
+
+def _images(request: Request) -> str:
+    """Where its images were saved, with the ids of those of another case."""
+    ids = f" ({', '.join(request.shown)})" if request.shown else ""
+    return ("; ".join(map(_saved, request.images)) or "none is sent") + ids
+
+
+def _request_of(plan: Plan, question_id: str) -> Request:
+    """The first request about a question; asks nothing."""
+    row = plan.selection.questions["question_id"].tolist().index(question_id)
+    return next(plan.requests([(row, 0)]))[0]
 
 
 def _cost(size: Size, price: tuple[float, float] | None) -> list[str]:

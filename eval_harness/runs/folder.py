@@ -78,9 +78,9 @@ def record_of(response: Response) -> dict[str, Any]:
         "status": response.status,
         "seconds": response.seconds,
     }
-    for name in ("scores", "error", "usage", "reasoning", "finish_reason"):
+    for name in ("scores", "error", "usage", "reasoning", "finish_reason", "shown"):
         value = getattr(response, name)
-        if value is not None:
+        if value is not None and value != ():
             record[name] = value if isinstance(value, str) else list(value)
     if response.from_cache:
         record["from_cache"] = True

@@ -29,11 +29,12 @@ from eval_harness.records.conversation import form_hash, form_named
 from eval_harness.records.limits import FREE_BYTES, limits_for
 from eval_harness.records.names import model_slug, normal_name, storable
 from eval_harness.records.request import Request
-from eval_harness.records.result import Method
+from eval_harness.records.result import ARMS, Images, Method
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.images import Partners, partners
 from eval_harness.runs.requests import (
     AT_ONCE,
     Instance,
@@ -47,13 +48,20 @@ from eval_harness.runs.requests import (
 
 @dataclass(frozen=True)
 class Plan:
-    """A run before its first question. `examples`: the questions that worked examples are taken from."""
+    """A run before its first question. `examples`: the questions that worked examples are taken from; `partners`: whose images each case
+    shows in a run with swapped ones."""
 
     config: EvalConfig
     selection: Selection
     backend: Backend
     examples: Sequence[Row]
     run: RunRecord
+    partners: Partners | None = None
+
+    @property
+    def shows_images(self) -> bool:
+        """Whether requests carry images: where the back end needs them and they are not withheld."""
+        return self.backend.needs_images and self.run.request.image != "withheld"
 
     @property
     def instances(self) -> list[Instance]:
@@ -73,12 +81,12 @@ class Plan:
     ) -> Iterator[list[Request]]:
         """The requests of these instances, in lists that bound the memory of their images.
 
-        `with_images` None: as the back end needs them. Raises BadInput where an image of a worked example cannot be decoded.
+        `with_images` None: as `shows_images`. Raises BadInput where an image of a worked example cannot be decoded.
         """
-        examples = with_example_images(self.selection, self.examples, self.backend.needs_images)
+        examples = with_example_images(self.selection, self.examples, self.shows_images)
         maker = RequestMaker(self.run.request, self.run.benchmark.family, examples)
-        wanted = self.backend.needs_images if with_images is None else with_images
-        return make_requests(self.selection, maker, instances, wanted, at_once)
+        wanted = self.shows_images if with_images is None else with_images
+        return make_requests(self.selection, maker, instances, wanted, at_once, self.partners)
 
     def with_run(self, run: RunRecord) -> Plan:
         """The same plan, with what a run folder already says of it."""
@@ -107,12 +115,30 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
         raise BadInput(f"--form, --system: --model {config.model} is sent no conversation. Leave them out.")
     if config.scores_options and not callable(getattr(backend, "score", None)):
         raise BadInput(f"--method {config.method}: {config.model} cannot score options. Use --method mc.")
-    _check_images(config, backend, selection)
+    if config.image != "withheld":
+        _check_images(config, backend, selection)
+    shown = None
+    if config.image == "swapped":
+        shown = partners(selection.repository.questions(selection.split))
+        shown.check(selection.questions["case_id"].tolist())
     samples = _samples(config, backend, selection)
     limits_for(len(selection.questions), samples)  # raises where no store takes so many answers
     run = describe_run(config, selection, backend, samples, prompts)
     _check_storable(run)
-    return Plan(config, selection, backend, examples, run)
+    return Plan(config, selection, backend, examples, run, shown)
+
+
+def arms_of(plan: Plan) -> list[Images]:
+    """The arms that metrics of the plan's benchmark are compared with, that without images last. Raises BadInput where there is none, and
+    for a plan that is an arm itself."""
+    if plan.config.image != "real":
+        raise BadInput(f"--arms: runs all arms, so it goes without --image {plan.config.image}.")
+    metrics = spec(plan.run.benchmark.family).metrics.values()
+    found: list[Images] = [arm for arm in reversed(ARMS) if any(arm in info.compared for info in metrics)]
+    if not found:
+        why = next((info.no_arm for info in metrics if info.no_arm), "")
+        raise BadInput(f"--arms: {plan.run.benchmark.name} has no score that is compared without its images: {why}.")
+    return found
 
 
 def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
@@ -188,9 +214,11 @@ def describe_run(
         branches=tuple(config.branches),
         facets=tuple(config.facets),
         limit=config.limit,
+        image=config.image,
     )
-    model = backend.model.model_copy(update={"name": _name(config, backend)})
+    model = backend.model.model_copy(update={"name": normal_name(config.name or backend.model.name)})
     digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:8]
+    arm = [config.image] if config.image != "real" else []
     hashes = {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))}
     if backend.template_hash:
         hashes["template_hash"] = backend.template_hash
@@ -200,7 +228,7 @@ def describe_run(
         template, kwargs = generation.get("chat_template"), generation.get("chat_template_kwargs", {})
         hashes["form_hash"] = form_hash(maker.form, systems, backend.needs_images, template, kwargs)
     return RunRecord(
-        run_id="-".join([benchmark.name, model_slug(model.name), config.method, digest]),
+        run_id="-".join([benchmark.name, model_slug(model.name), config.method, *arm, digest]),
         request=request,
         benchmark=benchmark,
         model=model,
@@ -209,6 +237,7 @@ def describe_run(
             prompt="+".join(dict.fromkeys(prompt.name for prompt in prompts)),
             shots=config.shots,
             samples=samples,
+            image=config.image,
             extraction=config.extraction,
             judge=judge_named(config.judge, config.settings.base_url, config.method) if config.judge else None,
             generation=generation | hashes,
@@ -223,13 +252,6 @@ def describe_run(
         command=shlex.join(["medprobe", *config.argv]) if config.argv else None,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _name(config: EvalConfig, backend: Backend) -> str:
-    """The display name; that of a model without its image says so."""
-    name = normal_name(config.name or backend.model.name)
-    is_named_so = backend.model.responder != "model without image" or "text only" in name.lower()
-    return name if is_named_so else f"{name} (text only)"
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:

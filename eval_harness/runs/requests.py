@@ -23,6 +23,7 @@ from eval_harness.records.permutations import rotation, shown
 from eval_harness.records.request import Request, Scoring, Shot
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import Selection
+from eval_harness.runs.images import Partners, blank
 from eval_harness.runs.refusals import broken_images
 
 Row = dict[str, Any]
@@ -43,8 +44,9 @@ class RequestMaker:
     family: str
     shots: tuple[tuple[Row, tuple[bytes, ...]], ...] = ()
 
-    def make(self, row: Row, sample: int, images: Sequence[bytes]) -> Request:
-        """The request of one question and sample; `images` are those it shows, none where they are withheld."""
+    def make(self, row: Row, sample: int, images: Sequence[bytes], shown_ids: tuple[str, ...] = ()) -> Request:
+        """The request of one question and sample; `images` are those it shows, none where they are withheld; `shown_ids` are theirs where
+        they are another case's."""
         method, generation = self.request.method, self.request.generation
         kind = row["question_type"]
         prompt = prompt_for(self.family, self.request.prompt, kind, method)
@@ -69,6 +71,7 @@ class RequestMaker:
             shots=tuple(self._shot(example, pictures) for example, pictures in examples),
             candidates=_candidates(method, options, prompt.shows_options),
             scoring=_SCORING.get(method, "next_token"),
+            shown=shown_ids,
         )
 
     @property
@@ -164,14 +167,25 @@ def with_example_images(
 
 
 def make_requests(
-    selection: Selection, maker: RequestMaker, instances: Sequence[Instance], with_images: bool, at_once: int = AT_ONCE
+    selection: Selection,
+    maker: RequestMaker,
+    instances: Sequence[Instance],
+    with_images: bool,
+    at_once: int = AT_ONCE,
+    partners: Partners | None = None,
 ) -> Iterator[list[Request]]:
-    """The requests of these instances, in the order the cases are stored, in lists that bound the memory their images take."""
+    """The requests of these instances, in the order the cases are stored, in lists that bound the memory their images take.
+
+    `partners`: whose images each case shows instead of its own."""
     records = _records(selection.questions)
     batch: list[Request] = []
-    for (row, sample), images in _with_images(selection, records, instances, with_images):
-        shown = [images[name] for name in image_ids(records[row])] if images else []
-        batch.append(maker.make(records[row], sample, shown))
+    for (row, sample), images in _with_images(selection, records, instances, with_images, partners):
+        case, names = records[row]["case_id"], image_ids(records[row])
+        other = tuple(partners.shown(case, name) for name in names) if partners and images else ()
+        shown = [images[name] for name in other or names] if images else []
+        if maker.request.image == "blank":
+            shown = list(map(blank, shown))
+        batch.append(maker.make(records[row], sample, shown, other))
         if len(batch) >= at_once:
             yield batch
             batch = []
@@ -184,15 +198,20 @@ def _records(questions: pd.DataFrame) -> list[Row]:
 
 
 def _with_images(
-    selection: Selection, records: list[Row], instances: Sequence[Instance], with_images: bool
+    selection: Selection,
+    records: list[Row],
+    instances: Sequence[Instance],
+    with_images: bool,
+    partners: Partners | None,
 ) -> Iterator[tuple[Instance, Mapping[str, bytes]]]:
-    """Each instance with the images of its case; one case is held at a time."""
+    """Each instance with the images of its case, or of its case's partner; one case is held at a time."""
     if not with_images:
         yield from ((instance, {}) for instance in instances)
         return
     waiting: dict[str, list[Instance]] = {}
     for row, sample in instances:
-        waiting.setdefault(records[row]["case_id"], []).append((row, sample))
+        case_id = records[row]["case_id"]
+        waiting.setdefault(partners.of[case_id] if partners else case_id, []).append((row, sample))
     for case in selection.repository.cases(selection.split, set(waiting)):
         for instance in waiting.pop(case.case_id, []):
             yield instance, case.images

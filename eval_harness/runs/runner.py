@@ -12,18 +12,19 @@ score_run    journal -> answers -> scores -> files  scoring.py, derive/
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from eval_harness.derive.answer_table import answer_frame, answer_of
 from eval_harness.derive.derivation import Derived, derive
-from eval_harness.models.load import load_backend
+from eval_harness.models.load import keep_loaded, load_backend
 from eval_harness.records.limits import size_sentence
 from eval_harness.records.result import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending
 from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
-from eval_harness.runs.plan import Load, Plan, make_plan
+from eval_harness.runs.plan import Load, Plan, arms_of, make_plan
 from eval_harness.runs.reply_cache import Send, sender_of
 from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
@@ -43,6 +44,21 @@ def evaluate(config: EvalConfig, load: Load = load_backend, first: int | None = 
     folder = config.out or Path("runs") / plan.run.run_id
     with Tracker(config.track, plan.run, shard.name) as tracker:
         return _run(plan, shard, folder, send, tracker, first), folder
+
+
+def evaluate_arms(config: EvalConfig, load: Load = load_backend) -> tuple[Result | None, Path]:
+    """A run, and beside its folder the arms that a metric of the benchmark is compared with, with one loaded model; returns the run.
+
+    Each is a run of its own, which resumes by itself. The one without images comes last: not every model takes a question without.
+    Raises BadInput for anything the user can fix, and where no metric of the benchmark has arms.
+    """
+    load = keep_loaded(load)
+    arms = arms_of(make_plan(config, load))
+    done = evaluate(config, load)
+    for image in arms:
+        out = config.out and config.out.with_name(f"{config.out.name}-{image}")
+        evaluate(replace(config, image=image, out=out), load)
+    return done
 
 
 def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, first: int | None) -> Result | None:

@@ -42,6 +42,8 @@ def summary(result: Result, all_metrics: bool = False) -> str:
     lines.append(f"{result.model.name} on {about}")
     if benchmark.origin == "phantom":
         lines.append("phantoms: drawn images, no medicine; these scores say nothing about a model's medical use")
+    if result.method.image != "real":
+        lines.append(f"with {result.method.image} images: what the model answers without the right ones; not ranked")
     if benchmark.selection:
         lines.append(f"partial: {benchmark.selection}; not comparable with complete runs")
     told = in_order(result, all_metrics)

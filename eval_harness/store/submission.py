@@ -104,9 +104,11 @@ def submission_id(run: RunRecord, digest: str) -> str:
     request = [
         *(benchmark.name, benchmark.split, benchmark.fingerprint, run.model.name),
         *(method.name, method.prompt, method.shots, run.request.samples, method.extraction, method.generation, judge),
+        method.image,
     ]
     short = hashlib.sha256(f"{json.dumps(request, sort_keys=True)}\n{digest}".encode()).hexdigest()[:16]
-    parts = (benchmark.name[:40], model_slug(run.model.name)[:60].rstrip("-."), method.name[:12], short)
+    arm = [method.image] if method.image != "real" else []
+    parts = (benchmark.name[:40], model_slug(run.model.name)[:60].rstrip("-."), method.name[:12], *arm, short)
     return "-".join(parts)
 
 

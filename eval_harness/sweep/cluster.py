@@ -18,6 +18,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
+from eval_harness.models.load import keep_loaded
 from eval_harness.runs.ask import ask
 from eval_harness.runs.dry_run import check_sending
 from eval_harness.runs.folder import AnswerJournal, disk_errors, make_run_folder
@@ -28,7 +29,7 @@ from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, answers_of, case_numbers, folder_lock, put_together
 from eval_harness.sweep.forecast import Forecast
-from eval_harness.sweep.local import Outcome, in_one_line, keep_loaded
+from eval_harness.sweep.local import Outcome, in_one_line
 from eval_harness.sweep.tasks import SweepTask
 
 RETRIES = 4

@@ -34,7 +34,6 @@ class StandIn(Backend):
         self.model = Model(name=label_of(model))
         self.deviations: list[str] = []
         self.is_api = model.startswith(("openai:", "azure:"))
-        self.needs_images = not model.startswith("baseline:")  # only the text-only one comes here
 
     def generate(self, requests: Sequence[Request]) -> Any:
         raise NotImplementedError
@@ -48,8 +47,7 @@ class StandIn(Backend):
 
 def stand_in(model: str, settings: Settings) -> Backend:
     """What a plan is made with instead of the model; itself where that costs nothing (recorded answers, baselines that are rules)."""
-    rule = model.startswith("baseline:") and not model.startswith("baseline:text-only:")
-    return load_backend(model, settings) if rule or model.startswith("recorded:") else StandIn(model)
+    return load_backend(model, settings) if model.startswith(("baseline:", "recorded:")) else StandIn(model)
 
 
 @dataclass(frozen=True)

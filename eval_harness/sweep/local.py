@@ -18,9 +18,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Backend, Settings
-from eval_harness.models.load import load_backend
-from eval_harness.runs.plan import Load
+from eval_harness.models.load import keep_loaded
 from eval_harness.runs.runner import evaluate
 from eval_harness.sweep.tasks import SweepTask
 
@@ -87,27 +85,6 @@ def in_one_line(error: Exception, task: SweepTask) -> str:
         path.write_text("".join(traceback.format_exception(error)), "utf-8")
         where = f"traceback in {path}"
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]} ({where})"
-
-
-def keep_loaded() -> Load:
-    """A `load_backend` that keeps the last local model: the next task that takes it with the same settings gets it as it was loaded.
-
-    Back ends of servers remember what a server takes and cost nothing to make, so each task gets a new one.
-    """
-    kept: dict[str, tuple[Settings, Backend, list[str]]] = {}
-
-    def load(model: str, settings: Settings) -> Backend:
-        if model in kept and kept[model][0] == settings:
-            backend, deviations = kept[model][1:]
-            backend.deviations[:] = deviations
-            return backend
-        kept.clear()  # before the next one is loaded: two may not fit into memory
-        backend = load_backend(model, settings)
-        if not backend.is_api:
-            kept[model] = settings, backend, list(backend.deviations)
-        return backend
-
-    return load
 
 
 _kept_loaded = keep_loaded()

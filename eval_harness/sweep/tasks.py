@@ -17,6 +17,8 @@ from eval_harness.records.result import Result, read_result
 from eval_harness.runs.config import EvalConfig, checked_options, config_of, deciding_model_args
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
+AXES = (("models", "model"), ("benchmarks", "benchmark"), ("methods", "method"), ("images", "image"))
+DEFAULTS = {"methods": ["mc"], "images": ["real"]}
 SET_BY_THE_SWEEP = ("out",)
 NOT_IN_ANSWERS = (
     "batch_size",
@@ -109,16 +111,18 @@ def label_of(model: str) -> str:
 def read_sweep(path: Path, out: Path) -> list[SweepTask]:
     """The tasks of a sweep file, models first. Raises BadInput naming the entry that is wrong."""
     document = _document(path)
-    if unknown := sorted(set(document) - {"models", "benchmarks", "methods", "options"}):
-        raise BadInput(f"{path}: {unknown[0]}: not known. It takes models, benchmarks, methods, options: {EXAMPLE}.")
+    if unknown := sorted(set(document) - {*dict(AXES), "options"}):
+        raise BadInput(
+            f"{path}: {unknown[0]}: not known. It takes models, benchmarks, methods, images, options: {EXAMPLE}."
+        )
     shared = _entry(path, "options", document.get("options") or {}, None)
     axes = [
         [_entry(path, f"{key}[{n}]", entry, name) for n, entry in enumerate(_list(path, document, key), 1)]
-        for key, name in (("models", "model"), ("benchmarks", "benchmark"), ("methods", "method"))
+        for key, name in AXES
     ]
     tasks: dict[Path, SweepTask] = {}
-    for number, (model, benchmark, method) in enumerate(product(*axes), 1):
-        task = SweepTask(number, {**shared, **benchmark, **model, **method}, out)
+    for number, (model, benchmark, method, image) in enumerate(product(*axes), 1):
+        task = SweepTask(number, {**shared, **benchmark, **model, **method, **image}, out)
         if task.folder in tasks:
             raise BadInput(
                 f"{path}: tasks {tasks[task.folder].number} and {number} are the same run. Remove one of them."
@@ -158,7 +162,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def _list(path: Path, document: Mapping[str, Any], key: str) -> list[Any]:
-    found = document.get(key, ["mc"] if key == "methods" else None)
+    found = document.get(key, DEFAULTS.get(key))
     if not isinstance(found, list) or not found:
         raise BadInput(f"{path}: {key}: must be a list with at least one entry. Write, e.g., {EXAMPLE}.")
     return found
@@ -171,7 +175,7 @@ def _entry(path: Path, where: str, entry: Any, name: str | None) -> dict[str, An
         wanted = f"a text, or a mapping with {name!r}" if name else "a mapping of options"
         raise BadInput(f"{path}: {where}: must be {wanted}. Write, e.g., {EXAMPLE}.")
     for option in entry:
-        if option != name and str(option).replace("-", "_") in ("model", "benchmark", "method", *SET_BY_THE_SWEEP):
+        if option != name and str(option).replace("-", "_") in (*(each for _, each in AXES), *SET_BY_THE_SWEEP):
             raise BadInput(f"{path}: {where}: {option}: not an option that a sweep takes here.")
     try:
         return checked_options({str(option): value for option, value in entry.items()})

@@ -38,7 +38,7 @@ def run_model(
         str,
         typer.Option(
             help="transformers id or folder | vllm:ID | openai:NAME | azure:DEPLOYMENT | recorded:FILE | my_model.py:MyModel | "
-            "baseline:chance | baseline:always-A | baseline:text-only:MODEL | baseline:oracle",
+            "baseline:chance | baseline:always-A | baseline:oracle",
             rich_help_panel=RUN,
         ),
     ],
@@ -66,6 +66,21 @@ def run_model(
     method: Annotated[
         str, typer.Option(help="how the model is asked: mc, gd, ps, ps_official, ff", rich_help_panel=RUN)
     ] = "mc",
+    image: Annotated[
+        str,
+        typer.Option(
+            help="what is shown as a question's images: real, withheld (none), blank (grey), swapped (another case's)",
+            rich_help_panel=RUN,
+        ),
+    ] = "real",
+    arms: Annotated[
+        bool,
+        typer.Option(
+            "--arms",
+            help="run it with the real images and with each other --image; `medprobe sight RUN` then says what the images add",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
     extraction: Annotated[str, typer.Option(help="how answers are read: ours, official", rich_help_panel=RUN)] = "ours",
     judge: Annotated[
         str | None,
@@ -221,7 +236,7 @@ def run_model(
 ) -> None:
     """Run a model on one or more benchmarks. Questions that already have an answer are not asked again."""
     given = dict(locals())
-    for each in ("benchmark", "out", "dry_run", "no_resume", "all_metrics", "output", "quiet", "fail_under"):
+    for each in ("benchmark", "out", "dry_run", "no_resume", "arms", "all_metrics", "output", "quiet", "fail_under"):
         del given[each]
     limits, benchmarks = read_limits(fail_under or ()), benchmarks_named(benchmark)
     several = len(benchmarks) > 1
@@ -234,7 +249,7 @@ def run_model(
         for each, folder in folders.items():  # nothing is asked before every dataset is found
             config = config_of({**given, "benchmark": each, "out": folder}, sys.argv[1:])
             if dry_run:
-                typer.echo(describe_first_request(config))
+                typer.echo(describe_first_request(config, arms))
             else:
                 select_questions(each, config.data, config.split, config.branches, config.limit, config.facets)
         if dry_run:
@@ -247,7 +262,7 @@ def run_model(
         alone = {benchmark: each, str(out): str(folder)}
         argv = [alone.get(word, word) for word in sys.argv[1:]]
         with progress_hidden(quiet):
-            run = evaluate(each, **given, out=folder, resume=not no_resume, argv=argv)
+            run = evaluate(each, **given, arms=arms, out=folder, resume=not no_resume, argv=argv)
         if run.result is None:  # another of several processes writes the result
             typer.echo(str(run))
             continue

@@ -76,6 +76,16 @@ def calibration(
     typer.echo(found.risk_coverage.round(2).to_string(index=False))
 
 
+@app.command(short_help="Say how much of a score comes from the images.", rich_help_panel="Results")
+def sight(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders; arms are found beside their run")],
+) -> None:
+    """Compare runs with those of the same model without the right images (`medprobe eval --arms`)."""
+    from eval_harness.store.sight import arms_of_runs, printed
+
+    typer.echo("\n\n".join(map(printed, arms_of_runs(runs))))
+
+
 @app.command("export-eval-results", short_help="Write a result in the Hub's format.", rich_help_panel="Other harnesses")
 def export_eval_results(
     result: Annotated[Path, typer.Argument(help="run folder or result.json")],

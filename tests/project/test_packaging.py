@@ -122,7 +122,6 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
         (("demo", "--no-serve"), "eval"),
         (("board",), "space"),
         ((*evaluate, "SOME/model"), "eval"),
-        ((*evaluate, "baseline:text-only:SOME/model"), "eval"),
         (("curate", "embed", "data", "--out", "new"), "curation"),
         (("curate", "pairs", "data", "--out", "new"), "curation"),
     ]

@@ -6,6 +6,7 @@ from dataset_builders.schema import SCENARIOS
 from eval_harness.benchmarks.halt_medvqa.prompts import PROMPTS
 from eval_harness.benchmarks.prompt import OPEN
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.records.result import Images
 
 
 def _halt() -> dict[str, MetricInfo]:
@@ -14,7 +15,7 @@ def _halt() -> dict[str, MetricInfo]:
         "none": ("Correct option removed", "picks “None of the above”"),
         "swap": ("Wrong image", "picks “I do not know”"),
     }
-    arms: dict[str, tuple[tuple[str, ...], str]] = {
+    arms: dict[str, tuple[tuple[Images, ...], str]] = {
         "fake": ((), "the question makes no sense with any image"),
         "none": (("withheld", "blank"), "“None of the above” stays right with another image"),
         "swap": ((), "the benchmark itself shows a wrong image"),

@@ -22,30 +22,25 @@ PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "f
 `mc-blip2`, already hold the words they expect."""
 
 
-def conversation(request: Request, pictures: Mapping[bytes, Any] | None) -> list[Message]:
+def conversation(request: Request, pictures: Mapping[bytes, Any]) -> list[Message]:
     """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
 
-    `pictures` maps encoded images to decoded ones; None withholds them (text-only baseline).
-    Raises ValueError when an image is wanted and the request carries none.
+    `pictures` maps encoded images to decoded ones. A turn without images is its text.
     """
     messages: list[Message] = []
     if request.system:
         messages.append({"role": "system", "content": [{"type": "text", "text": request.system}]})
     for shot in request.shots:
-        messages.append(_turn(shot.prompt, shot.images, pictures, request))
+        messages.append(_turn(shot.prompt, shot.images, pictures, request.image_first))
         messages.append({"role": "assistant", "content": [{"type": "text", "text": shot.answer}]})
-    messages.append(_turn(request.prompt, request.images, pictures, request))
+    messages.append(_turn(request.prompt, request.images, pictures, request.image_first))
     return messages
 
 
-def _turn(text: str, images: Sequence[bytes], pictures: Mapping[bytes, Any] | None, request: Request) -> Message:
+def _turn(text: str, images: Sequence[bytes], pictures: Mapping[bytes, Any], image_first: bool) -> Message:
     words: list[dict[str, Any]] = [{"type": "text", "text": text}]
-    if pictures is None:
-        return {"role": "user", "content": words}
-    if not images:
-        raise ValueError(f"question {request.question_id} came without its image")
     shown: list[dict[str, Any]] = [{"type": "image", "image": pictures[image]} for image in images]
-    return {"role": "user", "content": shown + words if request.image_first else words + shown}
+    return {"role": "user", "content": shown + words if image_first else words + shown}
 
 
 def plain_text(messages: list[Message], image_token: str | None, end_of_shot: str) -> str:

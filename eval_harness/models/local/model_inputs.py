@@ -69,9 +69,8 @@ class Prepared:
 class InputMaker:
     """Turns requests into `Prepared` batches. Used from one thread at a time; images are decoded by several."""
 
-    def __init__(self, processor: Any, settings: Settings, with_images: bool, plain: bool) -> None:
+    def __init__(self, processor: Any, settings: Settings, plain: bool) -> None:
         self.processor = processor
-        self.with_images = with_images
         self.plain = plain
         self.template_variables: dict[str, Any] = dict(settings.chat_template_kwargs)
         self.image_side = settings.max_image_side
@@ -80,7 +79,7 @@ class InputMaker:
         """Whether transformers keeps special tokens of a question text (newer ones); else, and where it cannot, `_defused` does."""
         self._control_tokens = _control_tokens(processor.tokenizer)
         self._marker, self._nested = (None, False)
-        if with_images and plain:
+        if plain:
             self._marker, self._nested = self._written_marker()
         self._image_token = getattr(processor, "image_token_id", None)
 
@@ -101,7 +100,7 @@ class InputMaker:
         groups: dict[Any, list[int]] = {}
         for position, request in enumerate(requests):
             groups.setdefault((request.images, request.shots, request.system), []).append(position)
-        if self.plain or not self.with_images or len(groups) == len(requests):
+        if self.plain or len(groups) == len(requests) or not _have_images(requests):
             return None
         raw = self.raw_ids(requests)
         inputs = self._tensors([requests[members[0]] for members in groups.values()])
@@ -150,7 +149,7 @@ class InputMaker:
         token = self._marker
         end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
         texts = [chat_form.plain_text(messages, token, end) for messages in conversations]
-        images: Any = [chat_form.images_of(messages) for messages in conversations] if self.with_images else None
+        images: Any = [chat_form.images_of(messages) for messages in conversations] if pictures else None
         if images and not self._nested:
             images = [image for each in images for image in each]
         return dict(self.processor(text=texts, images=images, padding=True, return_tensors="pt"))
@@ -203,7 +202,7 @@ class InputMaker:
     def raw_ids(self, requests: Sequence[Request]) -> list[list[int]]:
         """Token ids with each image as its one marker, not expanded."""
         tokenizer = self.processor.tokenizer
-        markers = [chat_form.conversation(request, dict.fromkeys(_images(request))) for request in requests]
+        markers = [chat_form.conversation(request, dict.fromkeys(request.all_images)) for request in requests]
         for messages in markers:
             for message in messages:
                 message["content"] = [
@@ -230,11 +229,14 @@ class InputMaker:
         ids = tokenizer.apply_chat_template([_defused(messages, tokenizer) for messages in markers], **options)
         return ids
 
-    def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage] | None:
-        """Each distinct image decoded once, several at a time; None when the image is withheld."""
-        if not self.with_images:
-            return None
-        different = list(dict.fromkeys(image for request in requests for image in _images(request)))
+    def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
+        """Each distinct image decoded once, several at a time; none where all requests come without.
+
+        Raises ValueError where some have images and others lack them: in a run all do, or none.
+        """
+        if not _have_images(requests):
+            return {}
+        different = list(dict.fromkeys(image for request in requests for image in request.all_images))
         sides = [self.image_side] * len(different)
         return dict(zip(different, self._decoders.map(chat_form.decode_image, different, sides), strict=True))
 
@@ -257,10 +259,15 @@ def _texts(requests: Sequence[Request], variables: Mapping[str, Any]) -> Iterato
         yield from (text for shot in request.shots for text in (shot.prompt, shot.answer))
 
 
-def _images(request: Request) -> tuple[bytes, ...]:
-    if not (request.images and all(shot.images for shot in request.shots)):
-        raise ValueError(f"question {request.question_id} came without its image")
-    return request.all_images
+def _have_images(requests: Sequence[Request]) -> bool:
+    """Whether requests show images, all or none of them."""
+    turns: list[tuple[Request, bool]] = []
+    for request in requests:
+        turns += [(request, bool(images)) for images in (request.images, *(shot.images for shot in request.shots))]
+    if len({shown for _, shown in turns}) > 1:
+        lacking = next(request for request, shown in turns if not shown)
+        raise ValueError(f"question {lacking.question_id} came without its image")
+    return turns[0][1]
 
 
 def _expanded(full: list[int], raw: list[list[int]], image_token: int | None) -> tuple[int, list[list[int]]] | None:

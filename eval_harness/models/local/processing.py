@@ -25,13 +25,13 @@ class Processing:
     None without a budget.
     """
 
-    def __init__(self, model_id: str, processor: Any, settings: Settings, with_images: bool) -> None:
+    def __init__(self, model_id: str, processor: Any, settings: Settings) -> None:
         """Raises BadInput where the template cannot do what the settings ask."""
         self.model_id = model_id
         if settings.chat_template:
             processor.chat_template = settings.chat_template
         self.plain = not getattr(processor, "chat_template", None)
-        self.inputs = InputMaker(processor, settings, with_images, self.plain)
+        self.inputs = InputMaker(processor, settings, self.plain)
         template = "plain text" if self.plain else str(processor.chat_template)
         self.template_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
         self.budget: tuple[int, int, int] | None = None

@@ -35,12 +35,12 @@ class Findings:
     sees_images: bool = True
 
 
-def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findings:
+def self_test(network: Network, inputs: InputMaker) -> Findings:
     """Try every path and leave `network.reads` and `network.may_share` on where they are right.
 
     Raises what the reference raises: a model that cannot take one request through its own `generate` cannot be used.
     """
-    requests = small_requests(with_images)
+    requests = small_requests()
     tokens = _tokens(inputs.processor.tokenizer, len(requests))
     found = Findings()
     with torch.inference_mode():
@@ -57,11 +57,8 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
             reference = written()
         if reference.isnan().any():
             raise ValueError("its logits are not numbers; another dtype (--model-args), such as float32, may help")
-        if with_images:
-            other = replace(requests[0], image=requests[2].image)
-            found.sees_images = not torch.equal(
-                network.forced_logits(inputs.whole([other]), [tokens[0]]), reference[:1]
-            )
+        other = replace(requests[0], image=requests[2].image)
+        found.sees_images = not torch.equal(network.forced_logits(inputs.whole([other]), [tokens[0]]), reference[:1])
 
         def check(name: str, run: Callable[[], torch.Tensor], expected: torch.Tensor = reference) -> bool:
             try:
@@ -111,7 +108,7 @@ def self_test(network: Network, inputs: InputMaker, with_images: bool) -> Findin
 def takes_several_images(network: Network, inputs: InputMaker, found: Findings) -> bool:
     """Whether a prompt with two images goes through `generate` and its second image counts. What is not the same for such prompts, batches
     or shared prefixes, is switched off in `found` and in `network`, as by `self_test`."""
-    one, question, other = small_requests(with_images=True)
+    one, question, other = small_requests()
     assert other.image is not None
     assert one.image is not None
     both, twice = replace(one, more_images=(other.image,)), replace(one, more_images=(one.image,))
@@ -142,7 +139,7 @@ def takes_several_images(network: Network, inputs: InputMaker, found: Findings) 
     return True
 
 
-def small_requests(with_images: bool) -> list[Request]:
+def small_requests() -> list[Request]:
     """Three prompts of different lengths, the first two on one image."""
     from PIL import Image
 
@@ -156,8 +153,7 @@ def small_requests(with_images: bool) -> list[Request]:
         "A or B? Answer with the letter.",
     )
     return [
-        Request(str(i), 0, prompt, pictures[i // 2] if with_images else None, ("left", "right"), "single")
-        for i, prompt in enumerate(prompts)
+        Request(str(i), 0, prompt, pictures[i // 2], ("left", "right"), "single") for i, prompt in enumerate(prompts)
     ]
 
 

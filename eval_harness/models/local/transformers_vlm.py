@@ -1,7 +1,7 @@
 """Any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU: loading, and the way of a batch through it.
 
-The text-only baseline is the same model with the image withheld. See also: what is asked (`prompts.py`), tokens and pixels
-(`model_inputs.py`), the network itself (`network.py`), which requests go together (`batching.py`).
+See also: what is asked (`prompts.py`), tokens and pixels (`model_inputs.py`), the network itself (`network.py`), which requests go together
+(`batching.py`).
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ COMPARED = frozenset(
 class TransformersVLM(Backend):
     """A local model. Batches are padded on the left: right padding makes a decoder continue from padding."""
 
+    needs_images = True
     one_token = True
     options: tuple[str, ...] = OPTIONS
     """Which of `interface.OPTIONS` it honours."""
 
-    def __init__(self, model_id: str, settings: Settings, text_only: bool = False) -> None:
+    def __init__(self, model_id: str, settings: Settings) -> None:
         """Load the model and its processor.
 
         Raises BadInput when the id or folder cannot be loaded, cannot take images, or its template cannot do what the settings ask.
@@ -85,7 +86,6 @@ class TransformersVLM(Backend):
         self._ends = set(ends if isinstance(ends, list) else [ends])
         self._settings = settings
         self.on_cpu = torch.device(self.network.device).type == "cpu"
-        self.needs_images = not text_only
         self._type = str(loaded.config.model_type)
         if self._type not in COMPARED:
             print(
@@ -93,28 +93,26 @@ class TransformersVLM(Backend):
                 "self-test that follows is all that speaks for its numbers",
                 file=sys.stderr,
             )
-        self.processing = Processing(model_id, self.processor, settings, not text_only)
+        self.processing = Processing(model_id, self.processor, settings)
         self.template_hash = self.processing.template_hash
         self._inputs = self.processing.inputs
         self.findings = self._self_tested()
         self._shares = self.network.may_share
         self._shown_equal = False
         self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
-        self.deviations: list[str] = ["the image was withheld (text-only baseline)"] if text_only else []
-        self.deviations += odd
+        self.deviations: list[str] = [*odd]
         if self.processing.plain and self._type not in PLAIN_BY_DEFAULT:
             self._deviate("the processor has no chat template, so prompts were sent as they stand")
             print(f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one", file=sys.stderr)
-        if not (self._shares or text_only):
+        if not self._shares:
             self._say_fast_path_off(self.findings.paths[PREFIX])
         if not self.findings.sees_images:
             self.deviations.append("the model's logits do not depend on the image")
         name = Path(model_id).name if Path(model_id).is_dir() else model_id
         self.model = Model(
-            name=f"{name} (text only)" if text_only else name,
+            name=name,
             revision=getattr(loaded.config, "_commit_hash", None),
-            kind="baseline" if text_only else "open",
-            responder="model without image" if text_only else "model",
+            kind="open",
             parameters=loaded.num_parameters(),
         )
 
@@ -153,7 +151,7 @@ class TransformersVLM(Backend):
         from eval_harness.models.local.self_test import self_test
 
         try:
-            return self_test(self.network, self._inputs, self.needs_images)
+            return self_test(self.network, self._inputs)
         except torch.OutOfMemoryError:
             raise BadInput(
                 f"--model {self.model_id}: one small question does not fit into memory. Use a smaller or quantized model, or a "

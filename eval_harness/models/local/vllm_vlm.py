@@ -44,7 +44,7 @@ class VllmVLM(Backend):
         self.model_id, self._settings = model_id, settings
         check_settings(settings)
         config, processor, self._own_limit = read_model(model_id, settings)
-        self.processing = Processing(model_id, processor, settings, True)
+        self.processing = Processing(model_id, processor, settings)
         self.template_hash = self.processing.template_hash
         if self.processing.plain:
             raise BadInput(
@@ -170,9 +170,11 @@ class VllmVLM(Backend):
         return [
             {
                 "prompt_token_ids": list(ids),
-                "multi_modal_data": {"image": [decode_image(image, side) for image in request.all_images]},
+                **({"multi_modal_data": {"image": [decode_image(image, side) for image in images]}} if images else {}),
             }
-            for request, ids in zip(requests, self.processing.inputs.raw_ids(requests), strict=True)
+            for images, ids in zip(
+                [request.all_images for request in requests], self.processing.inputs.raw_ids(requests), strict=True
+            )
         ]
 
     def _sampling(self, request: Request) -> Any:
@@ -212,7 +214,7 @@ class VllmVLM(Backend):
         """Whether the logits depend on the image. Raises BadInput for a model that cannot answer a question about one."""
         from eval_harness.models.local.self_test import small_requests
 
-        first, _, other = small_requests(with_images=True)
+        first, _, other = small_requests()
         try:
             same = self._are_equal(first, replace(first, image=other.image))
         except Exception as error:  # whatever the engine or a model's code raises
@@ -227,7 +229,7 @@ class VllmVLM(Backend):
         """Whether the model takes several images a question, tried out when first asked."""
         from eval_harness.models.local.self_test import small_requests
 
-        first, _, other = small_requests(with_images=True)
+        first, _, other = small_requests()
         assert first.image is not None
         assert other.image is not None
         try:

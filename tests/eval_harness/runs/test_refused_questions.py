@@ -84,7 +84,6 @@ def test_what_names_no_model_is_one_line_at_once(tmp_path, monkeypatch):
         "./nowhere": "there is no folder ./nowhere",
         "a/b/c": "there is no folder a/b/c",
         "vllm:./nowhere": "there is no folder ./nowhere",
-        "baseline:text-only:./nowhere": "there is no folder ./nowhere",
         "fake:vlm": "there is no kind of model called 'fake'",
     }.items():
         assert words in refused(load_backend, name, Settings())

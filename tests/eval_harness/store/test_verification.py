@@ -109,7 +109,7 @@ LIES = {
         r["model"].update(kind="baseline", responder="guessing"),
         r["request"].update(model="baseline:chance"),
     ),
-    "without images": lambda r: r["deviations"].append("the image was withheld (text-only baseline)"),
+    "differ: image": lambda r: r["method"].update(image="swapped"),
     "samples of each question": lambda r: (r["method"].update(samples=10**9), r["request"].update(samples=10**9)),
     "finish the run first": lambda r: (r["method"].update(samples=3), r["request"].update(samples=3)),
     "method.judge must name": lambda r: r["method"].update(judge={"model": "GPT-4o"}),

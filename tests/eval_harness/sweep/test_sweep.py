@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
+from eval_harness.models.load import keep_loaded
 from eval_harness.runs.config import config_of, option_types
 from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.shards import lock_is_free
@@ -310,14 +311,12 @@ def test_a_model_stays_loaded_for_its_next_task_and_forgets_what_the_last_one_fo
             loaded.append(model)
             self.deviations = ["told at load"]
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(local, "load_backend", lambda model, settings: Fake(model))
-        load = local.keep_loaded()
-        first = load("a", Settings())
-        first.deviations.append("found on the way")
-        assert load("a", Settings()) is first
-        assert first.deviations == ["told at load"]
-        assert load("a", Settings(dtype="float16")) is not first
-        load("b", Settings())
-        load("a", Settings(dtype="float16"))
+    load = keep_loaded(lambda model, settings: Fake(model))
+    first = load("a", Settings())
+    first.deviations.append("found on the way")
+    assert load("a", Settings()) is first
+    assert first.deviations == ["told at load"]
+    assert load("a", Settings(dtype="float16")) is not first
+    load("b", Settings())
+    load("a", Settings(dtype="float16"))
     assert loaded == ["a", "a", "b", "a"]

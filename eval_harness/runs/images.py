@@ -1,0 +1,149 @@
+"""What a run shows in place of a question's images: its own (`real`), none (`withheld`), grey ones (`blank`), another case's (`swapped`).
+
+See also: what the answers then say of a score (`scores/sight.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.images.lookup import ImageError, as_png, check_image, rgb_of
+from dataset_builders.schema import image_ids
+
+LABELS = ("image_type", "modality")
+"""Columns that say what kind of image a case shows, the first that a benchmark has."""
+
+
+@lru_cache(maxsize=8)  # the questions on an image come together
+def blank(image: bytes) -> bytes:
+    """A PNG of the same size in the mean grey of the image; what cannot be decoded stays as it is, and fails as it does otherwise."""
+    from PIL import Image
+
+    try:
+        check_image(image)
+    except ImageError:
+        return image
+    grey = np.asarray(rgb_of(Image.open(io.BytesIO(image))).convert("L"))
+    return as_png(Image.new("RGB", grey.shape[::-1], (round(float(grey.mean())),) * 3))
+
+
+@dataclass(frozen=True)
+class Partners:
+    """Which case's images each case of a split is shown; `images`: case -> its image ids, in the order of its questions."""
+
+    of: Mapping[str, str]
+    images: Mapping[str, tuple[str, ...]]
+
+    def shown(self, case: str, image: str) -> str:
+        """The image of the partner that stands for this image; where the partner has fewer, they come again."""
+        others = self.images[self.of[case]]
+        return others[self.images[case].index(image) % len(others)]
+
+    def check(self, cases: Sequence[str]) -> None:
+        """Raise BadInput where one of these cases has no partner."""
+        alone = [case for case in dict.fromkeys(cases) if case not in self.of]
+        if alone:
+            raise BadInput(
+                f"--image swapped: {len(alone)} case(s) ({alone[0]} ...) have no other case with another answer, image and patient to take "
+                "an image from. Leave this run out, or give a larger dataset."
+            )
+
+
+def partners(questions: pd.DataFrame) -> Partners:
+    """A derangement of the cases of a split: each is shown the images of another case with another key, without a common image or patient,
+    of the same kind (LABELS) where that is labelled; the same for every model, run and selection.
+
+    Cases of a kind stand in a ring, those with the same key side by side, in an order drawn by their ids; each takes the images of the
+    one that is as far behind it as the most frequent key has cases, so that each case's images are shown once. Where one key has more
+    than half of the cases of its kind, those of the others are shown several times; where it has them all, the partner is of another
+    kind. A key is the texts of the right options in the order of the questions, of yes/no ones together with the question; a hidden key is
+    unlike any other.
+    """
+    facts = _facts(questions)
+    of: dict[str, str] = {}
+    for kind in dict.fromkeys(fact.kind for fact in facts.values()):
+        of |= _matched([case for case, fact in facts.items() if fact.kind == kind], list(facts), facts)
+    return Partners(of, {case: fact.images for case, fact in facts.items()})
+
+
+@dataclass(frozen=True)
+class _Fact:
+    kind: str
+    key: str
+    shared: frozenset[str]
+    """Its images and patients."""
+    images: tuple[str, ...]
+
+
+def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
+    """What each case shows and asks."""
+    label = next((name for name in LABELS if name in questions.columns), None)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in questions.to_dict("records"):
+        rows.setdefault(row["case_id"], []).append({str(name): value for name, value in row.items()})
+    found: dict[str, _Fact] = {}
+    for case, asked in rows.items():
+        key = [
+            f"{row['question'] if row['question_type'] == 'yes_no' else ''}\0{row['options'][right]}".casefold()
+            for row in asked
+            for right in row["answer"]
+        ]
+        images = tuple(dict.fromkeys(name for row in asked for name in image_ids(row)))
+        patients = [f"patient\0{row['group']}" for row in asked if isinstance(row.get("group"), str)]
+        kind = str(asked[0][label]) if label else ""
+        found[case] = _Fact(kind, "\n".join(key) or f"hidden\0{case}", frozenset([*images, *patients]), images)
+    return found
+
+
+def _matched(cases: Sequence[str], everyone: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str]:
+    """The partners of the cases of one kind, from their own kind where it has one, else from everyone."""
+    ring = _Ring(cases, facts)
+    whole: _Ring | None = None
+    found: dict[str, str] = {}
+    for case in cases:
+        other = ring.partner(case)
+        if other is None:
+            whole = whole or _Ring(everyone, facts)
+            other = whole.partner(case)
+        if other is not None:
+            found[case] = other
+    return found
+
+
+class _Ring:
+    """Cases in a ring, those of a key side by side."""
+
+    def __init__(self, cases: Sequence[str], facts: Mapping[str, _Fact]) -> None:
+        self._facts = facts
+        self._order = sorted(cases, key=lambda case: (_digest(facts[case].key), _digest(case)))
+        self._place = {case: place for place, case in enumerate(self._order)}
+        self._end: dict[str, int] = {}
+        self._count: dict[str, int] = {}
+        for place, case in enumerate(self._order, 1):
+            key = facts[case].key
+            self._end[key], self._count[key] = place, self._count.get(key, 0) + 1
+        self._most = max(self._count.values())
+
+    def partner(self, case: str) -> str | None:
+        """The first case from `_most` places on with another key and nothing in common; None where there is none."""
+        fact = self._facts[case]
+        end, others = self._end[fact.key], len(self._order) - self._count[fact.key]
+        first = self._place[case] + self._most - end
+        for step in range(others):
+            other = self._order[(end + (first + step) % others) % len(self._order)]
+            if self._facts[other].shared.isdisjoint(fact.shared):
+                return other
+        return None
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(f"swapped\0{text}".encode()).digest()

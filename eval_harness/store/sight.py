@@ -1,0 +1,183 @@
+"""`medprobe sight`: a run beside its arms, what of its scores comes from the images, as a table and in a sentence.
+
+See also: the numbers (`scores/sight.py`), what an arm shows (`runs/images.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from eval_harness.benchmarks import spec
+from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.derive.files import RUN
+from eval_harness.derive.headline import cause
+from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.scoring import units
+from eval_harness.records.result import ARMS, Images, Result
+from eval_harness.records.run import RunRecord, read_run
+from eval_harness.scores.sight import sight
+from eval_harness.store.comparison import Side, load_side
+from eval_harness.store.printed import decimals
+
+COLUMNS = {
+    "metric": "str",
+    **dict.fromkeys(("real", *ARMS, "from_image", "low", "high"), "float64"),
+    "sees": "boolean",
+    "best_arm": "str",
+    **dict.fromkeys(("share_without", "share_low", "share_high"), "float64"),
+    "n": "Int64",
+    "note": "str",
+}
+
+
+@dataclass(frozen=True)
+class Arms:
+    """A run with the right images and those of its arms that there are, by what they showed."""
+
+    sides: Mapping[Images, Side]
+
+    @property
+    def real(self) -> Result:
+        return self.sides["real"].result
+
+
+def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
+    """The runs of these folders, each with its arms: runs of the same request but for what they showed, in these folders or beside them.
+
+    Raises BadInput for what is no run folder, and for an arm of which the run with the right images is not there.
+    """
+    named = {folder: read_run(folder) for folder in folders}
+    beside = {path.parent for folder in folders for path in folder.resolve().parent.glob(f"*/{RUN}")}
+    known = {**{folder: run for folder in sorted(beside) if (run := _run_or_none(folder))}, **named}
+    found: dict[tuple[str, str], Arms] = {}
+    for folder, run in named.items():
+        identity = _identity(run)
+        if identity in found:
+            continue
+        there: dict[Images, Path] = {}
+        for other, its in known.items():  # those named come last, and count
+            if _identity(its) == identity and (other in named or (other / "result.json").is_file()):
+                there[its.request.image] = other
+        if "real" not in there:
+            raise BadInput(
+                f"{folder}: shows {run.request.image} images, and the run with the right ones is not beside it. Name it too."
+            )
+        found[identity] = Arms({image: load_side(str(path), list) for image, path in there.items()})
+    return list(found.values())
+
+
+def _identity(run: RunRecord) -> tuple[str, str]:
+    return run.model.name, run.request.of_arms.model_dump_json()
+
+
+def _run_or_none(folder: Path) -> RunRecord | None:
+    try:
+        return read_run(folder)
+    except BadInput:
+        return None
+
+
+def sight_table(arms: Arms) -> pd.DataFrame:
+    """One row per metric of the benchmark that the run has a value of.
+
+    `real`, `withheld`, `blank`, `swapped`: percent in each run; `from_image`: the points that need the image, with their 95 % interval
+    `low` to `high`; `sees`: whether every arm is significantly below the run; `best_arm`: the arm that comes nearest; `share_without`:
+    percent of the score that it keeps, with its interval `share_low` to `share_high`; `n`: units; `note`: why there is no number. What
+    there is not is missing.
+    """
+    family = arms.real.benchmark.family
+    tables = {
+        image: units(family, side.questions, side.answers)
+        for image, side in arms.sides.items()
+        if side.questions is not None and side.answers is not None
+    }
+    rows = [
+        _row(arms, name, info, tables)
+        for name, info in spec(family).metrics.items()
+        if (info.compared or info.no_arm) and name in arms.real.scores and arms.real.scores[name].value is not None
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def _row(arms: Arms, name: str, info: MetricInfo, tables: Mapping[Images, pd.DataFrame]) -> dict[str, Any]:
+    values = {image: side.result.scores[name].value for image, side in arms.sides.items() if name in side.result.scores}
+    row: dict[str, Any] = {"metric": name, **{image: value for image, value in values.items() if value is not None}}
+    if why := why_none(arms, name, info):
+        return row | {"note": why}
+    if any(image not in tables for image in ("real", *info.compared)):
+        return row | {"note": "a run lies there without its answers"}
+    try:
+        found = sight(tables["real"], {image: tables[image] for image in info.compared}, name)
+    except BadInput as error:
+        return row | {"note": str(error)}
+    return row | {
+        "from_image": found.value,
+        "low": found.low,
+        "high": found.high,
+        "sees": found.sees,
+        "best_arm": found.best_arm,
+        "share_without": found.share,
+        "share_low": found.share_low,
+        "share_high": found.share_high,
+        "n": found.n,
+        "note": info.no_arm or None,
+    }
+
+
+def why_none(arms: Arms, name: str, info: MetricInfo) -> str | None:
+    """Why a metric has no part that comes from the image; None where it has one."""
+    if not info.compared:
+        return info.no_arm
+    if missing := [image for image in info.compared if image not in arms.sides]:
+        return f"not run with {' and '.join(missing)} images"
+    for image in ("real", *info.compared):
+        result = arms.sides[image].result
+        score = result.scores.get(name)
+        if score is None or score.value is None or score.nonresponse is not None:
+            silent = (
+                cause(score.nonresponse, result) if score is not None and score.nonresponse is not None else "no score"
+            )
+            return f"{image}: {silent}"
+    return None
+
+
+def in_a_sentence(score: float, value: float, low: float, high: float) -> str:
+    """What a score owes to the image.
+
+    >>> in_a_sentence(54.2, 9.4, 5.1, 13.3), in_a_sentence(54.2, 0.4, -3.1, 3.3)
+    ('Of 54 points, 9 need the image (5 to 13).', 'Of 54 points, none is shown to need the image (-3 to 3).')
+    """
+    digits = decimals(low, high, 0.0, 0)
+    points = f"{value:.{digits}f} need" if low > 0 else "none is shown to need"
+    return f"Of {score:.{digits}f} points, {points} the image ({low:.{digits}f} to {high:.{digits}f})."
+
+
+def printed(arms: Arms) -> str:
+    """The table as text, and the sentence of the benchmark's main score."""
+    result, table = arms.real, sight_table(arms)
+    about = f"{result.model.name} on {result.benchmark.name} · {result.benchmark.split} · {result.benchmark.questions} questions"
+    named = list(table["metric"])
+    width = max(map(len, named), default=6)
+    heads = "".join(f"{name:>10}" for name in ("real", *ARMS))
+    lines = [about, f"{'metric':<{width}}{heads}  {'from the image':<25}{'left without it':<19}"]
+    headline = None
+    for row in table.astype(object).where(table.notna(), None).to_dict("records"):
+        scores = "".join(f"{'' if row[image] is None else format(row[image], '.1f'):>10}" for image in ("real", *ARMS))
+        said = f"{row['metric']:<{width}}{scores}  "
+        if row["from_image"] is None:
+            lines.append(f"{said}none: {row['note']}")
+            continue
+        digits = decimals(row["low"], row["high"], 0.0)
+        points = f"{row['from_image']:.{digits}f} ({row['low']:.{digits}f} to {row['high']:.{digits}f})"
+        share = "" if row["share_without"] is None else f"{row['share_without']:.0f} %"
+        share += "" if row["share_low"] is None else f" ({row['share_low']:.0f} to {row['share_high']:.0f})"
+        lines.append(f"{said}{points:<25}{share:<19}{'sees' if row['sees'] else 'not shown to see'}")
+        if row["metric"] == HEADLINE[result.benchmark.family]:
+            headline = in_a_sentence(row["real"], row["from_image"], row["low"], row["high"])
+    return "\n".join([*lines, *([headline] if headline else [])])

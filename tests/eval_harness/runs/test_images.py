@@ -1,0 +1,201 @@
+"""Runs that show other images than a question's own: whose images those are, and what the answers then say of a score."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+import medprobe
+from eval_harness.runs.images import blank, partners
+from tests.commands import medprobe as command
+
+CASES = st.lists(
+    st.tuples(st.sampled_from("xyz"), st.sampled_from("abcd"), st.integers(0, 60), st.sampled_from((None, "p", "q"))),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(CASES, st.booleans(), st.randoms(use_true_random=False))
+def test_a_case_is_shown_another_one_with_another_key(cases, labelled, random):
+    """Cases of a kind (modality), a key, an image that some share, and a patient that some share."""
+    rows = [
+        {"question_id": str(n), "case_id": f"c{n}", "question": "?", "question_type": "single", "options": list("abcd"),
+         "answer": ["abcd".index(key)], "image_id": f"i{image}", "group": patient} | ({"modality": kind} if labelled else {})
+        for n, (kind, key, image, patient) in enumerate(cases)
+    ]  # fmt: skip
+    found = partners(pd.DataFrame(rows))
+    by_case = {row["case_id"]: row for row in rows}
+
+    def fits(one, other, anywhere=True):
+        alike = anywhere or one.get("modality") == other.get("modality")
+        patient = one["group"] is not None and one["group"] == other["group"]
+        return alike and one["answer"] != other["answer"] and one["image_id"] != other["image_id"] and not patient
+
+    for name, case in by_case.items():
+        if name not in found.of:
+            assert not any(fits(case, other) for other in rows)
+            continue
+        other = by_case[found.of[name]]
+        assert fits(case, other)
+        assert fits(case, other, anywhere=False) or not any(fits(case, each, anywhere=False) for each in rows)
+        assert found.shown(name, case["image_id"]) == other["image_id"]
+    shuffled = random.sample(rows, len(rows))
+    assert partners(pd.DataFrame(shuffled)).of == found.of
+    if len({case[2] for case in cases}) == len(cases) and not any(case[3] for case in cases):
+        for kind in {case[0] for case in cases} if labelled else {None}:
+            of_kind = [row for row in rows if not labelled or row["modality"] == kind]
+            keys = Counter(row["answer"][0] for row in of_kind)
+            if 2 * max(keys.values()) <= len(of_kind):  # then each image is shown once
+                assert len({found.of[row["case_id"]] for row in of_kind}) == len(of_kind)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from(("L", "RGB", "P", "I;16")), st.integers(0, 2**32))
+def test_a_blank_image_has_the_size_and_the_mean_grey(width, height, mode, seed):
+    grey = np.random.default_rng(seed).integers(0, 256, (height, width)).astype(np.uint8)
+    drawn = Image.fromarray(grey.astype(np.uint16) * 256) if mode == "I;16" else Image.fromarray(grey).convert(mode)
+    file = io.BytesIO()
+    drawn.save(file, "PNG")
+    found = Image.open(io.BytesIO(blank(file.getvalue())))
+    (colour,) = found.convert("RGB").getcolors()
+    assert found.size == (width, height)
+    assert colour[1] == (colour[1][0],) * 3 and abs(colour[1][0] - grey.mean()) <= 1
+    broken = file.getvalue()[:-20]
+    assert blank(broken) == broken  # and fails as in the run with the right images
+
+
+MODELS = """
+import io
+import zlib
+
+import numpy as np
+from PIL import Image
+
+
+class Pixels:
+    def __init__(self, settings):
+        pass
+
+    def generate(self, requests):
+        for request in requests:
+            side = "left"
+            if request.image is not None:
+                grey = np.asarray(Image.open(io.BytesIO(request.image)).convert("L"))
+                side = "left" if grey[:, :8].mean() >= grey[:, 8:].mean() else "right"
+            yield "AB"[[side in option for option in request.options].index(True)]
+
+
+class Question(Pixels):
+    def generate(self, requests):
+        yield from ("AB"[zlib.crc32(request.prompt.encode()) % 2] for request in requests)
+
+
+class SaysA(Pixels):
+    def generate(self, requests):
+        yield from ("A" for _ in requests)
+"""
+PAIRS = 40
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory) -> Path:
+    """A set of pairs of images of which one half is bright, the left or the right one, and a file of models."""
+    folder = tmp_path_factory.mktemp("sides")
+    (folder / "source" / "images").mkdir(parents=True)
+    rng, document = np.random.default_rng(1), {}
+    for n in range(PAIRS):
+        first_left, a_left = n % 2 == 0, n % 3 == 0
+        for number, left in ((1, first_left), (2, not first_left)):
+            grey = rng.integers(0, 100, (16, 16)).astype(np.uint8)
+            grey[:, slice(8) if left else slice(8, 16)] += 120
+            Image.fromarray(grey).save(folder / "source" / "images" / f"{2 * n + number}.png")
+        document[str(n)] = {
+            "im_1": f"x/{2 * n + 1}.png", "im_2": f"x/{2 * n + 2}.png", "im_1_local": 2 * n + 1, "im_2_local": 2 * n + 2,
+            "cap_1": "drawn", "cap_2": "drawn", "category_1": ["Spinal"], "category_2": ["Spinal"],
+            "BiomedCLIP_sim": 0.9, "DINO_sim": 0.5,
+            "question": f"Which half is bright in picture {n}?", "AI_question": "drawn?", "AI_option_A": "left", "AI_option_B": "right",
+            "option_A": "the left half" if a_left else "the right half", "option_B": "the right half" if a_left else "the left half",
+            "im_1_correct": "A" if first_left == a_left else "B", "im_2_correct": "B" if first_left == a_left else "A",
+        }  # fmt: skip
+    (folder / "source" / "dataset.json").write_text(json.dumps(document))
+    medprobe.build(
+        "mediconfusion",
+        name="sides",
+        source=folder / "source",
+        images=[folder / "source" / "images"],
+        out=folder / "data",
+    )
+    (folder / "models.py").write_text(MODELS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(sides) -> dict[str, Path]:
+    """A run of each model with its arms, in folders beside it."""
+    for model in ("Pixels", "Question", "SaysA"):
+        medprobe.evaluate("sides", f"{sides / 'models.py'}:{model}", data=sides / "data", arms=True, out=sides / model)
+    return {model: sides / model for model in ("Pixels", "Question", "SaysA")}
+
+
+def test_only_the_model_that_reads_pixels_is_said_to_see(runs):
+    for model, folder in runs.items():
+        table = medprobe.load_run(folder).sight.set_index("metric")
+        found = table.loc["individual_accuracy"]
+        assert bool(found["sees"]) == (model == "Pixels")
+        if model == "Pixels":
+            # With another image it answers as that one is, whose key is the other; with none it says left, right once in a pair.
+            assert (found["real"], found["withheld"], found["blank"], found["swapped"]) == (100, 50, 50, 0)
+            assert found["from_image"] == 50 and found["low"] > 0 and found["best_arm"] in ("withheld", "blank")
+            assert found["share_without"] == 50 and 0 < found["share_low"] < 50 < found["share_high"] < 100
+        else:
+            assert found["from_image"] == 0 and found["low"] < 0 < found["high"] and found["share_without"] == 100
+        assert "confusion" not in table.index
+
+
+def test_every_answer_to_a_swapped_image_names_it(runs, sides):
+    answers = pd.read_parquet(runs["Pixels"].with_name("Pixels-swapped") / "answers.parquet")
+    questions = medprobe.open_dataset(str(sides / "data")).questions("test")
+    right = {row["image_id"]: row["options"][row["answer"][0]] for row in questions.to_dict("records")}
+    own = dict(zip(questions["question_id"], questions["image_id"], strict=True))
+    for question, shown in zip(answers["question_id"], answers["shown"], strict=True):
+        (image,) = shown
+        assert right[image] != right[own[question]]
+    for other in ("Pixels", "Pixels-blank", "Pixels-withheld"):
+        assert pd.read_parquet(runs["Pixels"].with_name(other) / "answers.parquet")["shown"].isna().all()
+
+
+def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
+    arguments = [
+        "eval",
+        "sides",
+        "--data",
+        str(sides / "data"),
+        "--model",
+        f"{sides / 'models.py'}:Pixels",
+        "--limit",
+        "3",
+        "--arms",
+    ]
+    command(*arguments, "--out", "run", cwd=tmp_path)
+    kept = {path: path.read_bytes() for path in tmp_path.glob("run*/answers.jsonl")}
+    assert {path.parent.name for path in kept} == {"run", "run-withheld", "run-blank", "run-swapped"}
+    assert {len(content.splitlines()) for content in kept.values()} == {4}  # of whole cases
+    cut = tmp_path / "run-swapped" / "answers.jsonl"
+    cut.write_bytes(b"".join(kept[cut].splitlines(keepends=True)[:1]))
+    command(*arguments, "--out", "run", cwd=tmp_path)
+    assert {path: sorted(path.read_bytes().splitlines()) for path in kept} == {
+        path: sorted(content.splitlines()) for path, content in kept.items()
+    }  # what was there is not asked again, and the pictures are the same
+    said = command("sight", "run-blank", cwd=tmp_path).stdout
+    assert "individual_accuracy" in said and "Of 100 points" in said
+    (tmp_path / "run" / "run.json").unlink()
+    assert "not beside it" in command("sight", "run-blank", cwd=tmp_path, code=2).stderr
