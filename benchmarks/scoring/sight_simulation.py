@@ -1,6 +1,6 @@
 """Error rate and precision of the part of a score that comes from the image, by simulation.
 
-OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400] [--seed 1]      (about 5 minutes)
+OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400] [--seed 1]      (about 15 minutes)
 
 A responder knows the answer to a question from its image with probability `sight`, in all questions on one image together with probability
 sqrt(ICC); from its text with probability `prior`; else it guesses. Without the right image only the text is left, and what it says of that

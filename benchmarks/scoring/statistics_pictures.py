@@ -1,4 +1,4 @@
-"""Draw the two pictures of docs/statistics.md: intervals of one score, and the ranks of six made-up models.
+"""Draw the pictures of docs/statistics.md (intervals of one score, ranks of six made-up models) and docs/sight.md.
 
     python benchmarks/scoring/statistics_pictures.py
 
@@ -11,11 +11,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from eval_harness.records.result import ARMS
 from eval_harness.scores.comparing.comparisons import PairwiseComparisons, pairwise
 from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
 from eval_harness.scores.intervals import Interval, clustered_interval, printed_interval
 from eval_harness.scores.outcomes import OutcomeMatrix
+from eval_harness.scores.sight import sight
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAIRS, GROUPS = 176, (25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *(3,) * 6, *(2,) * 10, *(1,) * 33)
@@ -110,6 +113,54 @@ def ranks() -> str:
     return _svg(318, "Six models with the ranks they may hold", [*drawn, _axis(278)])
 
 
+LOOKS = (("A", 0.35, 0.3, False), ("B", 0.05, 0.5, False), ("C", 0.2, 0.15, True))
+"""Made-up models: the share of questions that they answer from the image, from the text alone; whether they decline without an image."""
+
+
+def from_the_image() -> str:
+    """Three models on 1,000 questions with four options: their scores, and what they score without the right image."""
+    rng, n = np.random.default_rng(SEED), 1000
+    drawn = [
+        f'<text x="20" y="34" fill="{SOFT}">Model</text><text x="{RIGHT + 12}" y="34" fill="{SOFT}">from the image</text>'
+    ]
+    for at, (name, seen, text, declines) in enumerate(LOOKS):
+        said = (rng.random(n) < text) | (rng.random(n) < 0.25)
+        frames = {}
+        for image in ("real", *ARMS):
+            again = np.where(rng.random(n) < 0.1, (rng.random(n) < text) | (rng.random(n) < 0.25), said)
+            right = again | (rng.random(n) < seen) if image == "real" else again & ~(declines and image != "swapped")
+            units = np.arange(n).astype(str).astype(object)
+            frames[image] = pd.DataFrame(
+                {
+                    "metric": "m",
+                    "unit": units,
+                    "cluster": np.arange(n),
+                    "numerator": right.astype(float),
+                    "denominator": 1.0,
+                }
+            )
+        found = sight(frames.pop("real"), frames, "m")
+        y = 66 + 50 * at
+        drawn.append(
+            f'<text x="20" y="{y + 5}">{name}</text><path d="M{_x(found.arms[found.best_arm].score)} {y}H{_x(found.score)}" '
+            f'stroke="{BLUE}" stroke-width="3" opacity=".35"/>'
+        )
+        for arm in found.arms.values():
+            best = arm is found.arms[found.best_arm]
+            ink = BLUE if best else "#c3cad4"
+            drawn.append(
+                f'<circle cx="{_x(arm.score)}" cy="{y}" r="{6 if best else 4}" fill="#fff" stroke="{ink}" stroke-width="2"/>'
+            )
+        sees = "sees" if found.sees else "not shown to see"
+        drawn.append(
+            f'<circle cx="{_x(found.score)}" cy="{y}" r="6" fill="{BLUE}"/>'
+            f'<text x="60" y="{y + 5}">{found.score:.0f} %</text>'
+            f'<text x="{RIGHT + 12}" y="{y - 3}">{found.value:.0f} points ({found.low:.0f} to {found.high:.0f})</text>'
+            f'<text x="{RIGHT + 12}" y="{y + 14}" fill="{SOFT}" font-size="12">{sees}</text>'
+        )
+    return _svg(240, "Scores of three models with the right images and without them", [*drawn, _axis(198)])
+
+
 def _x(percent: float) -> float:
     """Where a percentage from 0 to 80 lies."""
     return round(LEFT + (RIGHT - LEFT) * percent / 80, 1)
@@ -133,7 +184,7 @@ def _svg(height: int, title: str, parts: list[str]) -> str:
     )
 
 
-PICTURES = {"one_score.svg": one_score, "ranks.svg": ranks}
+PICTURES = {"one_score.svg": one_score, "ranks.svg": ranks, "sight.svg": from_the_image}
 
 
 def main() -> None:

@@ -277,6 +277,8 @@ def aggregate_result(
             )
         if result.benchmark.fingerprint != first.benchmark.fingerprint:
             raise BadInput(f"{name}: run {run_id} asked other questions. Give runs over the same questions.")
+        if result.method.image != "real":
+            raise BadInput(f"{name}: run {run_id} showed {result.method.image} images. Give runs with the right ones.")
     reproduced = all(result.provenance == "reproduced" for result in results)
     return Result(
         kind="aggregate",

@@ -93,6 +93,8 @@ def _check_complete(result: Result) -> None:
         wrong = f"several runs ({result.kind})" if result.kind == "aggregate" else f"a {result.kind} number"
     elif result.model.kind == "baseline":
         wrong = "a baseline, which is no model"
+    elif result.method.image != "real":
+        wrong = f"a run with {result.method.image} images"
     if wrong:
         raise BadInput(
             f"the result is of {wrong}: only scores of a complete, real benchmark belong on a model's page. "

@@ -53,6 +53,8 @@ def variant(result: Result) -> str | None:
         parts.append(f"{method.samples} samples")
     if method.generation.get("permute"):
         parts.append("options permuted")
+    if method.image != "real":
+        parts.append(f"{method.image} images")
     if method.extraction not in (None, "ours"):
         parts.append(f"extraction {method.extraction}")
     if method.judge:

@@ -76,6 +76,8 @@ class Section:
     questions: int
     fingerprint: str | None
     entries: list[Entry]
+    arms: list[Entry] = field(default_factory=list)
+    """Runs of its models with other images than the right ones: neither shown as results nor ranked."""
     selection: str | None = None
     notes: list[str] = field(default_factory=list)
     loading: Future[Loaded] | None = None
@@ -123,10 +125,11 @@ class Snapshot:
 def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lambda result: False) -> list[Section]:
     """Sections from entries: one per benchmark, split and set of questions; the complete official set comes first.
 
-    `is_replaced` says of a result that it answers an earlier version of its dataset; it is retired to a section of its own.
+    `is_replaced` says of a result that it answers an earlier version of its dataset; it is retired to a section of its own. A run with
+    other images than the right ones is an arm of the section of those that have them.
     """
     sections: dict[tuple[str, str, str], Section] = {}
-    for entry in entries:
+    for entry in sorted(entries, key=lambda entry: entry.result.method.image != "real"):
         benchmark = entry.result.benchmark
         kind = "retired" if is_replaced(entry.result) else kind_of(entry.result)
         known = benchmark.fingerprint[:12] if benchmark.fingerprint else None
@@ -143,6 +146,10 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
             else f"{benchmark.name}.{benchmark.split}.{which}"
         )
         section = sections.get((benchmark.family, benchmark.name, key))
+        if entry.result.method.image != "real":
+            if section is not None:
+                section.arms.append(entry)
+            continue
         if section is None:
             section = sections[(benchmark.family, benchmark.name, key)] = Section(
                 key=key,
