@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from eval_harness.derive.headline import cause
 from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.scores.nonresponse import REASONS
+from eval_harness.scores.sight import Sight
+from eval_harness.store.printed import decimals
+from eval_harness.store.sight import in_a_sentence
 from leaderboard_space.html import count, percent, plural
 from leaderboard_space.sentences.captions import percent_of_chance
 
@@ -44,6 +47,17 @@ def corrected_for(tests: int) -> str:
     ('corrected for 15 comparisons', 'one comparison, not corrected')
     """
     return f"corrected for {count(tests)} comparisons" if tests > 1 else "one comparison, not corrected"
+
+
+def points(found: Sight) -> str:
+    """The points of a score that come from the image, with their interval, which is never rounded across 0."""
+    digits = decimals(found.low, found.high, 0.0, 0)
+    return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+
+
+def from_the_image(questions: str, found: Sight) -> str:
+    """What a model's score on a set of questions owes to the image."""
+    return f"{questions}: {in_a_sentence(found.score, found.value, found.low, found.high)}"
 
 
 def beside(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:

@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import read_readings
@@ -36,6 +38,19 @@ def responses(entry: Entry) -> pd.DataFrame:
 Answer = tuple[list[int], str, str]
 """The options chosen, the status, and what was said."""
 NONE: Answer = ([], "no answer", "")
+
+
+def shown_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, list[str]]:
+    """The ids of the images of another case that each of a few questions was shown. Raises BadInput when the file cannot be read."""
+    try:
+        assert entry.answers is not None
+        wanted = pc.field("question_id").isin(list(question_ids))
+        table = pq.read_table(entry.answers, columns=["question_id", "shown"], filters=wanted)
+        return {
+            name: shown or [] for name, shown in zip(*(column.to_pylist() for column in table.columns), strict=True)
+        }
+    except Exception as error:  # as above
+        raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None
 
 
 def answers_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, Answer]:

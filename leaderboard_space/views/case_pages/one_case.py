@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from dataset_builders.errors import BadInput
+from eval_harness.records.result import Images
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.evidence.answers_shown import NONE, answers_to, shown_to
 from leaderboard_space.data.evidence.case_lists import right_of_case, sharing_images
+from leaderboard_space.data.ranks.sight import arms_of
 from leaderboard_space.data.result_names import find_result
-from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.units.outcomes import Outcomes
 from leaderboard_space.data.units.scoring import Ints
 from leaderboard_space.html import count, text
 from leaderboard_space.views.addresses import address_of, case_address, set_name
-from leaderboard_space.views.case_pages.case import article, given_to
+from leaderboard_space.views.case_pages.case import MOST_SAID, article, given_to, in_full
 from leaderboard_space.views.case_pages.case_results import counted_of, datasets_of, shown_of
 from leaderboard_space.views.parts import CITE_BOX, acts, files
 from leaderboard_space.views.tables.choices import Request
 
 MOST_NEIGHBOURS = 12
+SHOWN: dict[Images, str] = {
+    "real": "its own image",
+    "withheld": "no image",
+    "blank": "a grey image",
+    "swapped": "another case's image",
+}
+"""What a run shows, in words."""
 
 
 def case_named(outcomes: Outcomes, case_id: str) -> Ints:
@@ -47,7 +60,35 @@ def view(board: Board, section: Section, outcomes: Outcomes, request: Request) -
         f'<div class="form"><span class="acts">{every}{shown}'
         f"{acts(tables=False)}{save}</span></div>{CITE_BOX}"
         f'<h2 class="finding" data-title="Case {text(case_id, 60)}">'
-        f"{text(sentences.case_result(*_tally(section, outcomes, case)), 300)}</h2>{drawn}{_neighbours(section, outcomes, case)}"
+        f"{text(sentences.case_result(*_tally(section, outcomes, case)), 300)}</h2>{drawn}"
+        f"{_without_the_image(section, outcomes, case, entries)}{_neighbours(section, outcomes, case)}"
+    )
+
+
+def _without_the_image(section: Section, outcomes: Outcomes, case: int, entries: Sequence[Entry]) -> str:
+    """What models answered to the questions of a case without the right images, and what they were shown."""
+    questions = outcomes.questions[outcomes.case_of_question == case]
+    asked = questions["question_id"].tolist()
+    rows = ""
+    for entry in entries:
+        for image, arm in arms_of(section, entry).items():
+            try:
+                answers, shown = answers_to(arm, asked), shown_to(arm, asked)
+            except BadInput:
+                continue
+            for _, question in questions.iterrows():
+                name = question["question_id"]
+                choice, status, said = answers.get(name, NONE)
+                seen = f"image {', '.join(shown[name])}" if shown.get(name) else SHOWN[image]
+                answer = in_full(question, choice) if choice else f"({status}) {said[:MOST_SAID]}"
+                cells = (entry.result.model.name, name, seen, answer)
+                rows += f"<tr>{''.join(f'<td><bdi>{text(each, 200)}</bdi></td>' for each in cells)}</tr>"
+    if not rows:
+        return ""
+    heads = "".join(f'<th scope="col">{each}</th>' for each in ("Model", "Question", "Shown", "Answer"))
+    return (
+        f'<h3>Without the right image</h3><div class="scroll"><table class="plain left" aria-label="Without the right image">'
+        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

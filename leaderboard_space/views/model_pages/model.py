@@ -16,6 +16,7 @@ from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.models.identity import Identity, identity, snapshot_of
 from leaderboard_space.data.ranks.random_run import is_random_run
+from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
@@ -70,6 +71,7 @@ def page(memory: Memory, claimed: Claims, request: Request) -> str:
             ),
             f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
             f'<h3 class="finding">{text(finding, 800)}</h3>',
+            _from_the_image(main),
             model_benchmark.spots(spots),
             model_history.failures(memory, lines, who),
             _verdicts(lines, who),
@@ -86,6 +88,16 @@ def page(memory: Memory, claimed: Claims, request: Request) -> str:
             _folded("card", "Badges and a table for a model card", model_card.view(who, main)) if main else "",
         ]
     )
+
+
+def _from_the_image(lines: Sequence[Line]) -> str:
+    """What each score owes to the images, where runs without the right ones are known."""
+    said = [
+        sentences.from_the_image(line.questions, found)
+        for line in lines
+        if (found := sights_of(line.section, line.metric).get(line.row.entry.key))
+    ]
+    return f'<p class="sub">{text(" ".join(said), 800)}</p>' if said else ""
 
 
 def _folded(name: str, title: str, inner: str) -> str:

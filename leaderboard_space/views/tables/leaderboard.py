@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from eval_harness.records.result import Result
+from eval_harness.records.result import Result, Score
+from eval_harness.scores.sight import Sight
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.models.identity import identity_of
@@ -13,6 +14,7 @@ from leaderboard_space.data.published_cells import Printed
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, called
 from leaderboard_space.data.ranks.random_run import is_random_run
+from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.standings import (
     ALL,
     ONE,
@@ -52,6 +54,10 @@ from leaderboard_space.views.tables.row_window import Value, Window, first, matc
 NARROW = "\N{NO-BREAK SPACE}"
 COUNTED = "What the score divides by; in brackets the cases. Hover over one: how many independent ones it is worth"
 ABSTAINED = "Responses that choose no option, in percent of all requested; hover over one for the accuracy where an option was chosen"
+FROM_IMAGE = (
+    "Points that the score loses without the right image (95% interval); the hollow dot is the best score without it"
+)
+NO_SIGHT: Mapping[str, Sight] = {}
 GROUPS = (
     ("better", "significantly better than"),
     ("no different", "not significantly different from"),
@@ -63,8 +69,11 @@ def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window)
     """Everything right of the tree, as HTML. `printed`: what papers print within the selection, which stands here where nothing is ranked
     (else with the breakdown: the ranking comes first)."""
     section, branches = query.section, query.branches
+    seen = {} if branches else sights_of(section, found.metric)
+    without = [Score(value=each.arms[each.best_arm].score, n=0, n_cases=0) for each in seen.values()]
     axis = fitted(
-        [with_interval(row.score, found.metric) for row in found.rows], info_of(found.metric, section.family).unit
+        [*(with_interval(row.score, found.metric) for row in found.rows), *without],
+        info_of(found.metric, section.family).unit,
     )
     tag = _tags(section, found)
     return "".join(
@@ -75,8 +84,8 @@ def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window)
             else f'<h2 class="finding">{prose(findings.headline(section.family, found), 300)}</h2>'
             f'<p class="sub">{prose(findings.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
             notes(query, found, printed),
-            _table(section, found, axis, branches, window, tag) if found.rows else "",
-            _legend(found) if found.rows else "",
+            _table(section, found, axis, branches, window, tag, seen) if found.rows else "",
+            _legend(found, bool(seen)) if found.rows else "",
             "" if found.rows else printed_table(found, printed, section.family, window),
         ]
     )
@@ -145,8 +154,11 @@ def _set_size(section: Section, sections: Sequence[Section]) -> str:
     return " · ".join(parts)
 
 
-def drawn(family: str, found: Standings, window: Window, names: Mapping[str, str]) -> tuple[list[Row], int]:
-    """The rows of the table that are drawn, and how many match what is searched for. `names`: what each result is called."""
+def drawn(
+    family: str, found: Standings, window: Window, names: Mapping[str, str], seen: Mapping[str, Sight] = NO_SIGHT
+) -> tuple[list[Row], int]:
+    """The rows of the table that are drawn, and how many match what is searched for. `names`: what each result is called; `seen`: what of
+    its score comes from the images."""
 
     def value_of(row: Row, column: str) -> Value:
         score = with_interval(row.score, found.metric)
@@ -157,6 +169,7 @@ def drawn(family: str, found: Standings, window: Window, names: Mapping[str, str
             "interval": score.low,
             "n": score.n if score.value is not None else None,
             "abstained": row.abstained,
+            "image": seen[row.entry.key].value if row.entry.key in seen else None,
             "source": entry_mark(row.entry, found.metric).lower(),
         }.get(column)
 
@@ -166,10 +179,16 @@ def drawn(family: str, found: Standings, window: Window, names: Mapping[str, str
 
 
 def _table(
-    section: Section, found: Standings, axis: Axis, branches: Sequence[Path], window: Window, tag: Mapping[str, str]
+    section: Section,
+    found: Standings,
+    axis: Axis,
+    branches: Sequence[Path],
+    window: Window,
+    tag: Mapping[str, str],
+    seen: Mapping[str, Sight],
 ) -> str:
     names = called([row.entry for row in found.rows])
-    rows_drawn, found_by_name = drawn(section.family, found, window, names)
+    rows_drawn, found_by_name = drawn(section.family, found, window, names, seen)
     keys = {row.entry.key for row in rows_drawn}
     abstentions = any(
         row.abstained is not None for row in found.rows
@@ -189,6 +208,7 @@ def _table(
         f"{column_head('num val', '%' if sign else 'Count', 'score', f'{info.label}{unit}')}"
         f"{column_head('num ci', '95% interval', 'interval', 'Sorts by the lower end')}"
         f"{column_head('num n', 'n', 'n', COUNTED)}"
+        f"{column_head('num img', 'From the image', 'image', FROM_IMAGE) if seen else ''}"
         f"{column_head('num abst', 'Abstained', 'abstained', ABSTAINED) if abstentions else ''}"
         f"{column_head('src', 'Source', 'source')}</tr></thead>"
     )
@@ -212,6 +232,7 @@ def _table(
                 others,
                 abstentions,
                 section.family,
+                seen,
             )
             for row in rows
             if row.entry.key in keys
@@ -254,8 +275,10 @@ def _row(
     ranked: Mapping[Group, int],
     abstentions: bool,
     family: str,
+    seen: Mapping[str, Sight],
 ) -> str:
-    """One row of the table. `ranked`: how many rows of each group have ranks; `abstentions`: whether there is a column of them."""
+    """One row of the table. `ranked`: how many rows of each group have ranks; `abstentions`: whether there is a column of them; `seen`:
+    what of scores comes from the images, which is a column where any is known."""
     result, score, metric = row.entry.result, with_interval(row.score, found.metric), found.metric
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
@@ -278,6 +301,15 @@ def _row(
         if abstentions
         else ""
     )
+    sight = seen.get(row.entry.key)
+    rest = sight.arms[sight.best_arm].score if sight is not None else None
+    if sight is not None:
+        said.insert(1, f"from the image: {sentences.points(sight)}")
+    image = (
+        f'<td class="num img"{sorted_by(sight.value if sight else None)}>{sentences.points(sight) if sight else "–"}</td>'
+        if seen
+        else ""
+    )
     return (
         f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">'
         f"{rank_cell(row, found.pending, ranked[row.group] - 1, family)}"
@@ -285,12 +317,12 @@ def _row(
         f"<span>{text(name)}</span>{f' <small>{text(small, 240)}</small>' if small else ''}</a>"
         f'<button type="button" class="more" aria-expanded="false" aria-label="Provenance of this result of {text(name)}" '
         f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
-        f'<td class="chart">{dots(score, axis)}</td>'
+        f'<td class="chart">{dots(score, axis, rest)}</td>'
         f'<td class="num val" data-ci="{ends}" title="{text(exact, 400)}"'
         f"{sorted_by(score.value)}>{text(score_text(score.value, info_of(metric, family).unit))}{note}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
         f'<td class="num n"{worth}{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
-        f"{abstained}"
+        f"{image}{abstained}"
         f'<td class="src"{tables_title(result)}>{text(mark, 60)}</td></tr>'
     )
 
@@ -335,11 +367,13 @@ def rank_cell(row: Row, pending: bool, others: int, where: str) -> str:
     return f'<td class="place"{sorted_by(row.first)}>{explained(ranks, said, f"{where} {row.entry.key}")}</td>'
 
 
-def _legend(found: Standings) -> str:
+def _legend(found: Standings, seen: bool) -> str:
     there = {row.entry.result.model.kind for row in found.rows}
     marks = "".join(
         f'<span class="k-{kind}"><i class="dot"></i>{said}</span>' for kind, said in KINDS.items() if kind in there
     )
+    if seen:
+        marks += '<span><i class="rest"></i>best score without the right image</span>'
     if there - set(KINDS):
         marks += '<span class="k-unstated"><i class="dot"></i>kind not stated</span>'
     said = f'<span class="say">{text(sentences.RANKS, 300)}</span>'
