@@ -91,7 +91,14 @@ def test_a_json_file_has_the_fields_of_the_page_and_their_values(heading, model)
 
 
 def test_a_line_of_the_journal_has_the_fields_of_the_page():
-    given = {"scores": (0.1, 0.2), "error": "e", "usage": (1, 2), "reasoning": "r", "finish_reason": "stop", "shown": ("i",)}
+    given = {
+        "scores": (0.1, 0.2),
+        "error": "e",
+        "usage": (1, 2),
+        "reasoning": "r",
+        "finish_reason": "stop",
+        "shown": ("i",),
+    }
     record = record_of(Response("q", 0, "A", seconds=1.0, from_cache=True, **given))
     rows = named("answers.jsonl")
     assert set(rows) == set(record) and len(record) == len(fields(Response))
