@@ -104,6 +104,17 @@ def decimals(low: float, high: float, level: float | None, least: int = 1) -> in
     return 9
 
 
+def needs_the_image(score: float, value: float, low: float, high: float) -> str:
+    """How many of a score's points come from the image, with their interval (`scores/sight.py`).
+
+    >>> needs_the_image(54.2, 9.4, 5.1, 13.3), needs_the_image(54.2, 0.4, -3.1, 3.3)
+    ('Of 54 points, 9 need the image (5 to 13).', 'Of 54 points, none is shown to need the image (-3 to 3).')
+    """
+    digits = decimals(low, high, 0.0, 0)
+    points = f"{value:.{digits}f} need" if low > 0 else "none is shown to need"
+    return f"Of {score:.{digits}f} points, {points} the image ({low:.{digits}f} to {high:.{digits}f})."
+
+
 def shown(value: float | None) -> str:
     """A score with two digits; "100.00" and "0.00" stand for all and none, not for nearly.
 

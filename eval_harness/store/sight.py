@@ -23,7 +23,7 @@ from eval_harness.records.result import ARMS, Images, Result
 from eval_harness.records.run import RunRecord, read_run
 from eval_harness.scores.sight import sight
 from eval_harness.store.comparison import Side, load_side
-from eval_harness.store.printed import decimals
+from eval_harness.store.printed import decimals, needs_the_image
 
 COLUMNS = {
     "metric": "str",
@@ -147,17 +147,6 @@ def why_none(arms: Arms, name: str, info: MetricInfo) -> str | None:
     return None
 
 
-def in_a_sentence(score: float, value: float, low: float, high: float) -> str:
-    """What a score owes to the image.
-
-    >>> in_a_sentence(54.2, 9.4, 5.1, 13.3), in_a_sentence(54.2, 0.4, -3.1, 3.3)
-    ('Of 54 points, 9 need the image (5 to 13).', 'Of 54 points, none is shown to need the image (-3 to 3).')
-    """
-    digits = decimals(low, high, 0.0, 0)
-    points = f"{value:.{digits}f} need" if low > 0 else "none is shown to need"
-    return f"Of {score:.{digits}f} points, {points} the image ({low:.{digits}f} to {high:.{digits}f})."
-
-
 def printed(arms: Arms) -> str:
     """The table as text, and the sentence of the benchmark's main score."""
     result, table = arms.real, sight_table(arms)
@@ -179,5 +168,5 @@ def printed(arms: Arms) -> str:
         share += "" if row["share_low"] is None else f" ({row['share_low']:.0f} to {row['share_high']:.0f})"
         lines.append(f"{said}{points:<25}{share:<19}{'sees' if row['sees'] else 'not shown to see'}")
         if row["metric"] == HEADLINE[result.benchmark.family]:
-            headline = in_a_sentence(row["real"], row["from_image"], row["low"], row["high"])
+            headline = needs_the_image(row["real"], row["from_image"], row["low"], row["high"])
     return "\n".join([*lines, *([headline] if headline else [])])

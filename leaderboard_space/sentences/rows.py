@@ -8,8 +8,7 @@ from eval_harness.derive.headline import cause
 from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.scores.nonresponse import REASONS
 from eval_harness.scores.sight import Sight
-from eval_harness.store.printed import decimals
-from eval_harness.store.sight import in_a_sentence
+from eval_harness.store.printed import decimals, needs_the_image
 from leaderboard_space.html import count, percent, plural
 from leaderboard_space.sentences.captions import percent_of_chance
 
@@ -57,7 +56,7 @@ def points(found: Sight) -> str:
 
 def from_the_image(questions: str, found: Sight) -> str:
     """What a model's score on a set of questions owes to the image."""
-    return f"{questions}: {in_a_sentence(found.score, found.value, found.low, found.high)}"
+    return f"{questions}: {needs_the_image(found.score, found.value, found.low, found.high)}"
 
 
 def beside(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:
