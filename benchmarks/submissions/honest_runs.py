@@ -1,4 +1,5 @@
-"""Do all honest runs land, unaltered? Generates runs of every kind, submits each to a folder store and verifies it there.
+"""Do all honest runs land, unaltered and unflagged? Generates runs of every kind, submits all of them to one folder store, each by an
+account of its own, and verifies what lies there.
 
     python benchmarks/submissions/honest_runs.py --count 358 --seed 1 --through-the-page 20 --hub
 
@@ -60,11 +61,19 @@ def main() -> int:
             client = Client(address, verbose=False)
         for case in cases(args.seed, args.count):
             page = client if case.number % max(1, args.count // max(1, args.through_the_page)) == 0 else None
-            wrong = _landed(case, data[case.family], folder / f"case-{case.number}", flags, page, store, hub)
+            wrong = _landed(case, data[case.family], folder, page, hub)
             kinds[case.back_end] += 1
             if wrong:
                 bad += 1
                 print(f"{case}: {'; '.join(wrong[:3])}", flush=True)
+        outcomes = verify(str(folder / "store"), data=[str(path) for path in data.values()])
+    for outcome in outcomes:
+        if outcome.word not in ("verified", "for a person"):
+            bad += 1
+            print(outcome)
+        flags.update({re.sub(r"[\d,.]+|results/\S+", "N", flag)[:90] for flag in outcome.reasons})
+    flagged = sum(outcome.word == "for a person" for outcome in outcomes)
+    print(f"{len(outcomes)} stored, {flagged} flagged")
     print(
         f"{args.count - bad} of {args.count} honest runs landed unaltered "
         f"({', '.join(f'{count} {name}' for name, count in kinds.most_common())}; {time.monotonic() - begun:.0f} s)"
@@ -74,23 +83,20 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _landed(
-    case: Case, data: Path, folder: Path, flags: Counter[str], client: Any, store: Path, hub: LocalHub | None
-) -> list[str]:
+def _landed(case: Case, data: Path, workdir: Path, client: Any, hub: LocalHub | None) -> list[str]:
     """What of a case did not land as it is."""
+    folder = workdir / f"case-{case.number}"
     try:
         with Path(os.devnull).open("w") as quiet, contextlib.redirect_stderr(quiet):
             made = run(case, data, folder)
-        done = submit(made, folder / "store", data=str(data))
-        (outcome,) = verify(str(folder / "store"), data=[str(data)])
-        flags.update(re.sub(r"[\d,.]+", "N", flag)[:90] for flag in done.submission.flags)
-        wrong = differences(made, Path(done.location))
-        wrong += [] if outcome.word in ("verified", "for a person") else [str(outcome)]
-        if client is not None and (made / "answers.parquet").stat().st_size <= MAX_FILE:
-            said = handed_in(made, data, client)
-            wrong += differences(made, store / said["folder"]) if said["ok"] else [f"the page: {said['problems'][:2]}"]
-        if hub is not None:
-            wrong += _on_the_hub(made, data, folder / "hub", hub)
+            done = submit(made, workdir / "store", data=str(data), account=f"account-{case.number}")
+            wrong = differences(made, Path(done.location))
+            if client is not None and (made / "answers.parquet").stat().st_size <= MAX_FILE:
+                said = handed_in(made, data, client)
+                there = workdir / "page" / said.get("folder", "")
+                wrong += differences(made, there) if said["ok"] else [f"the page: {said['problems'][:2]}"]
+            if hub is not None:
+                wrong += _on_the_hub(made, data, folder / "hub", hub)
     except Exception as error:  # whatever it is, the others are still to be tried
         wrong = [f"{type(error).__name__}: {error}"]
     return wrong

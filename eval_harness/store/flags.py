@@ -6,11 +6,13 @@ See also: its dataset (`examine.py`), names and answers like those of another re
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from operator import eq
 from typing import Any
 
-import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.facets import select_by_facets
@@ -25,6 +27,9 @@ ENOUGH = 30
 """Questions from which on such a share, or a pattern in the answers, says something."""
 FEW = 8
 """Questions from which on it is odd that all are right; with fewer it happens by guessing."""
+
+LUCK = 1e-3
+"""Probability under which the best of several samples is not better than the others by chance."""
 
 
 def doubts(result: Result, questions: pd.DataFrame, readings: pd.DataFrame) -> list[str]:
@@ -73,42 +78,35 @@ def odd_selection(
 
 
 def _remarkable(questions: pd.DataFrame, readings: pd.DataFrame) -> Iterator[str]:
-    """(Nearly) right throughout, in all samples or in any one of them; right wherever it chose; in the order of the key."""
+    """(Nearly) right throughout; right wherever it chose; in the order of the key. Of all answers, of any one sample, and of those of its
+    questions that have one right option, which a method may be able to answer alone. The first finding of each kind."""
     key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
     table = pd.DataFrame(
         {
-            "sample": readings["sample"].astype(int).to_numpy(),
+            "sample": readings["sample"].to_numpy(int),
             "given": readings["choice"].map(_tuple).to_numpy(),
             "wanted": [key[name] for name in readings["question_id"].astype(str)],
         }
     )
-    table = table[table["wanted"].map(len) > 0]
-    table = table.assign(right=table["given"] == table["wanted"], chose=table["given"].map(len) > 0)
-    if table.empty:
-        return
-    by_sample = table.groupby("sample")["right"].agg(["sum", "size"])
-    best = by_sample.iloc[int((by_sample["sum"] / by_sample["size"]).to_numpy().argmax())]
-    for what, right, of in (
-        ("", int(table["right"].sum()), len(table)),
-        (" of one sample", int(best["sum"]), int(best["size"])),
-    ):
-        asked = of // len(by_sample) if not what else of
-        if right == of and asked >= FEW:
-            yield f"a perfect score: all {right:,} answers{what} are right"
-            break
-        if asked >= ENOUGH and right >= REMARKABLE * of:
-            yield f"a remarkable score: {right:,} of {of:,} answers{what} are right, more than of any model in the papers"
-            break
-    chose = table[table["chose"]]
-    if ENOUGH <= len(chose) < len(table) and chose["right"].sum() >= 0.99 * len(chose):
-        yield (
-            f"{int(chose['right'].sum()):,} of the {len(chose):,} answers that chose an option are right, and the other "
-            f"{len(table) - len(chose):,} chose none: wrong answers may have been taken out"
-        )
-    for _, rows in table.groupby("sample"):
-        if shifted := _in_the_order_of_the_key(list(zip(rows["given"], rows["wanted"], strict=True))):
-            yield f"the answers follow the order of the key, {shifted}"
-            break
+    wanted = table["wanted"].map(len)
+    table = table.assign(right=table["given"] == table["wanted"], chose=table["given"].map(len) > 0, single=wanted == 1)
+    table = table[wanted > 0]
+    found: dict[str, str] = {}
+    for sample, rows in [(None, table), *table.groupby("sample")]:
+        what = "" if sample is None else " of one sample"
+        for part in (rows, rows[rows["single"]]):
+            right, chosen, asked = int(part["right"].sum()), int(part["chose"].sum()), len(part)
+            if asked and right >= REMARKABLE * asked and _is_odd(table, sample, asked, right):
+                word = "perfect" if right == asked else "remarkable"
+                told = f"{right:,} of {asked:,} answers{what} are right, more than of any model in the papers"
+                found.setdefault("score", f"a {word} score: {told}")
+            if ENOUGH <= chosen < asked and right >= 0.99 * chosen:
+                others = f"the other {asked - chosen:,} chose none: wrong answers may have been taken out"
+                told = f"{right:,} of the {chosen:,} answers{what} that chose an option are right, and {others}"
+                found.setdefault("silence", told)
+        if sample is not None and (order := _order_of_the_key(rows["given"].tolist(), rows["wanted"].tolist())):
+            found.setdefault("order", f"the answers follow the order of the key, {order}")
+    yield from found.values()
 
 
 def _odd_method(result: Result) -> Iterator[str]:
@@ -150,21 +148,24 @@ def _odd_answers(result: Result, readings: pd.DataFrame) -> Iterator[str]:
         yield f"the method {result.method.name} chooses by option scores, and {lacking:,} answers have none"
 
 
-def _in_the_order_of_the_key(known: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> str | None:
-    """Whether the answers are the key itself, shifted by a few rows or reversed: copied, and misaligned."""
-    if len(known) < ENOUGH:
-        return None
-    names = {choice: number for number, choice in enumerate(dict.fromkeys(w for _, w in known))}
-    given = np.array([names.get(g, -1) for g, _ in known])
-    wanted = np.array([names[w] for _, w in known])
-    if np.bincount(wanted).max() > 0.9 * len(wanted):
+def _is_odd(table: pd.DataFrame, sample: int | None, asked: int, right: int) -> bool:
+    """Whether so many right answers are no luck: of all answers, whether there are enough; of one sample of several, whether the best of
+    so many that are right as often as the others would be as good."""
+    samples = table["sample"].nunique()
+    if sample is None or samples == 1:
+        return asked // samples >= (FEW if right == asked else ENOUGH)
+    others = float(table.loc[table["sample"] != sample, "right"].mean())
+    return bool(samples * binom.sf(right - 1, asked, max(others, 1 / asked)) < LUCK)
+
+
+def _order_of_the_key(given: list[tuple[int, ...]], wanted: list[tuple[int, ...]]) -> str | None:
+    """Whether the answers are the key itself, moved by a few rows or turned round: copied, and misaligned."""
+    if len(wanted) < ENOUGH or Counter(wanted).most_common(1)[0][1] > 0.9 * len(wanted):
         return None  # nearly always the same letter: any constant answer would fit
-    orders = {f"moved by {abs(step)}": np.roll(wanted, step) for step in (1, -1, 2, -2)} | {
-        "turned round": wanted[::-1]
-    }
-    for name, order in orders.items():
-        if (given == order).mean() >= 0.98 and (order == wanted).mean() < 0.9:
-            return name
+    orders = {step: [*wanted[step:], *wanted[:step]] for step in (1, -1, 2, -2)} | {0: wanted[::-1]}
+    for step, order in orders.items():
+        if sum(map(eq, given, order)) >= 0.95 * len(wanted) and sum(map(eq, order, wanted)) < 0.9 * len(wanted):
+            return f"moved by {abs(step)}" if step else "turned round"
     return None
 
 

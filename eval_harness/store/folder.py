@@ -15,7 +15,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import is_unavailable
 from eval_harness.derive.files import ANSWERS
-from eval_harness.records.result import Result, read_result
+from eval_harness.records.result import UNDELIVERED, Result, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
 from eval_harness.store.likeness import Digests, likeness, stored_digests
 from eval_harness.store.names import Published, look_alike
@@ -90,18 +90,22 @@ def duplicate_submissions(
 
 
 NEAR = 10.0
-"""Percentage points that the scores of answers which are nearly the same may lie apart."""
+"""Percentage points that the scores of answers which are nearly the same may lie apart, where all were delivered."""
 
 
 def _near(one: Result, other: Result) -> bool:
-    """Whether two results may have nearly the same answers: their score over the most questions lies near, or cannot be compared."""
+    """Whether two results may have nearly the same answers: their score over the most questions lies near, or cannot be compared. What was
+    left out of a copy counts as wrong."""
     asked = [(each.benchmark.fingerprint, each.method.extraction, each.method.samples) for each in (one, other)]
     if asked[0] != asked[1] or one.method.samples != 1:  # one sample of many may be a copy, whatever the others score
         return True
     both = [name for name in one.scores if name in other.scores]
     name = max(both, key=lambda name: one.scores[name].n, default=None)
-    values = [] if name is None else [one.scores[name].value, other.scores[name].value]
-    return None in values or not values or abs(values[0] - values[1]) <= NEAR  # type: ignore[operator]
+    left, right = (None if name is None else each.scores[name].value for each in (one, other))
+    missing = max(
+        sum(each.statuses.get(name, 0) for name in UNDELIVERED) / each.benchmark.questions for each in (one, other)
+    )
+    return left is None or right is None or abs(left - right) <= NEAR + 100 * missing
 
 
 def _account(folder: Path) -> str | None:

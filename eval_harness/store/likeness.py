@@ -5,42 +5,52 @@ Two runs of a model at temperature 0 are alike, too, so this is told and refuses
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from eval_harness.derive.files import READINGS, read_readings
+from eval_harness.records.result import UNDELIVERED
 
 ALIKE = 0.95
 """Cohen's kappa (Cohen 1960, eq. 1) from which answers are called alike: 0 is what two models that favour the same words or options
 reach by chance, 1 a copy. A copy in which one answer in thirty was changed has about .96."""
+CHANCE = 1e-4
+"""How often two results that have nothing to do with each other may reach it: many samples together hold nearly every answer."""
+MOSTLY = 0.75
+"""Share of questions to which any sample gives the same by chance, from which on only single samples are compared: together they hold
+nearly every answer that a question has."""
 ENOUGH = 30
 """Answers in common from which on their likeness says something."""
 PARAGRAPH = 120
 """Letters and digits from which on a text that stands once in a result is a model's own wording."""
 COPIED = 10
 """Such texts in common, and a third of all of them, from which on answers are called copied, however many others were changed."""
+SHIFTS = 16
+"""Other questions that each question is paired with, to see how often answers agree by chance."""
+BUCKETS = 509
+"""Values that are told apart where it is counted how often a sample has each."""
 SIGNS = re.compile(r"[\W_]+")
 
 Hashes = npt.NDArray[np.uint64]
-
-
-SHIFTS = 16
-"""Other questions that each question is paired with, to see how often answers agree by chance."""
+Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Digests:
     """64 bits of each answer of a result: `question` that it answers, `exact` over its text and option scores, `texts` over its letters and
-    digits in lower case, `choices` over the options that were read out of it. `own`: whether its text has `PARAGRAPH` letters and more,
-    and answers no other question of the result."""
+    digits in lower case, `choices` over the options that were read out of it. `sample`: its number. `own`: whether its text has
+    `PARAGRAPH` letters and more, and answers no other question of the result."""
 
     question: Hashes
+    sample: npt.NDArray[np.int64]
     exact: Hashes
     texts: Hashes
     choices: Hashes
@@ -48,7 +58,8 @@ class Digests:
 
 
 def digests_of(readings: pd.DataFrame) -> Digests:
-    """The digests of answers (at least COLUMNS)."""
+    """The digests of what a model answered (readings with `response` and `scores`): what never came is no answer that two may share."""
+    readings = readings[~readings["status"].isin(UNDELIVERED)].reset_index(drop=True)
     said = readings["response"].fillna("").astype(object)
     scores = ["" if not isinstance(each, list) else repr(list(map(_float, each))) for each in readings["scores"]]
     plain = pd.Series([SIGNS.sub("", text.casefold()) for text in said], dtype=object)
@@ -61,7 +72,7 @@ def digests_of(readings: pd.DataFrame) -> Digests:
     question, exact, texts, choices = (pd.util.hash_array(column.to_numpy(dtype=object)) for column in columns)
     asked = pd.Series(question).groupby(texts).nunique()
     own = (plain.str.len() >= PARAGRAPH).to_numpy(bool) & (asked.reindex(texts).to_numpy() == 1)
-    return Digests(question, exact, texts, choices, own)
+    return Digests(question, readings["sample"].to_numpy(np.int64), exact, texts, choices, own)
 
 
 def stored_digests(folder: Path) -> Digests:
@@ -79,7 +90,7 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
     """How alike two results' answers are, in words that end before the name of the other; None where they are not.
 
     Compared per question, over those that both answer: an answer is shared where one of our samples has it and one of theirs, so that
-    repeating a copy, or mixing it with other samples, hides nothing.
+    repeating a copy, or mixing it with other samples, hides nothing; and sample by sample, where many together hold every answer.
     """
     asked = [np.unique(each.question) for each in (ours, theirs)]
     common = np.intersect1d(asked[0], asked[1], assume_unique=True)
@@ -90,11 +101,11 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
         return "every response is identical to that of"
     if len(common) < ENOUGH:
         return None
-    for what in ("texts", "choices"):
-        same, kappa = agreement(ours.question, getattr(ours, what), theirs.question, getattr(theirs, what), common)
-        if kappa >= ALIKE:
-            word = "responses, but for case and punctuation," if what == "texts" else "chosen options"
-            return f"to {same:,} of {len(common):,} questions the {word} are the same (Cohen's kappa {kappa:.3f}) as those of"
+    for what, words in (("texts", "responses, but for case and punctuation,"), ("choices", "chosen options")):
+        for samples, compare in (("", _any_sample), (" of one sample", _one_sample)):
+            if found := compare(ours, theirs, what, common):
+                alike = f"the {words}{samples} are the same (Cohen's kappa {found[1]:.3f}) as those of"
+                return f"to {found[0]:,} of {len(common):,} questions {alike}"
     texts = [set(_pairs(each.question[each.own], each.texts[each.own], common).tolist()) for each in (ours, theirs)]
     same = len(texts[0] & texts[1])
     if same >= COPIED and 3 * same >= min(map(len, texts)):
@@ -102,35 +113,74 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
     return None
 
 
-def agreement(
-    question: Hashes, values: Hashes, other_question: Hashes, other_values: Hashes, common: Hashes
-) -> tuple[int, float]:
-    """To how many of the `common` questions (Q,) both give a value, and that agreement beyond chance: (observed - expected) / (1 -
-    expected), where the expected share is that of one's values for a question and the other's for another one. With one answer a question
-    this estimates Cohen's kappa; NaN where both hold one and the same value only."""
-    at, theirs = _positions(question, common), _positions(other_question, common)
+def _any_sample(ours: Digests, theirs: Digests, what: str, common: Hashes) -> tuple[int, float] | None:
+    """To how many of the `common` questions (Q,) some sample of both gives the same value, and Cohen's kappa, where that is alike. The
+    agreement by chance is that of one's values for a question with the other's for another one."""
+    values, other_values = getattr(ours, what), getattr(theirs, what)
+    at, other_at = _positions(ours.question, common), _positions(theirs.question, common)
     codes = np.unique(np.concatenate([values, other_values]))
-    one = np.unique(_coded(at, np.searchsorted(codes, values), len(codes)))
-    other_at, other_code = theirs[theirs >= 0], np.searchsorted(codes, other_values)[theirs >= 0]
+    one = np.unique((at * len(codes) + np.searchsorted(codes, values))[at >= 0])
+    other_code = np.searchsorted(codes, other_values)[other_at >= 0]
 
     def shared(shift: int) -> int:
-        moved = np.unique(((other_at + shift) % len(common)) * len(codes) + other_code)
+        moved = np.unique(((other_at[other_at >= 0] + shift) % len(common)) * len(codes) + other_code)
         return len(np.unique(np.intersect1d(one, moved, assume_unique=True) // len(codes)))
 
     shifts = np.unique(np.linspace(1, len(common) - 1, min(SHIFTS, len(common) - 1)).astype(int))
-    same = shared(0)
-    expected = float(np.mean([shared(int(shift)) for shift in shifts])) / len(common) if len(shifts) else 1.0
-    return same, (same / len(common) - expected) / (1 - expected) if expected < 1 else float("nan")
+    expected = np.array([np.mean([shared(int(shift)) for shift in shifts]) / len(common)])
+    if expected[0] > MOSTLY:
+        return None
+    same = np.array([shared(0)])
+    kappa = _kappa(same, np.array([len(common)]), expected, 1)
+    return (int(same[0]), float(kappa[0])) if kappa[0] >= ALIKE else None
+
+
+def _one_sample(ours: Digests, theirs: Digests, what: str, common: Hashes) -> tuple[int, float] | None:
+    """The same of the two samples that agree best, over the questions that both answer; None where none are alike."""
+    codes = np.unique(np.concatenate([getattr(each, what) for each in (ours, theirs)]))
+    one, other = (_by_sample(each, getattr(each, what), common, codes) for each in (ours, theirs))
+    values, other_values = _frequencies(one), _frequencies(other)
+    best: tuple[int, float] | None = None
+    for sample, frequencies in zip(one, values, strict=True):
+        both = ((other >= 0) & (sample >= 0)).sum(axis=1)
+        same = ((other == sample) & (sample >= 0)).sum(axis=1)
+        kappa = _kappa(same, both, other_values @ frequencies, len(one) * len(other))
+        at = int(np.where((both >= ENOUGH) & (2 * both >= len(common)), kappa, 0).argmax())
+        if kappa[at] >= max(ALIKE, best[1] if best else 0):
+            best = int(same[at]), float(kappa[at])
+    return best
+
+
+def _frequencies(table: npt.NDArray[np.int64]) -> Numbers:
+    """(samples, BUCKETS): how often a sample has each value, of its answers; many values share a bucket."""
+    counts = np.zeros((len(table), BUCKETS))
+    rows, columns = np.nonzero(table >= 0)
+    np.add.at(counts, (rows, table[rows, columns] % BUCKETS), 1)
+    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+
+def _kappa(same: Numbers, of: Numbers, expected: Numbers, tries: int) -> Numbers:
+    """Agreement beyond chance, (observed - expected) / (1 - expected); 0 where chance explains it: where one of so many `tries` reaches it
+    with a probability over `CHANCE` (the normal distribution's tail is under exp(-z^2 / 2))."""
+    observed = same / np.maximum(of, 1)
+    expected = np.clip(expected, 1 / np.maximum(of, 2), 1)
+    beyond = np.maximum(observed - expected, 0)
+    by_chance = beyond**2 * of < 2 * math.log(tries / CHANCE) * expected * (1 - expected)
+    return np.where(by_chance | (expected >= 1), 0, beyond / np.maximum(1 - expected, 1e-9))
+
+
+def _by_sample(digests: Digests, values: Hashes, common: Hashes, codes: Hashes) -> npt.NDArray[np.int64]:
+    """The values as (samples, questions), each by its number among `codes`; -1 where there is no answer."""
+    at, (_, sample) = _positions(digests.question, common), np.unique(digests.sample, return_inverse=True)
+    table = np.full((sample.max() + 1, len(common)), -1)
+    table[sample[at >= 0], at[at >= 0]] = np.searchsorted(codes, values)[at >= 0]
+    return table
 
 
 def _positions(question: Hashes, common: Hashes) -> npt.NDArray[np.int64]:
     """Where each answer's question stands in `common`; -1 where it does not."""
     at = np.searchsorted(common, question).clip(max=len(common) - 1)
     return np.where(common[at] == question, at, -1)
-
-
-def _coded(at: npt.NDArray[np.int64], code: npt.NDArray[np.int64], codes: int) -> npt.NDArray[np.int64]:
-    return at[at >= 0] * codes + code[at >= 0]
 
 
 def _pairs(question: Hashes, values: Hashes, common: Hashes) -> Hashes:

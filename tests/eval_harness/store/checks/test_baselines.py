@@ -79,26 +79,6 @@ def test_a_changed_answer_is_no_baseline(made, sets, name, at, text):
     assert any("are not those of" in line for line in forged(submission, sets["mediconfusion"], change_rows=change))
 
 
-@pytest.mark.parametrize("model", ["another harness", "org/some-vlm", "baseline:better"])
-@pytest.mark.parametrize("responder", ["guessing", "oracle"])
-def test_answers_of_something_else_are_no_baseline(made, sets, model, responder):
-    def change(said):
-        said["request"]["model"] = model
-        said["model"].update(kind="baseline", responder=responder)
-
-    assert forged(made("mediconfusion", "chance"), sets["mediconfusion"], change)
-
-
-@pytest.mark.parametrize(
-    ("kind", "responder", "fine"),
-    [("open", "model", True), (None, "model", True), ("baseline", "model", False), ("open", "guessing", False)],
-)  # fmt: skip
-def test_kind_and_responder_go_together(run, data, kind, responder, fine):
-    submission = prepare(run, data=str(data))
-    problems = forged(submission, data, lambda said: said["model"].update(kind=kind, responder=responder))
-    assert (problems == []) is fine, problems
-
-
 PIECES = (
     "eval x --name 'a b'", "; touch done", "$(touch done)", "`touch done`", "&& touch done", "| touch done", "> done", "\ntouch done",
     "'", '"', "\\", "#", "${IFS}touch${IFS}done", "& touch done &", "'; touch done'", "(touch done)", "<(touch done)",

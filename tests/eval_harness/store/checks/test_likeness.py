@@ -27,7 +27,16 @@ def answers(kind, seed, count, right=0.6, favourite=0):
             wanted if draw.random() < right else (favourite if draw.random() < 0.5 else draw.randrange(len(options)))
         )
         text = draw.choice(PROSE).format(options[choice]) if kind == "prose" else options[choice]
-        rows.append({"question_id": f"q{number}", "sample": 0, "response": text, "choice": [choice], "scores": None})
+        rows.append(
+            {
+                "question_id": f"q{number}",
+                "sample": 0,
+                "response": text,
+                "choice": [choice],
+                "scores": None,
+                "status": "answered",
+            }
+        )
     return rows
 
 

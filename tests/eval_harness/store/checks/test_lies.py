@@ -1,0 +1,397 @@
+"""Every kind of lie that a submission can tell is flagged, refused, or cannot be told; the honest run beside it is neither.
+
+Each kind is a generator over runs, datasets, names and transformations. See also: baselines (`test_baselines.py`), what a pull request may
+add (`test_verification.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from eval_harness.derive.answer_table import ANSWERS_SCHEMA, answer_frame, answers_bytes
+from eval_harness.derive.files import Sent
+from eval_harness.records.names import normal_name
+from eval_harness.records.permutations import rotation, shown
+from eval_harness.records.result import Method, Model
+from eval_harness.records.run import RunRecord, RunRequest
+from eval_harness.store import examine as examining
+from eval_harness.store import folder
+from eval_harness.store.acceptance import Acceptance, now
+from eval_harness.store.datasets import Dataset, dataset_of
+from eval_harness.store.examine import examine
+from eval_harness.store.submission import Submission
+from tests.eval_harness.store.honest import NAMES
+
+REPO, COMMIT, RELEASED = "ORG/phantoms", "1" * 40, "2" * 40
+PUBLISHED = {"Random guessing": "baseline", "GPT-4o": "proprietary", "LLaVA-Med": "medical", "Human expert": "baseline"}
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is handed in: a run and rows of answers, by an account."""
+
+    run: RunRecord
+    rows: list[Row] = field(repr=False)
+    account: str = "eve"
+
+
+@dataclass(frozen=True)
+class World:
+    """A dataset that the store's owner vouches for, and a store with Ann's result in it."""
+
+    dataset: Dataset = field(repr=False)
+    store: Path
+    victim: Attempt = field(repr=False)
+
+    def run(self, samples: int = 1, permute: bool = False, method: str = "mc", name: str = "Model E") -> RunRecord:
+        benchmark = self.dataset.benchmark(self.dataset.questions, None)
+        request = RunRequest(
+            benchmark=benchmark.name, data=REPO, split=benchmark.split, fingerprint=benchmark.fingerprint or "", model="org/m",
+            method=method, prompt=None, samples=samples, generation={}, permute=permute,
+        )  # fmt: skip
+        return RunRecord(
+            run_id="x", request=request, benchmark=benchmark, model=Model(name=name, kind="open"), created_at="2026-11-01T00:00:00+00:00",
+            method=Method(name=method, samples=samples, extraction="ours"),
+        )  # fmt: skip
+
+    def answers(
+        self, draw: random.Random, run: RunRecord, skill: float | Callable[[int, int], float] = 0.6
+    ) -> list[Row]:
+        """Answers that are right in such a share of the questions, or by (number, sample) -> share, in a wording of their own."""
+        style = draw.choice(STYLES)
+        rows = []
+        for number, row in enumerate(self.dataset.questions.itertuples(index=False)):
+            for sample in range(run.request.samples):
+                right = draw.random() < (skill(number, sample) if callable(skill) else skill)
+                others = [[at] for at in range(len(row.options)) if [at] != list(row.answer)]
+                choice = list(row.answer) if right else draw.choice(others)
+                rows.append(self.said(run, row, sample, choice, style))
+        return rows
+
+    @staticmethod
+    def said(run: RunRecord, question: Any, sample: int, choice: list[int], style: str) -> Row:
+        count = len(question.options)
+        turned = rotation(sample, count) if run.request.permute else 0
+        order = shown(list(question.options), turned)
+        at = sorted((position - turned) % count for position in choice)
+        words = ", ".join(order[each] if question.question_type == "yes_no" else "ABCDEFGH"[each] for each in at)
+        row: Row = {
+            "question_id": question.question_id,
+            "sample": sample,
+            "response": style.format(words),
+            "delivery": "answered",
+        }
+        if run.method.name != "mc":
+            row |= {"response": "", "scores": [0.0 if each in at else -1.0 - each for each in range(count)]}
+        return row
+
+    def judged(self, attempt: Attempt) -> Submission:
+        """The verdict of a store on what was handed in. Raises BadInput."""
+        sent = Sent((attempt.run.to_json()).encode(), answers_bytes(answer_frame(attempt.rows)))
+        found = examine(sent, lambda said: self.dataset)
+        found.flags.extend(folder.duplicate_submissions(self.store, found, attempt.account, published=PUBLISHED))
+        return found
+
+    def caught(self, attempt: Attempt) -> list[str]:
+        """Every reason why it does not land unseen."""
+        try:
+            found = self.judged(attempt)
+        except BadInput as error:
+            return [str(error)]
+        return [*found.problems, *found.flags]
+
+
+STYLES = ("{}", "{}.", "The answer is {}.", "**{}**", "({})")
+FAMILIES = ("probmed", "halt-medvqa", "gmai-mmbench")
+
+
+@pytest.fixture(scope="module")
+def worlds(phantoms, tmp_path_factory):
+    made = {}
+    for family in FAMILIES:
+        repository = open_repository(phantoms / family)
+        dataset = dataset_of(repository, repository.splits[0], ours=True)
+        parts = [
+            dataset.questions.assign(
+                **{name: dataset.questions[name].astype(str) + f"x{part}" for name in ("question_id", "case_id")}
+            )
+            for part in range(-(-150 // len(dataset.questions)))
+        ]
+        dataset = replace(
+            dataset, questions=pd.concat(parts, ignore_index=True), repo=REPO, revision=COMMIT, partial=None
+        )
+        world = World(dataset, tmp_path_factory.mktemp("store"), None)  # type: ignore[arg-type]
+        run = world.run(name="Ann's model")
+        victim = Attempt(run, world.answers(random.Random(family), run), "ann")
+        world = replace(world, victim=victim)
+        found = world.judged(victim)
+        assert found.problems == [] and found.flags == []
+        folder.add(world.store, found, Acceptance(account="ann", accepted_at=now(), verified_by="ann"))
+        made[family] = world
+    return made
+
+
+@pytest.fixture(autouse=True)
+def released(monkeypatch):
+    monkeypatch.setattr(examining, "is_released", lambda repo, revision: (repo, revision) == (REPO, RELEASED))
+
+
+def changed(run: RunRecord, **parts: dict[str, Any]) -> RunRecord:
+    document = json.loads(run.to_json())
+    for name, fields in parts.items():
+        document[name].update(fields)
+    return RunRecord.model_validate(document)
+
+
+def key_in_a_sample(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """One sample is (nearly) the key, whichever it is and whatever the others are."""
+    samples, permute, method = draw.choice([1, 2, 3, 5, 20]), draw.random() < 0.5, draw.choice(["mc", "mc", "gd"])
+    samples = 1 if method == "gd" else samples
+    run, perfect = world.run(samples, permute and method == "mc", method), draw.randrange(samples)
+    share, other = draw.choice([1.0, 0.97, 0.93]), draw.choice([0.0, 0.3, 0.6, "silent", "missing"])
+    skill = 0.5 if isinstance(other, str) else other
+    chosen = set(draw.sample(range(len(world.dataset.questions)), math.ceil(share * len(world.dataset.questions))))
+    rows = world.answers(draw, run, lambda number, sample: number in chosen if sample == perfect else skill)
+    if other == "silent":
+        rows = [row if row["sample"] == perfect else row | {"response": "I cannot tell."} for row in rows]
+    if other == "missing":  # but for some: a run has as many samples as it says
+        rows = [row for row in rows if row["sample"] in (perfect, samples - 1)]
+    yield Attempt(run, rows)
+
+
+def wrong_answers_taken_out(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """What was wrong is told as a refusal, a failure or not at all, in one sample or in all."""
+    samples = draw.randint(1, 4)
+    run, which = world.run(samples), draw.choice(["all", "one"])
+    key = {row.question_id: row for row in world.dataset.questions.itertuples(index=False)}
+    clean = draw.randrange(samples)
+    how, style, rows = draw.choice(["refusal", "failure", "nothing"]), draw.choice(STYLES), []
+    for row in world.answers(draw, run, 0.0):
+        if which == "one" and row["sample"] != clean:
+            rows.append(row)
+        elif draw.random() < 0.7:
+            question = key[row["question_id"]]
+            rows.append(world.said(run, question, row["sample"], list(question.answer), style))
+        elif how == "refusal":
+            rows.append(row | {"response": "I'm sorry, I cannot help with medical images."})
+        elif how == "failure":
+            rows.append(row | {"response": "", "delivery": "no response"})
+    yield Attempt(run, rows)
+
+
+def key_misaligned(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """The answers are the key in another order: moved by a row or two, or turned round."""
+    run = world.run(draw.randint(1, 3))
+    answers, counts = world.dataset.questions["answer"].map(list).tolist(), world.dataset.questions["options"].map(len)
+    step = draw.choice([1, -1, 2, -2, 0])
+    other = answers[::-1] if step == 0 else answers[step:] + answers[:step]
+    rows, style = [], draw.choice(STYLES)
+    for number, question in enumerate(world.dataset.questions.itertuples(index=False)):
+        for sample in range(run.request.samples):
+            rows.append(world.said(run, question, sample, other[number], style))
+    fits = [
+        len(one) == len(said) and max(said) < count for one, said, count in zip(answers, other, counts, strict=True)
+    ]
+    if (pd.Series(answers).map(tuple) == pd.Series(other).map(tuple)).mean() < 0.85 and all(fits):
+        yield Attempt(run, rows)
+
+
+def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """Ann's answers under another name: reworded, repeated, mixed with others, a part of them, by another method or reader."""
+    victim, key = world.victim, {row.question_id: row for row in world.dataset.questions.itertuples(index=False)}
+    method = draw.choice(["mc", "mc", "mc", "gd" if max(map(len, world.dataset.questions["answer"])) == 1 else "mc"])
+    samples, permute = (1, False) if method == "gd" else (draw.randint(1, 6), draw.random() < 0.3)
+    run = world.run(samples, permute, method)
+    run = changed(
+        run, method={"extraction": draw.choice(["ours", "official"]) if method == "mc" and not permute else "ours"}
+    )
+    reads = world.judged(victim).readings().set_index("question_id")["choice"]
+    copied = set(draw.sample(range(samples), draw.randint(1, samples)))
+    kept_as_read = run.method.extraction == "official"  # which reads one wording and not another
+    change, style = "none" if kept_as_read else draw.choice(["none", "case", "blanks", "style"]), draw.choice(STYLES)
+    few = set(draw.sample(sorted(key), draw.randint(0, len(key) // 100)))
+    wording = {row["question_id"]: row["response"] for row in victim.rows}
+    rows = []
+    for row in world.answers(draw, run, draw.choice([0.2, 0.6])):
+        name = row["question_id"]
+        if row["sample"] in copied and name not in few:
+            row = world.said(run, key[name], row["sample"], list(reads[name]), style)
+            if change != "style" and not permute and method == "mc":
+                text = wording[name]
+                row["response"] = {"none": text, "case": text.upper(), "blanks": f" {text} \n"}[change]
+        rows.append(row)
+    if draw.random() < 0.4:  # a part of the questions, which a run may lack
+        kept = set(draw.sample(sorted(key), math.ceil(0.6 * len(key))))
+        rows = [row for row in rows if row["question_id"] in kept]
+    yield Attempt(run, draw.sample(rows, len(rows)))
+
+
+def what_answered(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """Something else than is said gave the answers: what claims to be a baseline and is none, or hides that it is one."""
+    kind, responder = draw.choice(["open", "baseline", None]), draw.choice(["model", "guessing", "oracle"])
+    asked = draw.choice(
+        ["org/m", "baseline:chance", "baseline:oracle", "baseline:always-A", "another harness", "baseline:chanc"]
+    )
+    command = draw.choice([None, "medprobe eval x --model baseline:chance", "medprobe eval x --model=baseline:oracle"])
+    name = draw.choice(["Model E", "Random guessing"])
+    run = changed(world.run(), model={"kind": kind, "responder": responder, "name": name}, request={"model": asked})
+    run = run.model_copy(update={"command": command})
+    is_model = kind != "baseline" and responder == "model" and name == "Model E"
+    if not is_model or asked.startswith("baseline:") or command:
+        yield Attempt(run, world.answers(draw, run))
+
+
+LOOKS = dict(
+    zip(
+        "aeopcxPTOMHBiLG4",
+        "\u0430\u0435\u043e\u0440\u0441\u0445\u0420\u0422\u039f\u041c\u041d\u0412\u0456\u216c\uff27\U0001d7d2",
+        strict=True,
+    )
+)
+"""Latin letters and others that look like them."""
+
+
+def another_name(draw: random.Random, name: str) -> str:
+    """A name that looks like another."""
+    there = [at for at, letter in enumerate(name) if letter in LOOKS]
+    how = draw.choice(["letters", "case", "signs", "invisible", "one for l", "accents"])
+    if how == "letters" and there:
+        for at in draw.sample(there, draw.randint(1, len(there))):
+            name = name[:at] + LOOKS[name[at]] + name[at + 1 :]
+    elif how == "invisible":
+        at = draw.randint(1, len(name) - 1)
+        name = name[:at] + draw.choice(["\u200d", "\u200c", "\ufe0f", "\u3164", "\u034f"]) + name[at:]
+    elif how == "one for l" and any(each in name for each in "lo"):
+        name = name.replace("l", "1").replace("o", "0")
+    elif how == "accents" and any(each in name for each in "aeoum"):
+        name = name.replace("e", "\u00e9").replace("u", "\u00fc").replace("m", "rn")
+    elif how == "signs":
+        name = name.replace("-", " - ").replace("'", "`").replace(" ", "-") + "."
+    else:
+        name = name.swapcase()
+    return name
+
+
+def names(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A name that passes for that of another result, or of a published one."""
+    name = draw.choice(["Ann's model", *PUBLISHED])
+    other = another_name(draw, name)
+    plain = [each.casefold().translate({ord(c): None for c in " -.`'"}) for each in (name, other)]
+    if name in PUBLISHED and plain[0] == plain[1] and PUBLISHED[name] != "baseline":
+        return  # the same name spelled otherwise: a result of the same model stands beside the paper's
+    run = world.run(name=other)
+    yield Attempt(run, world.answers(draw, run))
+
+
+def other_questions(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """Another repository, no commit, or one that was never released; a part that was picked."""
+    run = world.run()
+    part = world.dataset.questions
+    what = draw.choice(
+        ["fork", "fork without a commit", "no commit", "a pull request's commit", "picked", "half cases"]
+    )
+    if what.startswith("fork"):
+        said = {
+            "repo": draw.choice(["eve/phantoms", "ORG/phantom", "org/phantoms2"]),
+            "revision": None if "out" in what else "3" * 40,
+        }
+    elif what in ("no commit", "a pull request's commit"):
+        said = {"repo": REPO, "revision": None if what == "no commit" else "4" * 40}
+    else:
+        cases = sorted(set(part["case_id"]))
+        chosen = set(draw.sample(cases, len(cases) // 2))
+        part = part[part["case_id"].isin(chosen)] if what == "picked" else part.groupby("case_id").head(1)
+        if what == "half cases" and len(part) == len(world.dataset.questions):
+            return
+        words = draw.choice(
+            ["only the first 40 questions", "only those that matter", "only the branch x", "only the facets kind: y"]
+        )
+        said = world.dataset.benchmark(part.reset_index(drop=True), words).model_dump(by_alias=True)
+    run = changed(run, benchmark=said, request={"fingerprint": said.get("fingerprint", run.request.fingerprint)})
+    there = set(part["question_id"])
+    yield Attempt(run, [row for row in world.answers(draw, run) if row["question_id"] in there])
+
+
+KINDS = (key_in_a_sample, wrong_answers_taken_out, key_misaligned, copies, what_answered, names, other_questions)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
+def test_a_lie_does_not_land_unseen(worlds, kind, seed, family):
+    for attempt in kind(worlds[family], random.Random(f"{kind.__name__} {seed}")):
+        assert worlds[family].caught(attempt), attempt.run
+
+
+def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A run that tells no lie: any samples, order, method, reader, name, skill, and first questions."""
+    method = draw.choice(["mc", "mc", "gd"])
+    samples, permute = (1, False) if method == "gd" else (draw.choice([1, 1, 2, 3, 5, 20]), draw.random() < 0.5)
+    name = draw.choice(
+        [
+            *(normal_name(each) for each in NAMES),
+            "Ann's other model",
+            "gpt-4o",
+            "Llama 4",
+            "\u041c\u043e\u0434\u0435\u043b\u044c",
+        ]
+    )
+    run = changed(
+        world.run(samples, permute, method, name=name), benchmark={"revision": draw.choice([COMMIT, RELEASED])}
+    )
+    run = changed(
+        run, method={"extraction": draw.choice(["ours", "official"]) if method == "mc" and not permute else "ours"}
+    )
+    rows = world.answers(draw, run, draw.choice([0.25, 0.6, 0.75]))
+    share = draw.choice([0.0, 0.0, 0.2]) if method == "mc" else 0.0
+    rows = [row | ({"response": "I cannot tell."} if draw.random() < share else {}) for row in rows]
+    if draw.random() < 0.3:
+        questions, count = world.dataset.questions, draw.randint(60, len(world.dataset.questions))
+        part = questions[questions["case_id"].isin(questions["case_id"].iloc[:count])].reset_index(drop=True)
+        said = world.dataset.benchmark(part, f"only the first {count} questions").model_dump(by_alias=True)
+        run = changed(run, benchmark=said, request={"fingerprint": said["fingerprint"]})
+        rows = [row for row in rows if row["question_id"] in set(part["question_id"])]
+    yield Attempt(run, rows)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
+def test_the_honest_run_beside_it_does(worlds, seed, family):
+    (attempt,) = honest(worlds[family], random.Random(seed))
+    assert worlds[family].caught(attempt) == [], attempt
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_readings_and_scores_cannot_be_sent(worlds, seed):
+    """There is no column and no field for what is derived."""
+    draw, world = random.Random(seed), worlds["probmed"]
+    run = world.run()
+    sent = Sent(run.to_json().encode(), answers_bytes(answer_frame(world.answers(draw, run))))
+    table = pq.read_table(pa.BufferReader(sent.answers))
+    column = draw.choice(["choice", "status", "rule", "reader_version", "score"])
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.append_column(column, pa.array(["answered"] * len(table))), sink)
+    forged = sent._replace(answers=sink.getvalue().to_pybytes())
+    with pytest.raises(BadInput, match="has the columns"):
+        examining.first_look(forged, lambda said: world.dataset)
+    document = json.loads(sent.run) | {draw.choice(["scores", "statuses", "readings", "derive_version", "key"]): {}}
+    with pytest.raises(BadInput, match=r"run\.json"):
+        examine(sent._replace(run=json.dumps(document).encode()), lambda said: world.dataset)
+    assert set(ANSWERS_SCHEMA.names).isdisjoint({"choice", "status", "rule"})
