@@ -1,21 +1,19 @@
-"""Read the authors' lexical tree (subject -> category -> modality -> keyword), select questions by branches, count them.
+"""Read the authors' lexical tree (subject -> category -> modality -> keyword), and select questions by branches of it.
 
 A subject is one of task, department, granularity; a category one of its values.
 """
 
 from __future__ import annotations
 
-import difflib
 import html
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dataset_builders.benchmark_names import folded, known_name
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_text
 
@@ -171,64 +169,12 @@ def _has_step(questions: pd.DataFrame, step: str, branch: str) -> np.ndarray:
     wanted = step
     if named.strip().lower() in facets and rest.strip():
         facets, wanted = [named.strip().lower()], rest.strip()
-    known: dict[str, str] = {}
+    names: list[str] = []
     for facet in facets:
-        column = questions[facet]
-        lowered = column.astype(object).where(column.notna(), "").astype(str).str.strip().str.lower()
-        found = (lowered == wanted.lower()).to_numpy(dtype=bool)
+        labels = questions[facet].map(lambda label: str(label).strip() if isinstance(label, str) else "")
+        found = (labels.map(folded) == folded(wanted)).to_numpy(dtype=bool)
         if found.any():
             return found
-        known.update({str(value).lower(): str(value) for value in column.dropna().unique()})
-    near = difflib.get_close_matches(wanted.lower(), known, n=3, cutoff=0.5)
-    inside = sorted(name for name in known if wanted.lower() in name)[:3]
-    hints = ", ".join(repr(known[name]) for name in dict.fromkeys([*near, *inside]))
-    remedy = f"Did you mean {hints}?" if hints else "The questions' own facets name the branches."
-    raise BadInput(f"--branch {branch!r}: no question has the {' or '.join(facets) or 'facet'} {wanted!r}. {remedy}")
-
-
-@dataclass
-class Node:
-    """A node of the tree: how many questions lie below it, and its children by name (in order of name)."""
-
-    name: str
-    count: int = 0
-    children: dict[str, Node] = field(default_factory=dict)
-
-
-def tree_of(questions: pd.DataFrame) -> dict[str, Node]:
-    """The tree of the questions' own facets, by subject (task, department, granularity), with the number of questions at each node.
-
-    A question without a label at some level counts at the levels above only. Subjects that no question has are left out.
-    """
-    trees = {}
-    for subject in SUBJECTS:
-        if subject not in questions.columns or questions[subject].isna().all():
-            continue
-        levels = [subject, *(name for name in ("modality", "keyword") if name in questions.columns)]
-        root = Node(subject)
-        rows = (
-            questions[levels].astype(object).where(questions[levels].notna(), None).itertuples(index=False, name=None)
-        )
-        for path, count in Counter(rows).items():
-            _count(root, path, count)
-        _sort(root)
-        trees[subject] = root
-    return trees
-
-
-def _count(root: Node, path: tuple[str | None, ...], count: int) -> None:
-    if path[0] is None:
-        return
-    root.count += count
-    node = root
-    for name in path:
-        if name is None:
-            return
-        node = node.children.setdefault(name, Node(name))
-        node.count += count
-
-
-def _sort(node: Node) -> None:
-    node.children = dict(sorted(node.children.items(), key=lambda item: item[0].lower()))
-    for child in node.children.values():
-        _sort(child)
+        names += [name for name in labels.unique() if name]
+    known_name(wanted, names, f"--branch {branch!r}: the {' or '.join(facets) or 'facet'}")
+    raise AssertionError("unreachable: the name is none of these")

@@ -23,8 +23,6 @@ KEYED = "keyed-1"
 """What `ids` in the manifest of a source says where its ids, image names and groups are keyed hashes already."""
 DIGITS = 16
 """Hexadecimal digits of a hash that are kept: among a million names two share an id once in 37 million sets."""
-ID = rf"[a-z]+-[0-9a-f]{{{DIGITS}}}"
-"""What `Pseudonyms.of` makes, as a pattern."""
 
 
 @dataclass(frozen=True)

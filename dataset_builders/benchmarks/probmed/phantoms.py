@@ -8,7 +8,6 @@ from pathlib import Path
 from dataset_builders.files import write_json
 from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
 
-MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
 AN = {"mri": "an MRI", "ct": "a CT", "xray": "an X-ray"}
 SCENES = (("brain", "mri"), ("brain", "ct"), ("chest", "xray"), ("chest", "ct"), ("abdomen", "ct"), ("spine", "xray"))
 """Organ and modality of the image types; each has a normal image, one with a finding, one with two."""
