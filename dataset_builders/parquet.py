@@ -172,7 +172,7 @@ def write_cases(
                 done[config].parquet_bytes += file.path.stat().st_size
     for config in set(configs) - set(with_images):
         path = folder / config / f"{split}-00000-of-00001.parquet"
-        done[config] = _write_text(path, columns_of(family, config, several), split, texts)
+        done[config] = write_table(path, columns_of(family, config, several), split, texts)
     return done
 
 
@@ -191,9 +191,10 @@ def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, do
     done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + expanded
 
 
-def _write_text(path: Path, columns: dict[str, Kind], split: str, texts: list[pa.Table]) -> ConfigSizes:
+def write_table(path: Path, columns: dict[str, Kind], split: str, tables: Sequence[pa.Table]) -> ConfigSizes:
+    """Write tables without images as the one file of a split."""
     file = ParquetFile(path, columns)
-    table = pa.concat_tables(texts) if texts else file.schema.empty_table()
+    table = pa.concat_tables(tables) if tables else file.schema.empty_table()
     for start in range(0, table.num_rows, ROWS_OF_TEXT):
         file.write(table.slice(start, ROWS_OF_TEXT))
     file.close()

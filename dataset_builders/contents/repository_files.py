@@ -17,7 +17,7 @@ from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.lexical_tree import COLUMNS
-from dataset_builders.parquet import ConfigSizes, ImageFacts, ParquetFile, arrow_type, columns_of, write_cases
+from dataset_builders.parquet import ConfigSizes, ImageFacts, arrow_type, columns_of, write_cases, write_table
 from dataset_builders.schema import ANSWER_COLUMNS, SCHEMA_VERSION, TREE_COLUMNS, Case, CaseImage, Content, Count, Kind
 
 EXAMPLES = 3
@@ -50,7 +50,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
     if content.tree is not None:
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[column] for row in content.tree] for column, name in enumerate(COLUMNS)}
-        written["lexical_tree"] = _write_table(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
+        written["lexical_tree"] = _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
     tasks = tasks_of(description.family, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
         content.notes.append("no eval.yaml: inspect-ai's own reader of the Hub takes one image a question.")
@@ -92,7 +92,7 @@ def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
         "question_id": [q.question_id for q in questions],
         "answer": [list(content.hidden[q.question_id]) for q in questions],
     }
-    _write_table(folder, "answers", "test", rows, ANSWER_COLUMNS)
+    _write_rows(folder, "answers", "test", rows, ANSWER_COLUMNS)
     write_json(
         folder / "manifest.json", {"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(questions)}
     )
@@ -117,15 +117,12 @@ def count_lines(counts: Sequence[Count], origin: str) -> list[str]:
     return lines
 
 
-def _write_table(
+def _write_rows(
     folder: Path, config: str, split: str, rows: dict[str, list[Any]], columns: dict[str, Kind]
 ) -> ConfigSizes:
-    file = ParquetFile(folder / config / f"{split}-00000-of-00001.parquet", columns)
-    arrays = [pa.array(rows[name], arrow_type(kind)) for name, kind in columns.items()]
-    table = pa.Table.from_arrays(arrays, schema=file.schema)
-    file.write(table)
-    file.close()
-    return ConfigSizes({split: table.num_rows}, {split: table.nbytes}, file.path.stat().st_size)
+    schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
+    path = folder / config / f"{split}-00000-of-00001.parquet"
+    return write_table(path, columns, split, [pa.Table.from_pydict(rows, schema)])
 
 
 def _add(total: ConfigSizes, part: ConfigSizes) -> None:

@@ -12,7 +12,6 @@ import csv
 import io
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +40,6 @@ pairs."""
 REMEDY = "Fix the entries, or get the files again from AIF4S/MediConfusion."
 
 
-@dataclass(frozen=True, slots=True)
-class WhereInPMC:
-    """Where image_dict.json says that an image lives."""
-
-    pmcid: str
-    package: str
-    file_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class _ImageDict:
-    """image_dict.json, by the image's name in `im_1`, `im_2`."""
-
-    locations: dict[str, WhereInPMC]
-    own: dict[str, OwnImage]
-
-
 def read(source: Path, images: ImageFolders | None) -> Content:
     """The confusing pairs: a case is a pair, its two questions share text and options and differ in the image.
 
@@ -69,7 +51,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     if not isinstance(document, dict) or not document:
         raise BadInput(f"{file}: holds no confusing pairs (an object: pair id -> pair). {REMEDY}")
     problems = Problems()
-    source_images = _SourceImages(images, _image_dict(source, problems), _licences(source, images))
+    source_images = _SourceImages(source, images, problems)
     cases = []
     for name, value in document.items():
         case = _pair(SourceEntry(value, str(file), name, problems), source_images)
@@ -131,14 +113,10 @@ def _pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None:
 class _SourceImages:
     """The images of the source, each made once."""
 
-    def __init__(
-        self,
-        folders: ImageFolders | None,
-        known: _ImageDict,
-        licences: dict[str, str],
-    ) -> None:
-        self.folders, self.known, self.licences = folders, known, licences
-        self.unambiguous_names = unambiguous([location.file_name for location in known.locations.values()])
+    def __init__(self, source: Path, folders: ImageFolders | None, problems: Problems) -> None:
+        self.folders, self.licences = folders, _licences(source, folders)
+        self.locations, self.own = _image_dict(source, problems)
+        self.unambiguous_names = unambiguous([location["file_name"] for location in self.locations.values()])
         self.made: dict[tuple[str, str], CaseImage | None] = {}
         self.roco_of: dict[str, str] = {}
 
@@ -155,9 +133,9 @@ class _SourceImages:
             entry.wrong(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
             return None
         names = [local, roco, roco.rsplit("/", 1)[-1]]
-        location, own = self.known.locations.get(roco), self.known.own.get(roco, OwnImage())
-        if location is not None and location.file_name in self.unambiguous_names:
-            names.append(location.file_name)
+        location, own = self.locations.get(roco), self.own.get(roco, OwnImage())
+        if location and location["file_name"] in self.unambiguous_names:
+            names.append(location["file_name"])
         found = re.search(r"ROCO_\d+", roco)
         return find_image(
             entry,
@@ -167,23 +145,20 @@ class _SourceImages:
             called=f"{local}.jpg",
             license=own.license or (self.licences.get(found.group(), "unknown") if found else "unknown"),
             source=own.source
-            or (f"PMC Open Access {location.pmcid}, {location.file_name} ({roco})" if location is not None else None)
+            or (f"PMC Open Access {location['pmcid']}, {location['file_name']} ({roco})" if location else None)
             or (roco if found else None),
             sha256=own.sha256,
             group=own.group,
         )
 
 
-def _image_dict(source: Path, problems: Problems) -> _ImageDict:
-    """What image_dict.json says; nothing where the source has none."""
+def _image_dict(source: Path, problems: Problems) -> tuple[dict[str, dict[str, str]], dict[str, OwnImage]]:
+    """Where image_dict.json says that images lie in PMC (`pmcid`, `package`, `file_name`) and what it states of them, by their name in
+    `im_1`, `im_2`; nothing where the source has none."""
     file = source / "image_dict.json"
-    if not file.is_file():
-        return _ImageDict({}, {})
-    document = read_json(file)
-    if not isinstance(document, dict):
-        raise BadInput(f"{file}: is not an object (ROCO path -> location). {REMEDY}")
-    locations, own = {}, own_images(source, problems)
-    for name, value in document.items():
+    own = own_images(source, problems)
+    locations = {}
+    for name, value in (read_json(file) if file.is_file() else {}).items():
         entry = SourceEntry(value, str(file), name, problems)
         if own[name] != OwnImage() and "dlink" not in entry.value:
             continue
@@ -194,31 +169,19 @@ def _image_dict(source: Path, problems: Problems) -> _ImageDict:
         if file_name and not stays_inside(file_name):
             entry.wrong(f"the file name {file_name!r} leaves its folder")
         if entry.ok and pmcid:
-            locations[name] = WhereInPMC(pmcid.group(), link.split("/pmc/", 1)[-1], file_name)
-    return _ImageDict(locations, own)
+            package = link.split("/pmc/", 1)[-1]
+            locations[name] = {"pmcid": pmcid.group(), "package": package, "file_name": file_name}
+    return locations, own
 
 
 def wanted_fields(source: Path) -> dict[str, dict[str, str]]:
-    """Image id -> what an address template may name: pmcid, package, file_name, roco, local. Raises BadInput as
-    `read` does."""
+    """Image id -> what an address template may name: pmcid, package, file_name, roco, local. Raises BadInput as `read` does."""
     problems = Problems()
-    locations = _image_dict(source, problems).locations
+    locations, _ = _image_dict(source, problems)
     problems.check(REMEDY)
-    fields = {}
     document: dict[str, Any] = read_json(needed_file(source, "dataset.json", "the confusing pairs"))
-    for pair in document.values():
-        for number in (1, 2):
-            roco, local = str(pair.get(f"im_{number}")), str(pair.get(f"im_{number}_local"))
-            location = locations.get(roco)
-            if location is not None:
-                fields[local] = {
-                    "pmcid": location.pmcid,
-                    "package": location.package,
-                    "file_name": location.file_name,
-                    "roco": roco,
-                    "local": local,
-                }
-    return fields
+    named = [(str(pair.get(f"im_{n}")), str(pair.get(f"im_{n}_local"))) for pair in document.values() for n in (1, 2)]
+    return {local: {**locations[roco], "roco": roco, "local": local} for roco, local in named if roco in locations}
 
 
 def _licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
