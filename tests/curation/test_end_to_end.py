@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -65,10 +66,22 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     e, p, q, out = (tmp_path / name for name in ("embeddings", "pairs", "questions", "my-benchmark"))
     if kind == "drawn":
         (images / "broken.png").write_bytes(b"no picture")
-    said = curate(
-        "embed", images, "--out", e, "--encoder", f"open_clip:local-dir:{models / 'biomedclip'}", "--device", "cpu"
-    )
-    assert kind != "drawn" or ("1 images could not be read" in said and "broken.png" not in said)
+    for is_screen in (False, True):  # a lost file is named on a screen, and goes by its id into a pipe
+        words = (
+            "embed",
+            images,
+            "--out",
+            e,
+            "--encoder",
+            f"open_clip:local-dir:{models / 'biomedclip'}",
+            "--device",
+            "cpu",
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            screen = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda is_screen=is_screen: is_screen))
+            patch.setattr("curation.commands.mining.sys", screen)
+            said = curate(*words)
+        assert kind != "drawn" or ("1 images could not be read" in said and ("broken.png: " in said) == is_screen)
     curate("embed", images, "--out", e, "--encoder", f"transformers:{models / 'dinov2'}", "--device", "cpu")
     assert len(pd.read_parquet(e / "images.parquet")) == count
     with pytest.raises(BadInput, match="no embeddings called clip"):
