@@ -38,6 +38,16 @@ class CustomQuestion:
     group: str = ""
     modality: str = ""
 
+    @property
+    def right(self) -> str:
+        """The text of the right option."""
+        return self.options[self.answer]
+
+    @property
+    def wrong(self) -> list[str]:
+        """The texts of the others."""
+        return [option for at, option in enumerate(self.options) if at != self.answer]
+
 
 @dataclass(frozen=True)
 class Fake:

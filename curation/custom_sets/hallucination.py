@@ -126,8 +126,7 @@ def answers_apart(question: CustomQuestion) -> bool:
     may overlap."""
     if any(RANGE.search(option) for option in question.options):
         return False
-    right = _as_label(question.options[question.answer])
-    others = [_as_label(option) for at, option in enumerate(question.options) if at != question.answer]
+    right, others = _as_label(question.right), map(_as_label, question.wrong)
     sides = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
     own = set(folded(right.text).split())
     return not any(
@@ -186,13 +185,13 @@ def none_of_the_above(
         kept += [] if why else [question]
     entries: list[tuple[int, dict[str, str]]] = []
     for number, question, slot in _placed(kept, seed, [len(q.options) for q in kept]):
-        others = [option for position, option in enumerate(question.options) if position != question.answer]
+        others = question.wrong
         made = [_nota_entry(question, [*others[:slot], NONE, *others[slot:]], slot)]
         if controls:
             dropped = drawn_number(f"control {question.image} {question.question}", seed) % len(others)
             shown = [NONE, *(option for at, option in enumerate(others) if at != dropped)]
             shown.sort(key=lambda option: drawn_number(f"{question.question} {option}", seed))
-            made.append(_nota_entry(question, [*shown[:slot], question.options[question.answer], *shown[slot:]], slot))
+            made.append(_nota_entry(question, [*shown[:slot], question.right, *shown[slot:]], slot))
         entries += [(2 * number + at, {"entry_id": f"{number}{CONTROL * at}"} | entry) for at, entry in enumerate(made)]
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])], +left_out
 
@@ -226,7 +225,7 @@ def swapped(
     texts: dict[str, set[str]] = {}
     answers: dict[str, set[str]] = {}
     for question in questions:
-        answers.setdefault(question.image, set()).add(question.options[question.answer].casefold())
+        answers.setdefault(question.image, set()).add(question.right.casefold())
         kinds.setdefault(question.image, set()).add(question.kind)
         modalities.setdefault(question.image, set()).add(question.modality)
         texts.setdefault(question.image, set()).add(question.question.casefold())
@@ -264,14 +263,13 @@ def swapped(
         count = len(question.options) + 1
         right = (slot + 1 + turn[count] // count % (count - 1)) % count
         turn[count] += 1
-        options = [option for at, option in enumerate(question.options) if at != question.answer]
-        options.insert(right - (slot < right), question.options[question.answer])
-        entry = _unknown_entry(question.question, options, slot, image) | {"original_img": question.image}
+        options = question.wrong
+        options.insert(right - (slot < right), question.right)
+        entry = _entry(question.question, options, UNKNOWN, slot, image) | {"original_img": question.image}
         entries[str(number)] = entry
         if controls:
-            answer = question.options[question.answer]
-            letter = next(letter for letter, option in entry["option"].items() if option == answer)
-            entries[f"{number}{CONTROL}"] = entry | {"img": question.image, "answer": answer, "answer_id": letter}
+            true = {"img": question.image, "answer": question.right, "answer_id": LETTERS[right]}
+            entries[f"{number}{CONTROL}"] = entry | true
     return dict(sorted(entries.items(), key=_by_number)), left_out
 
 
@@ -326,16 +324,11 @@ def fake(
     )
     entries = {}
     for number, item, slot in _placed(list(fakes), seed, [len(item.options) + 1 for item in fakes]):
-        entries[str(number)] = _unknown_entry(item.question, item.options, slot, order[number % len(order)])
+        entries[str(number)] = _entry(item.question, item.options, UNKNOWN, slot, order[number % len(order)])
     for number, question, slot in _placed(real[: len(fakes)], seed, [len(q.options) + 1 for q in real[: len(fakes)]]):
-        others = [option for at, option in enumerate(question.options) if at != question.answer]
+        others = question.wrong
         others.insert(drawn_number(f"unknown {question.question}", seed) % (len(others) + 1), UNKNOWN)
-        right = question.options[question.answer]
-        options = [*others[:slot], right, *others[slot:]]
-        letters = dict(zip(LETTERS, options, strict=False))
-        entries[f"{number}{CONTROL}"] = {
-            "question": question.question, "option": letters, "answer": right, "answer_id": LETTERS[slot], "img": question.image,
-        }  # fmt: skip
+        entries[f"{number}{CONTROL}"] = _entry(question.question, others, question.right, slot, question.image)
     return dict(sorted(entries.items(), key=_by_number))
 
 
@@ -384,10 +377,9 @@ def _offers_unknown(options: Sequence[str]) -> bool:
     return any(re.search(r"\bdo(?: not|n't) know\b", option, re.IGNORECASE) for option in options)
 
 
-def _unknown_entry(question: str, options: Sequence[str], slot: int, image: str) -> dict[str, Any]:
-    given = [*options[:slot], UNKNOWN, *options[slot:]]
-    letters = dict(zip(LETTERS, given, strict=False))
-    return {"question": question, "option": letters, "answer": UNKNOWN, "answer_id": LETTERS[slot], "img": image}
+def _entry(question: str, others: Sequence[str], right: str, slot: int, image: str) -> dict[str, Any]:
+    letters = dict(zip(LETTERS, [*others[:slot], right, *others[slot:]], strict=False))
+    return {"question": question, "option": letters, "answer": right, "answer_id": LETTERS[slot], "img": image}
 
 
 def read_fake(reply: str) -> tuple[Fake | None, str]:

@@ -9,6 +9,7 @@ import base64
 import csv
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -54,29 +55,23 @@ def write_tsvs(
     reader of single letters fails on those), and the tree. Into `keys`: the test's answers."""
     datasets = {dataset.name: dataset for dataset in sources.datasets}
     black = blackened(private)
-    ordered = sorted(written, key=lambda each: each.index)
-    files: dict[str, tuple[Any, Any]] = {}
-    answers = []
+    files: dict[str, list[Written]] = defaultdict(list)
+    for each in sorted(written, key=lambda each: each.index):
+        is_multiple = "_MULTI" if each.case.is_multiple else ""
+        files[f"{name}_{'TEST' if each.split == 'test' else 'VAL'}{is_multiple}.tsv"].append(each)
     several = any(each.case.item.more for each in written)
     columns = [name for name in COLUMNS if several or name != "image_path"]
-    try:
-        for each in tqdm(ordered, desc="writing questions", unit="question", disable=None):
-            is_test = each.split == "test"
-            file = f"{name}_{'TEST' if is_test else 'VAL'}{'_MULTI' if each.case.is_multiple else ''}.tsv"
-            if file not in files:
-                stream = (folder / file).open("w", encoding="utf-8", newline="")
+    with tqdm(total=len(written), desc="writing questions", unit="question", disable=None) as bar:
+        for file, own in files.items():
+            with (folder / file).open("w", encoding="utf-8", newline="") as stream:
                 writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
                 writer.writeheader()
-                files[file] = stream, writer
-            item = each.case.item
-            shown = (private / PICTURES, each.case.granularity, item.box, sources.overlay)
-            pngs = [shown_png(picture, mask, *shown, black.get(picture, ())) for picture, mask in item.pictures]
-            files[file][1].writerow(_row(each, pngs, datasets[each.case.item.dataset], is_test))
-            if is_test:
-                answers.append((each.index, each.letters, each.case.answer))
-    finally:
-        for stream, _ in files.values():
-            stream.close()
+                for each in own:
+                    shown = (private / PICTURES, each.case.granularity, each.case.item.box, sources.overlay)
+                    pictures = each.case.item.pictures
+                    pngs = [shown_png(picture, mask, *shown, black.get(picture, ())) for picture, mask in pictures]
+                    writer.writerow(_row(each, pngs, datasets[each.case.item.dataset]))
+                    bar.update()
     manifest: dict[str, Any] = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED}
     mesh = {label: table.labels[label].mesh for each in written for label in each.case.answers if label in table.labels}
     known = "; ".join(f"{label} {number}" for label, number in sorted(mesh.items()) if number)
@@ -84,13 +79,14 @@ def write_tsvs(
     manifest["notes"] = [*checked["notes"], f"MeSH ids of the labels: {known or 'none given'}."]
     write_json(folder / MANIFEST, manifest)
     (folder / TREE).write_text(tree_page(tree_rows(written), "Lexical tree"), encoding="utf-8")
-    if answers:
-        lines = ["index\tanswer\tcategory", *("\t".join(map(str, row)) for row in answers)]
+    if any(each.split == "test" for each in written):
+        tests = (each for each in sorted(written, key=lambda each: each.index) if each.split == "test")
+        lines = ["index\tanswer\tcategory", *(f"{each.index}\t{each.letters}\t{each.case.answer}" for each in tests)]
         (keys / f"{name}_TEST_answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _row(each: Written, pngs: list[bytes], dataset: SourceDataset, is_test: bool) -> dict[str, Any]:
-    case = each.case
+def _row(each: Written, pngs: list[bytes], dataset: SourceDataset) -> dict[str, Any]:
+    case, is_test = each.case, each.split == "test"
     return {
         "index": each.index,
         "image": _listed([base64.b64encode(png).decode("ascii") for png in pngs]),
