@@ -67,20 +67,12 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     if kind == "drawn":
         (images / "broken.png").write_bytes(b"no picture")
     for is_screen in (False, True):  # a lost file is named on a screen, and goes by its id into a pipe
-        words = (
-            "embed",
-            images,
-            "--out",
-            e,
-            "--encoder",
-            f"open_clip:local-dir:{models / 'biomedclip'}",
-            "--device",
-            "cpu",
-        )
         with pytest.MonkeyPatch.context() as patch:
             screen = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda is_screen=is_screen: is_screen))
             patch.setattr("curation.commands.mining.sys", screen)
-            said = curate(*words)
+            said = curate(
+                f"embed {images} --out {e} --encoder open_clip:local-dir:{models / 'biomedclip'} --device cpu"
+            )
         assert kind != "drawn" or ("1 images could not be read" in said and ("broken.png: " in said) == is_screen)
     curate("embed", images, "--out", e, "--encoder", f"transformers:{models / 'dinov2'}", "--device", "cpu")
     assert len(pd.read_parquet(e / "images.parquet")) == count
@@ -89,10 +81,8 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
     said = curate("pairs", e, "--out", tmp_path / "none", "--med-at-least", 1, "--gen-at-most", -1)
     assert "found 0 pairs" in said and "sim_med is " in said and "sim_gen is " in said and "would find" in said
     # Random weights see hardly any difference: the thresholds are wide open, what is tested is the pipeline.
-    said = curate(
-        "pairs", e, "--out", p, "--med", "biomedclip", "--gen", "dinov2", "--med-at-least", -1, "--gen-at-most", 1,
-        "--top", 20, "--cap-per-image", 6, "--table", table,
-    )  # fmt: skip
+    wide = "--med biomedclip --gen dinov2 --med-at-least -1 --gen-at-most 1 --top 20 --cap-per-image 6"
+    said = curate(f"pairs {e} --out {p} --table {table} {wide}")
     report = json.loads((p / "report.json").read_text())
     captions = {row["image"]: row for row in read_table(table).to_dict("records")}
     long = [row for row in captions.values() if len(row["caption"]) >= MIN_CAPTION]
@@ -117,21 +107,8 @@ def test_from_a_folder_of_captioned_images_to_a_benchmark(kind, models, tmp_path
         log.change("Ada", pair, "score_2", 2 if k == 0 else 7)
         for check in ("correctness", "relevance", "language"):
             log.change("Ada", pair, check, True)
-    curate(
-        "export",
-        "my-benchmark",
-        "--questions",
-        q,
-        "--images",
-        images,
-        "--out",
-        out,
-        "--pairs",
-        p,
-        "--table",
-        table,
-        "--no-text-search",
-    )
+    where = f"--questions {q} --images {images} --out {out} --pairs {p} --table {table}"
+    curate(f"export my-benchmark {where} --no-text-search")
     funnel = json.loads((out / "funnel.json").read_text())
     assert funnel["exported"] == funnel["review"]["kept"] == len(pairs) - 1
     build("mediconfusion", name="my-benchmark", source=out, images=(out / "images",), out=tmp_path / "data")

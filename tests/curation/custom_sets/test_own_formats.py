@@ -126,17 +126,8 @@ def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
     fakes.write_text(json.dumps({"question": "Which moon is this?", "options": ["Io", "Europa"]}) + "\n")
     rows = pd.read_csv(questions, dtype=str)
     rows.assign(group=[f"p{'  ' * (n % 2)} {n // 6}" for n in range(len(rows))]).to_csv(questions, index=False)
-    curate(
-        "hallucinate",
-        questions,
-        "--images",
-        images,
-        "--out",
-        tmp_path / "o",
-        "--fake-questions",
-        fakes,
-        "--accept-text-alone",
-    )
+    made = f"hallucinate {questions} --images {images} --out {tmp_path / 'o'} --fake-questions {fakes}"
+    curate(f"{made} --accept-text-alone")
     document = json.loads((tmp_path / "o" / "fake_qa_shuffle.json").read_text())
     assert sorted(document["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN])
     about = json.loads((tmp_path / "o" / "image_dict.json").read_text())  # two images of a patient, one for the last

@@ -375,19 +375,8 @@ def test_boxes_that_match_nothing_are_told_counted_and_refused(tmp_path):
     for name, table in (("table.csv", rows), ("boxes.csv", boxes)):
         with (tmp_path / name).open("w", newline="") as file:
             csv.writer(file).writerows(table)
-    words = (
-        "probe",
-        tmp_path / "table.csv",
-        "--images",
-        tmp_path / "images",
-        "--organ",
-        "chest",
-        "--modality",
-        "X-ray",
-        "--boxes",
-        tmp_path / "boxes.csv",
-    )
-    said = curate(*words, "--out", tmp_path / "o")
+    line = f"probe {tmp_path / 'table.csv'} --images {tmp_path / 'images'} --organ chest --modality X-ray --boxes {tmp_path / 'boxes.csv'}"
+    said = curate(line, "--out", tmp_path / "o")
     assert (
         "boxes: 6 give a position, 0 lie across" in said
         and "1 are of images that the table does not have, 0 belong" in said
@@ -404,15 +393,15 @@ def test_boxes_that_match_nothing_are_told_counted_and_refused(tmp_path):
         csv.writer(file).writerow(("1.png", "Hernias of the hiatus", 1, 1, 5, 5))
         csv.writer(file).writerow(("2.png", "Pneumothorax", 1, 1, 5, 5))
     with pytest.raises(BadInput, match="2 boxes belong to no finding"):
-        curate(*words, "--out", tmp_path / "p")
+        curate(line, "--out", tmp_path / "p")
     assert not (tmp_path / "p").exists()
-    assert "2 belong to no finding" in curate(*words, "--out", tmp_path / "p", "--drop-unmatched-boxes")
+    assert "2 belong to no finding" in curate(line, "--out", tmp_path / "p", "--drop-unmatched-boxes")
     (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Infiltrate,0,80,40,40\n")
     with pytest.raises(BadInput, match="leaves its image"):
-        curate(*words, "--out", tmp_path / "q")
+        curate(line, "--out", tmp_path / "q")
     (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Infiltrate,0,x,4,4\n")
     with pytest.raises(BadInput, match="row 1"):
-        curate(*words, "--out", tmp_path / "q")
+        curate(line, "--out", tmp_path / "q")
 
 
 @pytest.mark.sources

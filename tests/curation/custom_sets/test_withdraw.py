@@ -64,29 +64,17 @@ def a_set(request, tmp_path):
     for row in rows:
         row["absent"] = {"spur": "aneurysm", "aneurysm": "spur"}.get(str(row["findings"]), "")
     pd.DataFrame(rows).to_csv(tmp_path / "table.csv", index=False)
-    out = tmp_path / "my-set"
+    table, out = tmp_path / "table.csv", tmp_path / "my-set"
+    where = f"--images {tmp_path / 'images'} --out {out} --table {table}"
     if request.param == "mediconfusion":
         reviewed_pairs([row["image"] for row in rows], tmp_path / "questions")
-        curate(
-            "export", "my-set", "--questions", tmp_path / "questions", "--images", tmp_path / "images", "--out", out,
-            "--table", tmp_path / "table.csv",
-        )  # fmt: skip
+        curate(f"export my-set --questions {tmp_path / 'questions'} {where}")
     elif request.param == "probmed":
-        curate("probe", tmp_path / "table.csv", "--images", tmp_path / "images", "--out", out)
+        curate(f"probe {table} --images {tmp_path / 'images'} --out {out}")
     else:
         fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(24)]
         write_lines(tmp_path / "fakes.jsonl", fakes)
-        words = (
-            "hallucinate",
-            tmp_path / "table.csv",
-            "--images",
-            tmp_path / "images",
-            "--out",
-            out,
-            "--table",
-            tmp_path / "table.csv",
-        )
-        curate(*words, "--fake-questions", tmp_path / "fakes.jsonl", "--accept-text-alone")
+        curate(f"hallucinate {table} {where} --fake-questions {tmp_path / 'fakes.jsonl'} --accept-text-alone")
     return request.param, out
 
 

@@ -34,20 +34,9 @@ def test_killed_workers_change_no_vector_and_no_pair(ray_python, models, tmp_pat
     for name, model in names.items():
         options = ("--encoder", f"transformers:{models / model}", "--name", name, "--batch-size", 4, "--out", "ray")
         process = start(ray_python, tmp_path, "curate", "embed", "images", *options, "--ray", "local")
-        kill_workers(
-            process,
-            "MapWorker",
-            2,
-            0,
-            partial(bytes_in, tmp_path / "ray" / "cache", f"{name}-*/*"),
-            60,
-        )
+        kill_workers(process, "MapWorker", 2, 0, partial(bytes_in, tmp_path / "ray" / "cache", f"{name}-*/*"), 60)
         assert process.wait(300) == 0, (tmp_path / "said").read_text()
-        embed(
-            images,
-            tmp_path / "alone",
-            load_encoder(encoder_spec(f"transformers:{models / model}", name=name)),
-        )
+        embed(images, tmp_path / "alone", load_encoder(encoder_spec(f"transformers:{models / model}", name=name)))
         ours, alone = (np.load(embedding_path(tmp_path / folder, name)) for folder in ("ray", "alone"))
         np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
     for options in ((), ("--per-image", 3)):

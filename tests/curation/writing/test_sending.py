@@ -88,16 +88,7 @@ def test_every_command_that_calls_a_model_asks_first(address, tmp_path):
         ["categorize", str(questions), "--model", "m"],
         ["categorize", str(questions), "--model", "m", "--discover"],
         ["patterns", str(questions), "--model", "m"],
-        [
-            "hallucinate",
-            str(tmp_path / "own.csv"),
-            "--images",
-            str(tmp_path),
-            "--model",
-            "m",
-            "--out",
-            str(tmp_path / "h"),
-        ],
+        f"hallucinate {tmp_path / 'own.csv'} --images {tmp_path} --model m --out {tmp_path / 'h'}".split(),
     ):
         done = CliRunner().invoke(app, [*words, *where])
         assert isinstance(done.exception, BadInput), words
