@@ -60,12 +60,12 @@ def build(
     out: str | Path | None = None,
     allow_missing: bool = False,
     text_only: bool = False,
-    eval_yaml: bool = True,
+    eval_yaml: bool = False,
 ) -> BuildReport:
     """Build a benchmark, or one of the user's own `name` in its format, into `out` [data/<name>]; `source` None draws phantoms.
 
-    `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. `eval_yaml` False
-    leaves out the Hub's tasks and the copy of the images that they need. An existing dataset in `out` is replaced once the new one is
+    `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. `eval_yaml` adds
+    the Hub's tasks, and the copy of the images that they need. An existing dataset in `out` is replaced once the new one is
     whole. Raises BadInput for anything the user can fix; then nothing is written.
     """
     family = known_name(benchmark, BENCHMARKS, "benchmark")

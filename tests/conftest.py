@@ -57,7 +57,7 @@ def phantoms(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("phantoms")
     for name in BENCHMARKS:
-        build(name, out=folder / name)
+        build(name, out=folder / name, eval_yaml=True)
     return folder
 
 

@@ -46,7 +46,7 @@ class Description:
     origin: str
     partial: str | None
     text_only: bool
-    has_tasks: bool = True
+    has_tasks: bool = False
     """Whether eval.yaml is written, with the config of its tasks."""
 
 

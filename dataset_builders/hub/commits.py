@@ -37,6 +37,13 @@ def commit_files(
         else CommitOperationAdd(path, str(content) if isinstance(content, Path) else content)
         for path, content in sorted(files.items(), key=lambda item: (item[1] is not None, item[0]))
     ]
+    # The images of `cases` are in `questions`, too. hf_xet finds again what an upload before has sent, and not what the same one sends.
+    configs: dict[str, list[CommitOperationAdd]] = {}
+    for operation in operations:
+        if isinstance(operation, CommitOperationAdd) and operation.path_in_repo.endswith(".parquet"):
+            configs.setdefault(operation.path_in_repo.partition("/")[0], []).append(operation)
+    for additions in configs.values() if len(configs) > 1 else ():
+        api.preupload_lfs_files(repo_id, additions, repo_type=kind, revision=revision, create_pr=pull_request)
     return api.create_commit(
         repo_id,
         operations,

@@ -33,9 +33,11 @@ def build(
     text_only: Annotated[
         bool, typer.Option("--text-only", help="without images: write only the config `questions_text`")
     ] = False,
-    no_eval_yaml: Annotated[
+    eval_yaml: Annotated[
         bool,
-        typer.Option("--no-eval-yaml", help="leave out eval.yaml and the copy of the images that the Hub's tasks need"),
+        typer.Option(
+            "--eval-yaml", help="add the Hub's own tasks, for a dataset that is a benchmark there; copies the images"
+        ),
     ] = False,
 ) -> None:
     """Build a dataset repository (Parquet + README.md) that `load_dataset` opens."""
@@ -54,7 +56,7 @@ def build(
             out=folder,
             allow_missing=allow_missing,
             text_only=text_only,
-            eval_yaml=not no_eval_yaml,
+            eval_yaml=eval_yaml,
         )
         typer.echo(str(report))
 

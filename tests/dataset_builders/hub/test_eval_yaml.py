@@ -32,7 +32,7 @@ FIELDS = {"input", "target", "choices", "input_image", "metadata"}
 def text_only(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")
     for family in BENCHMARKS:
-        build(family, out=folder / family, text_only=True)
+        build(family, out=folder / family, text_only=True, eval_yaml=True)
     return folder
 
 
@@ -105,7 +105,7 @@ def test_other_peoples_task_ids_declare_no_metric_of_ours():
 
 
 def test_without_tasks_nothing_of_them_is_written(phantoms, tmp_path):
-    build("mediconfusion", out=tmp_path / "plain", eval_yaml=False)
+    build("mediconfusion", out=tmp_path / "plain")
     names, less = (
         {path.relative_to(folder).parts[0] for path in folder.rglob("*")}
         for folder in (phantoms / "mediconfusion", tmp_path / "plain")

@@ -21,7 +21,7 @@ def test_a_question_more_or_less_is_a_small_upload(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     share = {line[:18].strip(): float(line.split()[-2]) for line in done.stdout.splitlines() if re.search(r"%$", line)}
-    assert share.pop("first version") > 50
+    assert share.pop("first version") > 45  # each image once, though two configs hold it
     assert set(share) == {"case added", "case removed", "question removed", "question edited"}
     # A set of 250 cases has 22 MB; the bytes that one change touches are the same in a larger set.
     assert all(value < 5 for value in share.values()), share

@@ -135,7 +135,7 @@ def test_eval_yaml_runs_from_the_hub(inspect_python, local_hub, monkeypatch, tmp
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
     for benchmark in BENCHMARKS:
-        build(benchmark, out=tmp_path / benchmark)
+        build(benchmark, out=tmp_path / benchmark, eval_yaml=True)
         publish(tmp_path / benchmark, f"ORG/{benchmark}-test")
         tasks = yaml.safe_load((tmp_path / benchmark / "eval.yaml").read_text())["tasks"]
         folder = tmp_path / f"runs-{benchmark}"

@@ -61,7 +61,7 @@ def write_source(folder, several, questions=12, seed=0):
 def made(tmp_path_factory):
     base = tmp_path_factory.mktemp("several")
     shown = write_source(base / "source", several=True)
-    build("gmai-mmbench", source=base / "source", out=base / "set")
+    build("gmai-mmbench", source=base / "source", out=base / "set", eval_yaml=True)
     return base, shown
 
 
@@ -144,7 +144,7 @@ def test_the_columns_are_there_only_where_a_question_shows_several(made, tmp_pat
         expected = [Image.open(io.BytesIO(data)) for data in shown[row["question_id"]]]
         assert [np.asarray(p).tolist() for p in pictures] == [np.asarray(p).tolist() for p in expected]
     write_source(tmp_path / "source", several=False)
-    build("gmai-mmbench", source=tmp_path / "source", out=tmp_path / "plain")
+    build("gmai-mmbench", source=tmp_path / "source", out=tmp_path / "plain", eval_yaml=True)
     plain = open_repository(tmp_path / "plain")
     frame = plain.questions("validation")
     assert "more_image_ids" not in frame

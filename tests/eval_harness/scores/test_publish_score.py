@@ -21,7 +21,7 @@ DATASET, MODEL, STORE = "ORG/mediconfusion-test", "medlab/model-a", "ORG/results
 
 def official(folder):
     """A built phantom set that says of itself that it is the official one."""
-    build("mediconfusion", out=folder, text_only=True)
+    build("mediconfusion", out=folder, text_only=True, eval_yaml=True)
     for name in ("manifest.json", "README.md"):
         path = folder / name
         path.write_text(path.read_text().replace('"phantom"', '"official"').replace("- phantom\n", "- official\n"))
