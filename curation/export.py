@@ -167,7 +167,7 @@ def _image_entry(name: str, origin: dict[str, str]) -> dict[str, str]:
 
 
 def without_licence(folder: Path) -> list[str]:
-    """The images of an exported folder whose licence is unknown or lets nobody pass copies on."""
+    """The images of an exported folder whose licence is unknown or does not permit redistribution."""
     document = json.loads((folder / "image_dict.json").read_text(encoding="utf-8"))
     return [image for image, origin in document.items() if not allows_copies(origin.get("license"))]
 

@@ -77,7 +77,7 @@ def missing_extra(error: BaseException) -> MissingExtra | None:
 
 
 def _in_curation(trace: TracebackType | None) -> bool:
-    """Whether a command of curation wanted it: its extra contains the others, and is better installed at once."""
+    """True if a command of curation wanted it: its extra contains the others, and is better installed at once."""
     while trace is not None:
         if str(trace.tb_frame.f_globals.get("__name__")).startswith("curation."):
             return True

@@ -67,7 +67,7 @@ def fingerprint_of_cases(cases: Iterable[Case]) -> str:
 
 
 def is_released_set(family: str, split: str, fingerprint: str | None) -> bool:
-    """Whether this is the complete set that the authors released (known where their files are)."""
+    """True if this is the complete set that the authors released (known where their files are)."""
     return fingerprint is not None and fingerprint == RELEASED_FINGERPRINTS.get((family, split))
 
 

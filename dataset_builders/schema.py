@@ -159,7 +159,7 @@ class Content:
 
     @property
     def has_several_images(self) -> bool:
-        """Whether any question shows more than one image; then the repository has the columns for it."""
+        """True if any question shows more than one image; then the repository has the columns for it."""
         return any(question.more_image_ids for case in self.all_cases(more=True) for question in case.questions)
 
     def all_cases(self, *, more: bool = False) -> Iterator[Case]:

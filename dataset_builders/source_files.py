@@ -33,7 +33,7 @@ def needed_file(folder: Path, name: str, what: str) -> Path:
 
 
 def is_phantom(folder: Path) -> bool:
-    """Whether the source folder was drawn by us."""
+    """True if the source folder was drawn by us."""
     marker = folder / ORIGIN_MARKER
     return marker.is_file() and read_json(marker) == {"origin": "phantom"}
 
@@ -179,6 +179,6 @@ def check_text(text: str, entry: SourceEntry, field: str) -> str:
 
 
 def stays_inside(name: str) -> bool:
-    """Whether a file name given by a source stays in the folder it is looked up in (no `..`, no absolute path, no drive)."""
+    """True if a file name given by a source stays in the folder it is looked up in (no `..`, no absolute path, no drive)."""
     parts = name.replace("\\", "/").split("/")
     return bool(parts[0]) and ".." not in parts and not re.match("[A-Za-z]:", name) and "\x00" not in name

@@ -1,4 +1,4 @@
-"""Which template a question is put into. The templates are protocol constants of the benchmarks (`benchmarks/*/prompts.py`).
+"""Choose the template of a question. The templates are protocol constants of the benchmarks (`benchmarks/*/prompts.py`).
 
 See also: how a model's own chat template wraps the text (`models/local/transformers_vlm.py`), how the response is read (`answers.py`).
 """

@@ -141,7 +141,7 @@ def _understood(
     every_run: bool,
     facets: list[str] | str | None = None,
 ) -> BoardQuery:
-    """A call, checked. Raises BadInput for what is not on the board. A score that nobody named is one that is known of the selection."""
+    """A call, checked. Raises BadInput for what is not on the board. Without a score named, one that is known of the selection."""
     section = _section(board, benchmark, question_set)
     loaded = board.outcomes(section)
     assert loaded is not None

@@ -34,7 +34,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.front import Front
+from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
 from leaderboard_space.serving.access import SPACE, Access, on_space
 from leaderboard_space.serving.body_limit import BodyLimit
@@ -73,7 +73,7 @@ def build_app(
     claimed = Claims.configured()
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False, claims=claimed)
-    front = Front(service)
+    front = OverviewPages(service)
     functions: dict[str, Function] = {"overview/search": front.search}
     for family in BENCHMARKS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
@@ -191,7 +191,7 @@ def serve(
 
 
 def launch_options(*middleware: Middleware) -> dict[str, Any]:
-    """What `launch` needs for the board's look, and for calling nobody outside. `middleware`: what answers the pages."""
+    """What `launch` needs for the board's look, and for making no outside connections. `middleware`: what answers the pages."""
     theme = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], primary_hue="blue", neutral_hue="slate")
     return {
         "theme": theme,

@@ -1,6 +1,6 @@
 """The second part of a benchmark's page: the breakdown of a selection, its plots, and the tables as files.
 
-See also: the tables (`views/tables/`), the plots (`views/charts/`), who asks (`service.py`).
+See also: the tables (`views/tables/`), the plots (`views/charts/`), the callers (`service.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.models.cost import tokens_of
-from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, shown_method
 from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table, plot_note, selection_in_words
-from leaderboard_space.memory import Memory
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.views.charts import plots
 from leaderboard_space.views.tables import aspects, breakdown, transfer
@@ -28,7 +28,7 @@ from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, window_of
 
 
-def view(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> str:
+def view(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> str:
     """The plots and the breakdown table of a selection, as HTML."""
     facet, facets = _facet(query, request)
     one, window = str(request.get("one") or "")[:1000], window_of(request)  # it stands in a key that is kept
@@ -58,12 +58,12 @@ def view(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> str:
     return memory.remember(("breakdown", facet, one, window, *query.key), draw)
 
 
-def _drawn(memory: Memory, query: BoardQuery, facet: str, window: Window) -> tuple[list[Entry], str]:
+def _drawn(memory: ViewCache, query: BoardQuery, facet: str, window: Window) -> tuple[list[Entry], str]:
     """The results that the breakdown shows, and what stands under it: how many of how many."""
     entries = [
         entry for entry in memory.entries(query) if breakdown.speaks_of(entry, query.outcomes, facet, query.metric)
     ]
-    names = called(entries)
+    names = display_names(entries)
     held = matching(window, entries, lambda entry: names[entry.key])
     column = (window.sort_of("breakdown") or ("",))[0]
     cells = _cells(query, facet, column=column).get(column, {}) if len(held) > window.rows and column else {}
@@ -76,7 +76,7 @@ def _drawn(memory: Memory, query: BoardQuery, facet: str, window: Window) -> tup
     return chosen, more(window, len(chosen), len(held), len(entries))
 
 
-def _plot(memory: Memory, query: BoardQuery, keys: frozenset[str], about: str) -> str:
+def _plot(memory: ViewCache, query: BoardQuery, keys: frozenset[str], about: str) -> str:
     """The benchmark's plot of the results `keys`, of the table's own rows; where a selection as a whole has none, that of the largest image
     type in it (papers print by these)."""
     drawn = _plot_of(memory, query, keys, "", about)
@@ -91,7 +91,7 @@ def _plot(memory: Memory, query: BoardQuery, keys: frozenset[str], about: str) -
     return ""
 
 
-def _plot_of(memory: Memory, query: BoardQuery, keys: frozenset[str], where: str, about: str) -> str:
+def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], where: str, about: str) -> str:
     rows = [row for row in memory.known_standings(query).standing if row.entry.key in keys]
 
     def known(metric: str) -> dict[str, Score]:
@@ -127,7 +127,7 @@ def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
     return f"{query.section.title()}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
 
-def _one(memory: Memory, query: BoardQuery, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:
+def _one(memory: ViewCache, query: BoardQuery, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:
     """The result (of `keys`) that the views of a single one show."""
     cells = {aspect: _by_image_type(query, keys)(aspect) for aspect in transfer.ASPECTS}
     entries = memory.entries(query)
@@ -162,7 +162,7 @@ def _by_image_type(query: BoardQuery, keys: frozenset[str] | None = None) -> Cal
     return lambda metric: _cells(query, "image_type", metric, keys)
 
 
-def table(memory: Memory, query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+def table(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """A table and the name of its file. `of`: leaderboard, breakdown, cells, transfer or aspects."""
     section, found, of = query.section, memory.standings(query), str(request.get("of") or "leaderboard")
     name, rows = f"{section.benchmark}-{section.key}-{query.metric}", list[dict[str, Any]]()

@@ -57,7 +57,7 @@ class Difference:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the two differ significantly, corrected for all pairs of the comparison."""
+        """True if the two differ significantly, corrected for all pairs of the comparison."""
         return self.corrected < LEVEL and abs(self.value) > 1e-9
 
 
@@ -81,7 +81,7 @@ class Comparison:
     chosen_set: bool = False
 
     def has_answers(self, entry: Entry) -> bool:
-        """Whether the result can be compared question by question."""
+        """True if the result can be compared question by question."""
         return self.outcomes is not None and entry.key in self.outcomes.row_of
 
     def name(self, entry: Entry) -> str:
@@ -261,7 +261,7 @@ def _values(draft: Comparison, metric: str) -> dict[str, float]:
 
 
 def _differ(draft: Comparison, metric: str, one: Entry, other: Entry, values: dict[str, float]) -> bool:
-    """Whether two results scored otherwise: on any unit where the answers of both are known, else as a whole."""
+    """True if two results scored otherwise: on any unit where the answers of both are known, else as a whole."""
     if (
         draft.outcomes is None
         or metric not in draft.outcomes.metrics

@@ -131,16 +131,16 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
 def _said_by_store(row: Row) -> dict[str, Any]:
     """Where a result stands, whose it is, and what the store says of it."""
     provenance, result = row.entry.provenance, row.entry.result
-    landing, withdrawal = provenance.acceptance, provenance.withdrawal
+    acceptance, withdrawal = provenance.acceptance, provenance.withdrawal
     return {
         "group": row.group,
         "derive_version": result.derive_version if result.kind == "measured" else None,
         "runs_tried": row.tried if result.kind == "measured" else None,
         "abstained": row.abstained,
         "answered_accuracy": row.answered_accuracy,
-        "account": landing.account if landing else None,
-        "accepted_at": landing.accepted_at if landing else None,
-        "flags": "; ".join(landing.flags) if landing else None,
+        "account": acceptance.account if acceptance else None,
+        "accepted_at": acceptance.accepted_at if acceptance else None,
+        "flags": "; ".join(acceptance.flags) if acceptance else None,
         "withdrawn": withdrawal.reason if withdrawal else None,
         "notes": "; ".join(f"{note.account}: {note.text}" for note in provenance.notes) or None,
     }

@@ -44,7 +44,7 @@ LONGEST_KEPT = 1000
 """Characters of a request up to which the first screen is kept for it."""
 
 
-class Front:
+class OverviewPages:
     """Answers the requests of the first screen and of topics. Thread-safe, as the service is."""
 
     def __init__(self, service: Service) -> None:

@@ -40,7 +40,7 @@ def text(value: object, longest: int = LONGEST) -> str:
 
 
 def is_shown_as(name: str, said: str) -> bool:
-    """Whether `said` is a name as it comes back from a field that offered it: browsers keep what is visible, and cut its ends.
+    """True if `said` is a name as it comes back from a field that offered it: browsers keep what is visible, and cut its ends.
 
     >>> is_shown_as("\u202eName ", "\ufffdName"), is_shown_as("Name", "name")
     (True, False)

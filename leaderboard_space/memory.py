@@ -1,4 +1,4 @@
-"""What was computed for a query is kept, so that many readers of the same selection cost one computation.
+"""Cache computed results, so that many readers of the same selection cost one computation.
 
 See also: queries (`query.py`), pages (`service.py`, `views/`).
 """
@@ -25,11 +25,11 @@ numbers take a few milliseconds for a hundred results."""
 RANKS_AFTER = 0.3
 """Seconds after which the computing of ranks begins: until then the interpreter is the table's and the breakdown's."""
 WAITED_FOR = 3.0
-"""Seconds after which nobody waits for the ranks of a selection any more: a page that does asks again every second and a half."""
+"""Seconds after which no page waits for the ranks of a selection any more: a page that does asks again every second and a half."""
 REMEMBERED = 512
 
 
-class Memory:
+class ViewCache:
     """A board, and what was computed of it: the last REMEMBERED values by their keys, the standings of queries. Thread-safe."""
 
     def __init__(self, board: Board, waits: bool = True) -> None:
@@ -123,7 +123,7 @@ class Memory:
         return query
 
     def _is_known(self, query: BoardQuery) -> bool:
-        """Whether a score of the selection is known, or a printed cell within it (of everything: any cell)."""
+        """True if a score of the selection is known, or a printed cell within it (of everything: any cell)."""
         found = self.known_standings(query)
         if any(row.score.value is not None or row.score.nonresponse is not None for row in found.rows):
             return True

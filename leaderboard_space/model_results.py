@@ -22,7 +22,7 @@ from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import UNLABELLED, shown_label
 from leaderboard_space.data.units.outcomes import Outcomes
 from leaderboard_space.data.units.scoring import scores_of
-from leaderboard_space.memory import Memory
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.sentences import FEW, SAME
 
 MOST_ENDS, MOST_SPOTS = 3, 6
@@ -80,7 +80,7 @@ class Share:
     key: float | None
 
 
-def entries_of(memory: Memory, name: str) -> list[tuple[Section, Entry]]:
+def entries_of(memory: ViewCache, name: str) -> list[tuple[Section, Entry]]:
     """Every result of a model, whatever it is called in it, in the order of the board."""
     wanted = identity_of(name)
     return [
@@ -92,7 +92,7 @@ def entries_of(memory: Memory, name: str) -> list[tuple[Section, Entry]]:
     ]
 
 
-def all_models(memory: Memory) -> list[str]:
+def all_models(memory: ViewCache) -> list[str]:
     """The models on the board under their one names, baselines last, in alphabetical order."""
     found = {
         identity_of(entry.result.model.name): entry.is_baseline
@@ -103,7 +103,7 @@ def all_models(memory: Memory) -> list[str]:
     return sorted(found, key=lambda name: (found[name], name.lower()))
 
 
-def lines_of(memory: Memory, name: str) -> list[Line]:
+def lines_of(memory: ViewCache, name: str) -> list[Line]:
     """One line for every set of questions and account, ranked ones first within a set, of these the one that stands for the model
     (`groups.order_of`); waits for answers that are still being read."""
     wanted, lines = identity_of(name), []
@@ -131,7 +131,7 @@ def main_lines(lines: list[Line]) -> list[Line]:
     return list(found.values())
 
 
-def scores_by_metric(memory: Memory, line: Line, wanted: Sequence[str] | None = None) -> dict[str, Score]:
+def scores_by_metric(memory: ViewCache, line: Line, wanted: Sequence[str] | None = None) -> dict[str, Score]:
     """Every score of a line's result but the shares of letters (or those `wanted`), in the board's order."""
     found: dict[str, Score] = {}
     for metric in metrics_of(line.section, line.outcomes):
@@ -179,7 +179,7 @@ class Spot:
         return sign * ((self.score.value or 0.0) - (self.score.chance or 0.0))
 
 
-def weak_spots(memory: Memory, lines: Sequence[Line]) -> list[Spot]:
+def weak_spots(memory: ViewCache, lines: Sequence[Line]) -> list[Spot]:
     """Where a model is weakest against guessing, over all of its benchmarks: what is significantly worse first; of at least FEW cases, and
     nothing that is better than guessing where there is other."""
     spots = []
@@ -248,7 +248,7 @@ def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
 
 
 def shares_of(line: Line) -> list[Share]:
-    """How often the result chose each letter, or yes and no; empty where nobody wrote that down, as in papers."""
+    """How often the result chose each letter, or yes and no; empty where that was not recorded, as in papers."""
     held, method = line.row.entry.result.scores, line.row.entry.result.method
     turns = method.samples or 1 if method.generation.get("permute") else 1
     keys = _key_shares(line.outcomes, turns) if line.outcomes is not None else {}

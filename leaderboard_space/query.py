@@ -1,4 +1,4 @@
-"""What the browser asks for, checked: a benchmark's section, a metric of it, branches of its tree.
+"""Validate the browser's requests: a benchmark's section, a metric of it, branches of its tree.
 
 See also: how it is answered (`service.py`).
 """
@@ -40,7 +40,7 @@ class BoardQuery:
     unknown: tuple[str, ...] = ()
     """What the request names and the board does not know, one line each."""
     ranks: bool = True
-    """Whether ranks that take seconds are to be computed. Who has only just chosen may choose again at once: the browser asks for the table
+    """True if ranks that take seconds are to be computed. Who has only just chosen may choose again at once: the browser asks for the table
     first, and for the ranks when the reader has stayed."""
 
     @property

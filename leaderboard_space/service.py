@@ -1,4 +1,4 @@
-"""What the browser asks for, answered from the current snapshot: views, trees, details, downloads. Knows no Gradio.
+"""Answer the browser's requests from the current snapshot: views, trees, details, downloads. Independent of Gradio.
 
 Every answer is computed from one immutable snapshot and remembered by (snapshot, question), so that many readers of the same
 selection cost one computation.
@@ -16,7 +16,7 @@ from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.ranks.standings import Standings, info_of
 from leaderboard_space.export import as_file, citation
 from leaderboard_space.html import text
-from leaderboard_space.memory import Memory
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.query import TIMEOUT, BoardQuery
 from leaderboard_space.views.tables import leaderboard, provenance
 from leaderboard_space.views.tables.row_window import window_of
@@ -33,7 +33,7 @@ class Service:
         `claims`: what the Hub's model repositories state, where the board is told to ask."""
         self.board = board
         self.claims = claims or Claims()
-        self.memory = Memory(board, waits)
+        self.memory = ViewCache(board, waits)
 
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The panel of a benchmark: `html`, the `state` as understood, `stamp` of the data, `tree` (key to ask the tree for)."""
@@ -110,7 +110,7 @@ class Service:
         return citation(query.section, self.standings(query), query.branches, str(request.get("link") or "")[:4000])
 
     def ready(self, request: Mapping[str, Any]) -> bool:
-        """Whether a request can be answered without waiting for answers that are still being read."""
+        """True if a request can be answered without waiting for answers that are still being read."""
         section = self.board.snapshot.section(str(request.get("format")), request.get("section"))
         return section is None or section.ready
 

@@ -23,7 +23,7 @@ def export_benchmark(
     license_column: Annotated[str, typer.Option(help="column with the licence of each image")] = "license",
     source_column: Annotated[str, typer.Option(help="column that says where each image comes from")] = "source",
     unreviewed: Annotated[
-        bool, typer.Option("--unreviewed", help="include pairs that nobody reviewed; the manifest says so")
+        bool, typer.Option("--unreviewed", help="include pairs that have not been reviewed; the manifest says so")
     ] = False,
     no_text_search: NoTextSearch = False,
 ) -> None:

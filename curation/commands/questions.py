@@ -194,7 +194,7 @@ def review(
     reviewers: Annotated[
         str,
         typer.Option(
-            help="comma-separated names of those who may review: each gets a personal link, and nobody else has access"
+            help="comma-separated names of those who may review: each gets a personal link; there is no other access"
         ),
     ] = "",
     certificate: Annotated[Path | None, typer.Option(help="PEM file, to serve HTTPS")] = None,

@@ -1,8 +1,9 @@
 """Draws the absent fact of each pair so that no text pays: every question is right with yes as often as with no.
 
 A pair asks about a fact that an image shows and about one that it rules out. Drawn freely (as ProbMed draws them), frequent facts are
-mostly asked where they are true and rare ones where they are not, and whoever knows the frequencies needs no image. Here each fact is
-asked as absent exactly as often as it is asked as present: a circulation, found by linear programming with random weights.
+mostly asked where they are true and rare ones where they are not, so that knowing the frequencies is
+enough to answer without the image. Here each fact is asked as absent exactly as often as it is asked as present: a
+circulation, found by linear programming with random weights.
 """
 
 from __future__ import annotations

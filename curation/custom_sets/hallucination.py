@@ -150,7 +150,7 @@ class SwapImages:
     hashes: Mapping[str, int]
 
     def same(self, one: str, other: str) -> bool:
-        """Whether two images are one, nearly one, or of one group."""
+        """True if two images are one, nearly one, or of one group."""
         group = self.groups.get(one, "")
         near = (
             bin(self.hashes[one] ^ self.hashes[other]).count("1") <= NEAR

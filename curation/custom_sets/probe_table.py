@@ -106,7 +106,7 @@ def read_probed(
     also_read: Sequence[str] = OWN,
 ) -> ProbeTable:
     """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput for a missing or misspelt column,
-    listing every bad row, and where a table that a model read out of captions has rows that nobody reviewed.
+    listing every bad row, and where a table that a model read out of captions has rows that have not been reviewed.
 
     also_read: columns that the caller reads, so that they are not among the unused ones.
     """

@@ -32,14 +32,18 @@ DECISION = Field(
     "decision",
     "",
     "choice",
-    [("mask", "black out the marked regions"), ("keep", "keep: it names nobody"), ("drop", "leave the image out")],
+    [
+        ("mask", "black out the marked regions"),
+        ("keep", "keep: it identifies no person"),
+        ("drop", "leave the image out"),
+    ],
     "mkd",
     advances=True,
 )
 
 
 def is_gmai(out: Path) -> bool:
-    """Whether a folder is one of `medprobe curate gmai`."""
+    """True if a folder is one of `medprobe curate gmai`."""
     return (out / "private" / PICTURES).is_dir()
 
 

@@ -31,7 +31,7 @@ COMMON = {
     "an", "ap", "as", "at", "be", "by", "ct", "do", "dr", "he", "if", "ii", "in", "is", "it", "iv", "jr", "md", "me", "mr", "ms",
     "my", "no", "of", "on", "or", "pa", "so", "sr", "to", "up", "us", "we",
 }  # fmt: skip
-"""Words of two letters that texts hold whoever the patient is, titles among them. Names like these are found beside the other part."""
+"""Words of two letters that occur in the texts of any patient, titles among them. Names like these are found beside the other part."""
 
 
 def words_of(text: str, least: int = 3) -> set[str]:

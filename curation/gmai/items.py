@@ -332,7 +332,7 @@ def _merged(targets: list[PictureLabel]) -> list[PictureLabel]:
 
 
 def _overlap(one: PictureLabel, other: PictureLabel) -> bool:
-    """Whether two targets share pixels; a class may be anywhere on the picture."""
+    """True if two targets share pixels; a class may be anywhere on the picture."""
     if one.kind == "class" or other.kind == "class":
         return True
     if one.box is not None and other.box is not None:

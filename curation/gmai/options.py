@@ -63,13 +63,13 @@ class Pools:
 
 
 def _within(one: str, other: str) -> bool:
-    """Whether all words of one label are among the other's: a marked kidney tumour lies in a kidney."""
+    """True if all words of one label are among the other's: a marked kidney tumour lies in a kidney."""
     first, second = set(folded(one).split()), set(folded(other).split())
     return first <= second or second <= first
 
 
 def compatible(names: Iterable[str], table: LabelTable) -> bool:
-    """Whether no two labels are related: options of one question must exclude one another."""
+    """True if no two labels are related: options of one question must exclude one another."""
     listed = list(names)
     return not any(table.related(one, other) for at, one in enumerate(listed) for other in listed[at + 1 :])
 
@@ -128,7 +128,7 @@ class Drawer:
         self.used.update((split, case.is_multiple, size, at) for at in right)
 
     def still_stands(self, case: Candidate, choice: OptionSet) -> bool:
-        """Whether options that were drawn in an earlier run are still right: the same answers, and wrong ones that may be."""
+        """True if options that were drawn in an earlier run are still right: the same answers, and wrong ones that may be."""
         right = {choice.options[at] for at in choice.right}
         wrong = [name for name in choice.options if name not in right]
         allowed = set(self.pools.of(case))

@@ -1,4 +1,4 @@
-"""What the pipeline writes: TSVs in VLMEvalKit's layout, the lexical tree's page, tables, funnel, and the dataset repository.
+"""Write the output of the pipeline: TSVs in VLMEvalKit's layout, the lexical tree's page, tables, funnel, and the dataset repository.
 
 Nothing of a source's file names, headers or patient ids is in them: questions are numbered, patients are keyed hashes in `group`.
 """

@@ -116,7 +116,7 @@ def without_text(
         boxes |= _search(fresh, private)
     found = {name: boxes[name] for name in boxes if boxes[name]}
     decisions = Counter(decided[name] for name in found if name in decided)
-    limits["burned-in text that nobody has decided about, or dropped"] = len(cases) - len(left)
+    limits["burned-in text that is undecided or dropped"] = len(cases) - len(left)
     counts = {
         "searched": len(boxes), "with_text": len(found), "undecided": len(found.keys() - decided.keys()),
         "decisions": dict(decisions), "searched_by_deidentify": sorted(done),
@@ -125,7 +125,7 @@ def without_text(
 
 
 def _searched(dataset: SourceDataset) -> bool:
-    """Whether `medprobe curate deidentify` made a dataset's pictures and looked for text in them; it does not look into volumes."""
+    """True if `medprobe curate deidentify` made a dataset's pictures and looked for text in them; it does not look into volumes."""
     report = manifest_of(dataset.path).get("deidentification", {})
     return dataset.reader != "nifti" and bool(report.get("text", {}).get("searched"))
 

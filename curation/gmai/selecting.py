@@ -1,4 +1,4 @@
-"""Which cases become questions, and what stays of these from one run to the next.
+"""Choose the cases that become questions, and keep these from one run to the next.
 
 At most 30 cases of each answer, at most one per patient, far apart in appearance, even over source, age and sex. A question keeps its words
 and options as long as they are right (what a person has validated must not change), its number and its patient's split for good.

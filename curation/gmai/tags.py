@@ -30,7 +30,7 @@ class Tags:
 
     values: dict[str, dict[str, str]]
     agreement: dict[str, float | None]
-    """Krippendorff's alpha (nominal) per subject; None where no label has two taggers or nobody ever differs in value."""
+    """Krippendorff's alpha (nominal) per subject; None where no label has two taggers or all values are equal."""
     taggers: int
     labels: int
     fewer_than_three: int

@@ -1,5 +1,5 @@
-"""What the text of questions gives away: each branch answered without its images, by the option that is most often right elsewhere, or by a
-language model.
+"""Measure what the text of questions gives away: each branch answered without its images, by the option that is most often
+right elsewhere, or by a language model.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What people say of a set: reviewers, what is wrong with each question, and taggers, the task and department of each label, on two pages
-of a work folder.
+"""Collect judgements on a set: reviewers, what is wrong with each question, and taggers, the task and department of each label, on two
+pages of a work folder.
 
 See also: the page (`review/page.py`), what follows from tags (`tags.py`).
 """

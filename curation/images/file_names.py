@@ -1,4 +1,4 @@
-"""Which file an id stands for. The tables of a working folder name images by keyed hashes, since a file may be called like its patient.
+"""Map ids to files. The tables of a working folder name images by keyed hashes, since a file may be called like its patient.
 
     FOLDER.key, FOLDER.names.csv    beside an embeddings folder, readable by their owner alone: the key, and which file is which id
     FOLDER/names_file.txt           in the folders of later steps: where that list lies

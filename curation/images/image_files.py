@@ -1,4 +1,4 @@
-"""Where images are read from: a folder, or an address of fsspec (s3://, gs://, hf://datasets/ORG/NAME ...) with image files or Parquet.
+"""Read images from a folder, or an address of fsspec (s3://, gs://, hf://datasets/ORG/NAME ...) with image files or Parquet.
 
 Each has `names`, `state` (what changes when an image does) and `read`, and can be sent to another process. See also: what becomes of them
 (`image_index.py`, `curation/mining/embedding.py`).

@@ -82,7 +82,7 @@ def _files(images: Path | ImageFiles) -> ImageFiles:
 
 
 def _unwritable(name: str) -> bool:
-    """Whether a file's name is no text: bytes of another encoding, which no table can hold."""
+    """True if a file's name is no text: bytes of another encoding, which no table can hold."""
     return name != storable(name)
 
 

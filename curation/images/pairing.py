@@ -1,4 +1,4 @@
-"""Which annotation belongs to which image: by its path below the annotations' root and the image's path below the images' root.
+"""Pair annotations with images: by the annotation's path below the annotations' root and the image's path below the images' root.
 
 How names are written is a property of a whole set, not of one file: all annotations of a set are paired by one rule, the first of those
 below that pairs any. Under every rule a name counts only where one annotation and one image have it. So an annotation whose image is
@@ -45,7 +45,7 @@ class Pairing:
     found: list[int | None]
     reasons: list[str]
     by_path: bool
-    """Whether names were paired by their folders too: what is named twice by its path is one image, by its bare name it may be two."""
+    """True if names were paired by their folders too: what is named twice by its path is one image, by its bare name it may be two."""
 
 
 def pair(names: Sequence[str], images: Sequence[str], root: Path | None = None) -> Pairing:
@@ -70,7 +70,7 @@ def pair(names: Sequence[str], images: Sequence[str], root: Path | None = None) 
 
 
 def same_path(names: Sequence[str], images: Sequence[str]) -> bool:
-    """Whether some annotations have the very path of an image, but for suffixes and folders that say what kind of file lies in them."""
+    """True if some annotations have the very path of an image, but for suffixes and folders that say what kind of file lies in them."""
     there = {_without_kinds(split(image)) for image in images}
     return any(key in there for name in names if (key := _without_kinds(split(name))))
 

@@ -161,7 +161,7 @@ def _open_clip(spec: EncoderSpec, device: str) -> Parts:
 
 
 def _names_a_hub_model(config: Path) -> bool:
-    """Whether the text half of an open_clip folder is described on the Hub (BiomedCLIP's is), which open_clip would ask for."""
+    """True if the text half of an open_clip folder is described on the Hub (BiomedCLIP's is), which open_clip would ask for."""
     if not config.is_file():
         return False  # open_clip says so
     text = json.loads(config.read_text(encoding="utf-8")).get("model_cfg", {}).get("text_cfg", {})

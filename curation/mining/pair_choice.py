@@ -1,8 +1,8 @@
-"""Which of the pairs found are kept: near-duplicates and same-group pairs set aside, then the largest gaps |sim_med - sim_gen| overall,
+"""Choose the pairs to keep: near-duplicates and same-group pairs set aside, then the largest gaps |sim_med - sim_gen| overall,
 with no image too often, or those of each image.
 
-The largest gaps of each image are chosen block by block, so that nobody ever holds all pairs: what a block drops could never have been
-kept, since an image's k-th largest gap only grows as more pairs are seen (pairs that tie for the k-th rank are kept).
+The largest gaps of each image are chosen block by block, so that all pairs are never in memory together: what a block drops could never
+have been kept, since an image's k-th largest gap only grows as more pairs are seen (pairs that tie for the k-th rank are kept).
 
 See also: the blocks (`pair_mining.py`), workers on other machines (`on_ray.py`).
 """

@@ -1,4 +1,4 @@
-"""How similar the found pairs look to other encoders: histograms of their cosines, as MediConfusion's figure 8
+"""Similarity of the found pairs to other encoders: histograms of their cosines, as MediConfusion's figure 8
 (appendix F).
 
 Appendix F averages over the patch tokens: embed with `--pooling mean` to follow it. See also: the search

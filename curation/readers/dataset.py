@@ -153,5 +153,5 @@ class SourceDataset(Strict):
 
     @property
     def names_patients(self) -> bool:
-        """Whether its files can say whose they are."""
+        """True if its files can say whose they are."""
         return bool(self.patient or self.columns.patient or self.patients) or self.reader in ("dicom", "coco")

@@ -1,4 +1,4 @@
-"""What a reader gives: pictures with their targets, and what it had to skip.
+"""Output of a reader: pictures with their labels, and what it had to skip.
 
 A reader of 2D pictures says what a source annotates (`Annotation`); which picture that belongs to is decided here, by
 `images/pairing.py` alone, for all readers. A target is a raw label with its geometry: none (a class of the whole image), a box, or a mask.
@@ -257,13 +257,13 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, sto
 
 
 def is_turned(data: bytes) -> bool:
-    """Whether a readable picture is shown turned or mirrored by its EXIF orientation."""
+    """True if a readable picture is shown turned or mirrored by its EXIF orientation."""
     with Image.open(BytesIO(data)) as image:
         return image.getexif().get(0x0112, 1) != 1
 
 
 def is_dicom(path: Path) -> bool:
-    """Whether a file is DICOM, whatever it is called. Old ones have no preamble, so that only their name tells."""
+    """True if a file is DICOM, whatever it is called. Old ones have no preamble, so that only their name tells."""
     with path.open("rb") as file:
         return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
 

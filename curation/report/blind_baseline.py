@@ -1,4 +1,4 @@
-"""What a language model answers that never sees an image: the questions of a benchmark put to it as text alone, with the
+"""Blind baseline: a language model answers without any image; the questions of a benchmark put to it as text alone, with the
 harness's own prompt, reader and scores.
 
 Both questions of MediConfusion's pairs read the same, so a model that always answers the same text alike gets no pair, half of the
@@ -126,7 +126,7 @@ class TextAlone:
 
     @property
     def is_large(self) -> bool:
-        """Whether so many more than by chance matter."""
+        """True if so many more than by chance matter."""
         return self.correct - self.chance >= MARGIN * self.questions
 
     @property

@@ -1,4 +1,4 @@
-"""What to look at before publishing a benchmark: what answerers get that never see an image, scored by the benchmark's own metrics, what
+"""Quality report before publishing a benchmark: scores of answerers that never see an image, scored by the benchmark's own metrics, what
 repeats, and for MediConfusion's pairs give-aways in the options, balance, and how small a difference between two models they can tell.
 
 See also: the page (`quality_page.py`), language models without images (`blind_baseline.py`).

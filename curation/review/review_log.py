@@ -1,4 +1,4 @@
-"""What reviewers said, append-only: one line per change (who, when, which pair, what, before, after), never rewritten.
+"""Append-only log of reviews: one line per change (who, when, which pair, what, before, after), never rewritten.
 
 Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds. A pair is kept if
 every reviewer who scored it gave both of its problems 5 or more (MediConfusion, section 2.3: problems under 5 were left
@@ -65,7 +65,7 @@ class Review:
 
     @property
     def contradictory(self) -> bool:
-        """Whether a problem is scored as wrong or irrelevant that is ticked as correct and relevant."""
+        """True if a problem is scored as wrong or irrelevant that is ticked as correct and relevant."""
         return WRONG in self.scores and self.correctness and self.relevance
 
     @property
@@ -126,7 +126,7 @@ class ReviewLog:
         """Record one change; returns its time (UTC, ISO 8601) once it is on the disk, or None where nothing changed.
 
         `seen`: what the reviewer's page showed before. Raises BadInput for a value that the field cannot have, and where
-        somebody else changed a shared field since it was seen: nobody's words are overwritten unread. Nothing is recorded
+        another reviewer changed a shared field since it was seen: no text is overwritten unread. Nothing is recorded
         then.
         """
         if pair_id not in self.pairs:
@@ -166,7 +166,7 @@ class ReviewLog:
             self._last[pair_id, name] = reviewer
 
     def is_done(self, reviewer: str, pair_id: str) -> bool:
-        """Whether this reviewer has scored and checked a pair."""
+        """True if this reviewer has scored and checked a pair."""
         return self.pairs[pair_id].reviews.get(reviewer.strip(), Review()).complete
 
     def scores(self) -> pd.DataFrame:

@@ -34,7 +34,7 @@ class ReviewAccess:
         wanted = list(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
         if not wanted:
             raise BadInput(
-                "--reviewers: names nobody. Give the reviewers' names, separated by commas: each gets a personal link."
+                "--reviewers: names no reviewer. Give the reviewers' names, separated by commas: each gets a personal link."
             )
         path = folder / FILE
         kept: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

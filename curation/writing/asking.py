@@ -47,7 +47,7 @@ class Asking:
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out."""
     send: bool = False
-    """Whether texts may be sent to a server that is not on this machine."""
+    """True if texts may be sent to a server that is not on this machine."""
 
     def __post_init__(self) -> None:
         if self.tries < 1:

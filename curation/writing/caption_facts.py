@@ -1,9 +1,9 @@
-"""What a language model reads out of captions: organ, modality, findings with positions, findings said to be absent (ProbMed, section 3,
-which had GPT-4 analyze captions "using few-shot prompting" and prints no prompt: `PROMPT` is ours).
+"""Extract facts from captions with a language model: organ, modality, findings with positions, findings said to be absent (ProbMed,
+section 3, which had GPT-4 analyze captions "using few-shot prompting" and prints no prompt: `PROMPT` is ours).
 
 No model's reading is taken for a truth: a finding or position whose words the caption does not have is refused, and so is one that the
 caption denies; what remains goes into a table with a column `reviewed`, which a person fills in. `medprobe curate probe` leaves rows out
-that nobody reviewed.
+that have not been reviewed.
 
 See also: asking (`question_writing.py`), what is asked about such a table (`custom_sets/probing.py`).
 """

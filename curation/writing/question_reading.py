@@ -147,7 +147,7 @@ def _words(text: str) -> str:
 
 
 def _means(sign: str) -> bool:
-    """Whether a sign is a symbol or the mark of a letter, not punctuation."""
+    """True if a sign is a symbol or the mark of a letter, not punctuation."""
     kind = unicodedata.category(sign)
     return kind in ("Sm", "So", "Sc") or kind[0] == "M"
 
@@ -194,7 +194,7 @@ def problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
 
 
 def _copied(texts: tuple[str, ...], captions: tuple[str, str], length: int) -> bool:
-    """Whether a text repeats so many words of a caption in a row."""
+    """True if a text repeats so many words of a caption in a row."""
     for text in texts:
         words = _plain(text).split()
         runs = [f" {' '.join(words[at : at + length])} " for at in range(len(words) - length + 1)]

@@ -92,7 +92,7 @@ def write_questions(
 
 def _same_asking(out: Path, wanted: pd.DataFrame, model: str) -> None:
     """Raises BadInput where the folder's pairs had other images or captions, or are reviewed and were asked of another model: what people
-    have reviewed must not change. Of questions that nobody has reviewed another model is asked anew."""
+    have reviewed must not change. Another model is asked anew only for questions that have not been reviewed."""
     digest = {
         row["pair_id"]: hashlib.sha256(
             "\0".join((row["image_1"], row["image_2"], row["caption_1"], row["caption_2"])).encode()

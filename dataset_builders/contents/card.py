@@ -47,7 +47,7 @@ class Description:
     partial: str | None
     text_only: bool
     has_tasks: bool = False
-    """Whether eval.yaml is written, with the config of its tasks."""
+    """True if eval.yaml is written, with the config of its tasks."""
 
 
 def card_text(

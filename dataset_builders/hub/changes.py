@@ -25,7 +25,7 @@ class Change:
 
     @property
     def scored(self) -> bool:
-        """Whether scores may differ by it; else only labels, captions and sources do."""
+        """True if scores may differ by it; else only labels, captions and sources do."""
         return bool(READ & self.columns.keys())
 
 
@@ -41,7 +41,7 @@ class SplitChanges:
 
     @property
     def scored(self) -> bool:
-        """Whether results on the two versions may not be compared."""
+        """True if results on the two versions may not be compared."""
         return bool(self.added or self.removed or self.images or any(each.scored for each in self.changed))
 
     def __bool__(self) -> bool:

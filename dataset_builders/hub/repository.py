@@ -69,7 +69,7 @@ class Repository:
 
     @property
     def has_images(self) -> bool:
-        """Whether the repository holds the config `cases` (a text-only build does not)."""
+        """True if the repository holds the config `cases` (a text-only build does not)."""
         return "cases" in self._files
 
     def questions(self, split: str) -> pd.DataFrame:

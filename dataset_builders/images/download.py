@@ -38,7 +38,7 @@ CHECKSUMS = "sha256.json"
 
 
 def is_template(source: str) -> bool:
-    """Whether an `--images` argument is an address and not a folder."""
+    """True if an `--images` argument is an address and not a folder."""
     return re.match(r"https?:/", source) is not None
 
 
@@ -221,7 +221,7 @@ class _Checksums:
                 raise BadInput(f"{self.file}: is damaged. Delete it; the images are then checked anew.") from None
 
     def have(self, image: str) -> bool:
-        """Whether the image is there and as it was downloaded."""
+        """True if the image is there and as it was downloaded."""
         for name in [name for name in self.sums if name.rsplit(".", 1)[0] == image]:
             path = self.folder / name
             if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == self.sums[name]:

@@ -29,7 +29,7 @@ _URL = re.compile(r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdoma
 
 
 def allows_copies(licence: str | None) -> bool:
-    """Whether `licence`, as a source writes it, lets anybody pass on unmodified copies; of several (`A; B`) whether each does.
+    """True if `licence`, as a source writes it, lets anybody pass on unmodified copies; of several (`A; B`) whether each does.
 
     >>> [allows_copies(x) for x in ("CC BY-NC-ND 4.0", "cc-by-4.0", "https://creativecommons.org/licenses/by/4.0/", "unknown", None)]
     [True, True, True, False, False]

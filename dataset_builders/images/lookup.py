@@ -265,7 +265,7 @@ def _lost_jpeg_data(data: bytes) -> str | None:
 
 
 def _png_is_whole(data: bytes) -> bool:
-    """Whether the chunks of a PNG follow each other, with right checksums, up to its end chunk, and its pixels unpack to every row
+    """True if the chunks of a PNG follow each other, with right checksums, up to its end chunk, and its pixels unpack to every row
     (Pillow draws missing rows black)."""
     at = 8
     view = memoryview(data)

@@ -1,4 +1,4 @@
-"""How each benchmark is asked and scored, one package each, found by the names in `dataset_builders.benchmarks`."""
+"""Prompts and scores of each benchmark, one package each, found by the names in `dataset_builders.benchmarks`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Prompt:
 
     @property
     def shows_options(self) -> bool:
-        """Whether the model sees the options (and may answer with a letter)."""
+        """True if the model sees the options (and may answer with a letter)."""
         return "{options}" in self.template
 
     @property

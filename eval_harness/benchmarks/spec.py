@@ -1,4 +1,4 @@
-"""What a benchmark's package says about how it is asked and scored."""
+"""Declare the harness side of a benchmark: prompts, metrics, defaults."""
 
 from __future__ import annotations
 

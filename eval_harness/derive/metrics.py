@@ -1,4 +1,4 @@
-"""What every metric means, in words: label, description, direction, unit. A benchmark's own are in its package (`benchmarks/`)."""
+"""Labels, descriptions, directions and units of all metrics. A benchmark's own are in its package (`benchmarks/`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which option each answer of a run chooses: by the rules of the reader, and by a judge model's replies where the rules read nothing.
+"""Read the answers of a run: by the rules of the reader, and by a judge model's replies where the rules read nothing.
 
 With `--permute` each sample is read with its options in the order shown, and its choice told in the question's own order.
 """

@@ -31,7 +31,7 @@ NOT_READ = {"messages", "events", "store"}
 
 
 def recognises(path: Path) -> bool:
-    """Whether a file is a log of inspect-ai, by what it holds."""
+    """True if a file is a log of inspect-ai, by what it holds."""
     try:
         with path.open("rb") as file:
             head = file.read(4096)

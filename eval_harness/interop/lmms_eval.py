@@ -144,7 +144,7 @@ def _yaml(found: Exported) -> str:
 
 
 def recognises(path: Path) -> bool:
-    """Whether the first line is a sample of lmms-eval."""
+    """True if the first line is a sample of lmms-eval."""
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline(64 * MEGABYTE))

@@ -1,4 +1,4 @@
-"""What the papers' own scripts write, and JSON documents of plain answers.
+"""Read the output files of the papers' own scripts, and JSON documents of plain answers.
 
 ProbMed: records `{id, qa_type, response, gt_ans}` (eval/inference scripts; a list or JSON Lines). MediConfusion: an object of pairs,
 `{pair: {answer: {im1: {full_answer}, im2: ...}}}` or `{pair: {image_1, image_2}}`. A JSON list of `{question_id, response}` as well.
@@ -24,7 +24,7 @@ IS_WHOLE = False
 
 
 def recognises(path: Path) -> bool:
-    """Whether it is a JSON document, or JSON Lines of ProbMed's script."""
+    """True if it is a JSON document, or JSON Lines of ProbMed's script."""
     with path.open("rb") as file:
         head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(b"["):

@@ -1,4 +1,4 @@
-"""What another harness keeps of an answer, so that it can be scored as ours: the question's columns that scoring reads, and the choice.
+"""Convert a sample of another harness to an answer that can be scored: the question's columns that scoring reads, and the choice.
 
 Harnesses score sample by sample and then sum up; a pair or an image with nine probes is scored from the records of its samples.
 """

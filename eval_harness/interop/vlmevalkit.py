@@ -108,7 +108,7 @@ def _category(row: dict[Any, Any]) -> str:
 
 
 def recognises(path: Path) -> bool:
-    """Whether it is a table of predictions: xlsx, or TSV with `index`, `question` and `prediction`."""
+    """True if it is a table of predictions: xlsx, or TSV with `index`, `question` and `prediction`."""
     try:
         with path.open("rb") as file:
             head = file.read(1 << 16)

@@ -47,7 +47,7 @@ class Backend(Protocol):
 
     @property
     def several_images(self) -> bool:
-        """Whether a question may show more than one image (`Request.images`); asked only where one does."""
+        """True if a question may show more than one image (`Request.images`); asked only where one does."""
         return False
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
@@ -83,7 +83,7 @@ class Settings:
     base_url: str | None = None
     trust_remote_code: bool = False
     allow_missing_weights: bool = False
-    """Whether a checkpoint may lack weights of the model, which are then drawn at random."""
+    """True if a checkpoint may lack weights of the model, which are then drawn at random."""
     dtype: str | None = None
     attn_implementation: str | None = None
     """Of transformers: sdpa, flash_attention_2 ..."""

@@ -1,4 +1,4 @@
-"""Which tokens score an option, the same with every engine: those that may begin it (`gd`), or all of them (`ps`, `ps_official`).
+"""Choose the tokens that score an option, the same with every engine: those that may begin it (`gd`), or all of them (`ps`, `ps_official`).
 
 `tokenize` gives the token ids of a text, without special tokens.
 """

@@ -37,7 +37,7 @@ HARMONY = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|return|>", "
 BOXES = ("<|begin_of_box|>", "<|end_of_box|>", "<|begin_of_solution|>", "<|end_of_solution|>", "<answer>", "</answer>")
 
 _CUT_OPENING = re.compile(r"(?:<\|start\|>(?:assistant)?)?<\|channel\|?>\w{0,9}$|<\|start\|>\w{0,9}$")
-"""An output that stops in the words that begin a channel, of which nobody can say yet whether it is reasoning."""
+"""An output that stops in the words that begin a channel, so that it is not known yet whether it is reasoning."""
 
 Render = Callable[[Mapping[str, Any]], str]
 """What the template writes after a question with these variables, up to where the model goes on."""
@@ -74,7 +74,7 @@ def template_switch(render: Render, given: Mapping[str, Any], thinking: Thinking
 
 
 def opens_reasoning(end: str) -> bool:
-    """Whether a rendered prompt ends inside a reasoning that it opened itself. `end`: what the template writes after the question."""
+    """True if a rendered prompt ends inside a reasoning that it opened itself. `end`: what the template writes after the question."""
     last = max(((end.rfind(start), end.rfind(stop)) for start, stop in DELIMITERS), key=max)
     return last[0] > last[1] or end.rstrip().endswith("<|channel|>analysis<|message|>")
 

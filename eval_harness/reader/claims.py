@@ -376,7 +376,7 @@ class _Lead:
         return [clause.end() for clause in _CLAUSE.finditer(self.text)]
 
     def has(self, form: re.Pattern[str]) -> bool:
-        """Whether a clause has this form from its beginning to the option."""
+        """True if a clause has this form from its beginning to the option."""
         return any(form.match(self.text, start) for start in self.clauses)
 
 
@@ -439,7 +439,7 @@ _ITEM_NUMBER = re.compile(r"(?:^|\n)\W*\d{1,2}[.)]\s")
 
 
 def _is_number_of_item(said: PlainResponse, mention: Mention, tail: str) -> bool:
-    """Whether a number only counts the items of a list ("2. Then I compare")."""
+    """True if a number only counts the items of a list ("2. Then I compare")."""
     numeric = mention.text and not mention.letter and not said.options.numeric.isdisjoint(mention.options)
     if not numeric or re.match(r"[.)]\s+\w", tail) is None or not said.begins_line(mention):
         return False
@@ -455,7 +455,7 @@ _BUT = re.compile(r"\b(?:but|however|yet)\b")
 
 
 def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
-    """Whether what a frame names ends here, and does not go on ("A or B", "A-lines")."""
+    """True if what a frame names ends here, and does not go on ("A or B", "A-lines")."""
     if said.options.yes_no and not mention.letter:
         return _ENDS_WORD.match(tail) is not None
     if mention.bracketed and not mention.text and said.text[mention.end - 1] == ")":
@@ -480,7 +480,7 @@ def _noun_end(said: PlainResponse, mention: Mention) -> int:
 
 
 def _leads(said: PlainResponse, at: int, tail: str) -> bool:
-    """Whether what begins a response is an answer: not the first of a list, an everyday word ("None of ..."), or part of a sentence."""
+    """True if what begins a response is an answer: not the first of a list, an everyday word ("None of ..."), or part of a sentence."""
     mention = said.mentions[at]
     if mention.letter:
         if not mention.text and re.match(r"\.\s[a-z]", said.text[mention.end :]):
@@ -502,7 +502,7 @@ def _leads(said: PlainResponse, at: int, tail: str) -> bool:
 
 
 def _stands_alone(said: PlainResponse, at: int) -> bool:
-    """Whether the sentence names no other option but as a contrast or a neighbour ("a cyst rather than an abscess")."""
+    """True if the sentence names no other option but as a contrast or a neighbour ("a cyst rather than an abscess")."""
     mention = said.mentions[at]
     start, stop = said.sentence(max(mention.end - 1, 0))
     for other in said.mentions[at + 1 :]:
@@ -521,7 +521,7 @@ def _stands_alone(said: PlainResponse, at: int) -> bool:
 
 
 def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
-    """Whether a line that is nothing but an option goes on a list, whose item of another option stands on the line above or below."""
+    """True if a line that is nothing but an option goes on a list, whose item of another option stands on the line above or below."""
     mention = said.mentions[at]
     if said.multiple:
         return listing

@@ -107,15 +107,15 @@ def _ends(lowered: str) -> str:
 
 
 def declines(lowered: str) -> bool:
-    """Whether a response declines to answer."""
+    """True if a response declines to answer."""
     return _DECLINES.search(_ends(lowered)) is not None
 
 
 def undecided(lowered: str) -> bool:
-    """Whether a response says that it does not know which."""
+    """True if a response says that it does not know which."""
     return _UNDECIDED.search(_ends(lowered)) is not None
 
 
 def cannot_know(lowered: str) -> bool:
-    """Whether a short text says that the answer cannot be known."""
+    """True if a short text says that the answer cannot be known."""
     return len(lowered) <= 200 and _CANNOT_KNOW.search(lowered) is not None

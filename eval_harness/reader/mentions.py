@@ -94,7 +94,7 @@ class PlainResponse:
         return end if end >= 0 else min(len(self.text), place + 600)
 
     def is_asked(self, mention: Mention) -> bool:
-        """Whether the sentence of a mention is a question; not where a question mark is the end of an option."""
+        """True if the sentence of a mention is a question; not where a question mark is the end of an option."""
         stop = self.sentence(max(mention.end - 1, mention.start))[1]
         if not self.lowered[max(mention.end, stop - 3) : stop].rstrip("\"') \n").endswith("?"):
             return False
@@ -115,7 +115,7 @@ class PlainResponse:
         return _joined(self.named, self.lowered, join)
 
     def begins_line(self, mention: Mention) -> bool:
-        """Whether a mention begins a line or an item of a list."""
+        """True if a mention begins a line or an item of a list."""
         return _ITEM.search(self.text, max(0, mention.start - 14), mention.start) is not None
 
     @cached_property

@@ -355,14 +355,14 @@ def _is_letter(word: str) -> bool:
 
 
 def _is_numeric(words: Sequence[str]) -> bool:
-    """Whether an option is a number with its unit, or a formula."""
+    """True if an option is a number with its unit, or a formula."""
     if not any(word[0].isdigit() or word == "√" for word in words):
         return False
     return all(not word.isalpha() or len(word) < 3 or word in _NUMBER_WORDS for word in words)
 
 
 def _abbreviates(short: str, words: str) -> bool:
-    """Whether letters in brackets abbreviate the words before: capitals, or letters of them in their order ("Actinic keratosis (ak)")."""
+    """True if letters in brackets abbreviate the words before: capitals, or letters of them in their order ("Actinic keratosis (ak)")."""
     if short.isupper():
         return True
     if not short.isalpha() or short.lower() in _EVERYDAY or len(words) < 2 * len(short):
@@ -394,7 +394,7 @@ _UNIT = re.compile(r"\s?(mm|cm|dm|m|km|µm|nm|mg|g|kg|ml|dl|l|hu|%|mmhg|bpm|min|
 
 
 def _is_part(said: Words, text: str, first: int, last: int, unit: tuple[str, ...]) -> bool:
-    """Whether a name is part of a longer word or number: "non-union", "PET/CT", "2-1", "2 mm" where 2 cm is meant."""
+    """True if a name is part of a longer word or number: "non-union", "PET/CT", "2-1", "2 mm" where 2 cm is meant."""
     start, end = said.starts[first], said.ends[last - 1]
     if unit and last - first == 1 and said.words[first].isdigit() and text[start].isalpha():
         return True  # "two" is not "2 cm"

@@ -119,7 +119,7 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
 
 
 def _ends_answer(text: str, closing: list[re.Match[str]]) -> bool:
-    """Whether the last end of a reasoning stands where that of the answer should ("<answer>B</think>")."""
+    """True if the last end of a reasoning stands where that of the answer should ("<answer>B</think>")."""
     start = closing[-2].end() if len(closing) > 1 else 0
     answer = _ANSWER_TAG.search(text, start, closing[-1].start())
     return answer is not None and closing[-1].start() - answer.end() <= 300

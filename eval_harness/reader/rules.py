@@ -151,7 +151,7 @@ def _read(said: PlainResponse, raw: str, cut: bool) -> Reading:
 
 
 def _only_lists(said: PlainResponse) -> bool:
-    """Whether the response is a list of all options, perhaps after the question, and says nothing more."""
+    """True if the response is a list of all options, perhaps after the question, and says nothing more."""
     options = [option.lower() for option in said.options.plain]
     if said.options.yes_no or said.count < 2 or any(option not in said.lowered for option in options):
         return False
@@ -216,7 +216,7 @@ def _decisive(said: PlainResponse, stated: list[OptionClaim]) -> list[OptionClai
 
 
 def _reopened(said: PlainResponse, last: OptionClaim) -> bool:
-    """Whether a sentence takes back the last claim, and another option is named after it ("B. Wait, could it be C?")."""
+    """True if a sentence takes back the last claim, and another option is named after it ("B. Wait, could it be C?")."""
     others = [mention.start for mention in said.mentions if not set(mention.options) <= set(last.options)]
     taken_back = CORRECTION.finditer(said.lowered, last.place, max(others, default=0))
     return any(not re.search(r"\w", said.lowered[said.sentence(at.start())[0] : at.start()]) for at in taken_back)

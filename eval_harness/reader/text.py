@@ -306,6 +306,6 @@ _ERROR_SIGNS = (
 
 
 def is_error(text: str) -> bool:
-    """Whether a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
+    """True if a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
     beginning = text[:400].lower()
     return len(text) > 8 and any(sign in beginning for sign in _ERROR_SIGNS) and _ERROR.search(beginning) is not None

@@ -1,1 +1,1 @@
-"""What travels and is stored: requests, responses, scores, results; what they may be called and how large they may be."""
+"""Records that travel and are stored: requests, responses, scores, results; limits on their names and sizes."""

@@ -1,4 +1,4 @@
-"""How large a submission may be, and what may be spent on reading it: one rule, from the questions and samples that it is about.
+"""Limits on a submission's size and on the resources for reading it, from its questions and samples.
 
 The sizes are known before a run is begun (`eval` reports them) and before anything of a file is unpacked (a store refuses by them).
 """

@@ -39,7 +39,7 @@ def normal_name(name: str) -> str:
 def wrong_model_name(name: str) -> str | None:
     """What is wrong with a display name, in words; None for any text in its one form without control characters and markup.
 
-    Whoever shows or exports a name escapes it: quotes, `=`, `%`, `&` and letters of every script may stand in it.
+    Code that shows or exports a name escapes it: quotes, `=`, `%`, `&` and letters of every script may stand in it.
     """
     shown = clip(name)
     if not name or name != normal_name(name):

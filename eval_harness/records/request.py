@@ -48,7 +48,7 @@ class Request:
     seed: int = 0
     system: str | None = None
     image_first: bool = True
-    """Whether the image stands before the text of its turn (`conversation.py`)."""
+    """True if the image stands before the text of its turn (`conversation.py`)."""
     shots: tuple[Shot, ...] = ()
     candidates: tuple[str, ...] = ()
     scoring: Scoring = "next_token"

@@ -128,7 +128,7 @@ class Benchmark(_Strict):
     """The digest of what was put to the model (`fingerprints.asked_digest`), which an answer key that is corrected later leaves alone."""
     origin: Literal["official", "phantom", "custom"] | None = None
     validated: bool | None = None
-    """Whether a person has checked any question of a custom set; None where the set does not say."""
+    """True if a person has checked any question of a custom set; None where the set does not say."""
     selection: str | None = None
     """What a `--limit`, `--branch` or partial dataset left out, in words; None for a complete run."""
 

@@ -1,4 +1,4 @@
-"""What no store takes in a `run.json`: asked by `eval` before the first question, and by whoever examines a submission."""
+"""Check a `run.json` for what no store accepts: before the first question of `eval`, and when a submission is examined."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _wrong_model(run: RunRecord) -> Iterator[str]:
 
 
 def _is_quoted(command: str) -> bool:
-    """Whether a command line is one of medprobe with every argument quoted, so that copying it into a shell runs nothing else."""
+    """True if a command line is one of medprobe with every argument quoted, so that copying it into a shell runs nothing else."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -95,7 +95,7 @@ def _is_quoted(command: str) -> bool:
 
 
 def _command_ran_a_baseline(command: str | None) -> bool:
-    """Whether a command line asked a baseline: the value of --model, not a word in a name or a path."""
+    """True if a command line asked a baseline: the value of --model, not a word in a name or a path."""
     try:
         words = shlex.split(command or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which questions of which dataset a run asks. See also: how they are asked (`requests.py`, `runs/ask.py`)."""
+"""Select the questions of a dataset that a run asks. See also: how they are asked (`requests.py`, `runs/ask.py`)."""
 
 from __future__ import annotations
 

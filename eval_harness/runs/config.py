@@ -1,4 +1,4 @@
-"""What the user asked for: the options of `medprobe eval`, with the checks that need neither dataset nor model."""
+"""The options of `medprobe eval`, with the checks that need neither dataset nor model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class EvalConfig:
     name: str | None = None
     resume: bool = True
     send_to_provider: bool = False
-    """Whether a custom set may be sent to a model that is not on this machine."""
+    """True if a custom set may be sent to a model that is not on this machine."""
     settings: Settings = field(default_factory=Settings)
     argv: Sequence[str] = ()
     track: str | None = None
@@ -102,7 +102,7 @@ class EvalConfig:
 
     @property
     def scores_options(self) -> bool:
-        """Whether the method compares likelihoods of the options."""
+        """True if the method compares likelihoods of the options."""
         return self.method in SCORING_METHODS
 
     @property

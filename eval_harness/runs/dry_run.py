@@ -1,5 +1,5 @@
-"""What a run will send: how much, the first request as it would be sent (`--dry-run`), and whether it may be sent. Asks nothing, and writes
-nothing but the first image.
+"""Describe what a run sends: how much, the first request as it would be sent (`--dry-run`), and whether it may be sent. Asks nothing, and
+writes nothing but the first image.
 
 Custom sets hold a hospital's own images: before any of them is sent to another machine, the user is asked (`models/http/client.py` says
 which addresses stay on this machine).

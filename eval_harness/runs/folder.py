@@ -123,7 +123,7 @@ class AnswerJournal:
         self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in records}
 
     def is_answered(self, key: Key) -> bool:
-        """Whether this question needs no more asking; one that was not delivered does."""
+        """True if this question needs no more asking; one that was not delivered does."""
         return self.statuses.get(key, "missing") not in UNDELIVERED
 
     def append(self, response: Response) -> None:

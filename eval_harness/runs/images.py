@@ -1,4 +1,4 @@
-"""What a run shows in place of a question's images: its own (`real`), none (`withheld`), grey ones (`blank`), another case's (`swapped`).
+"""Choose the images that a run shows: the question's own (`real`), none (`withheld`), grey ones (`blank`), another case's (`swapped`).
 
 See also: what the answers then say of a score (`scores/sight.py`).
 """

@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def shows_images(self) -> bool:
-        """Whether requests carry images: where the back end needs them and they are not withheld."""
+        """True if requests carry images: where the back end needs them and they are not withheld."""
         return self.backend.needs_images and self.run.request.image != "withheld"
 
     @property

@@ -98,7 +98,7 @@ class Sender:
             raise ModelFailed(self._failures) from self._error
 
     def _works(self) -> bool:
-        """Whether the model still answers a question that it has answered."""
+        """True if the model still answers a question that it has answered."""
         known = self._answered or self._answered_before()
         if known is None:
             return False

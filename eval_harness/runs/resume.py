@@ -1,4 +1,4 @@
-"""How a run folder begins, goes on, or starts over; and what is added to its `run.json` once the model has run."""
+"""Begin, resume or restart a run folder; complete its `run.json` once the model has run."""
 
 from __future__ import annotations
 

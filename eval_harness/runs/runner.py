@@ -71,7 +71,7 @@ def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, f
             with journal:
                 if (
                     plan.selection.repository.origin != "phantom"
-                ):  # nobody submits answers to made-up questions elsewhere
+                ):  # answers to phantom questions are not submitted elsewhere
                     method, count = plan.run.method, len(plan.selection.questions)
                     told = size_sentence(count, plan.run.request.samples, method.generation.get("max_tokens"))
                     print(f"{folder}: {told}.", file=sys.stderr)

@@ -99,7 +99,7 @@ class Shard:
         return folder / f".{self.name}.lock"
 
     def others_live(self, folder: Path) -> bool:
-        """Whether another process takes part in the run. Call inside `folder_lock`."""
+        """True if another process takes part in the run. Call inside `folder_lock`."""
         return any(name != self.name for name in _living(folder))
 
 
@@ -127,7 +127,7 @@ def put_together(folder: Path) -> set[Key]:
         return set(answers)
     replace_file(folder / TOGETHER, b"".join(map(line_of, answers.values())))
     for path in shares:
-        # One that stays is read after what was just written, and says the same: nobody else writes its share as long as it lives.
+        # One that stays is read after what was just written, and says the same: no other process writes its share as long as it lives.
         if lock_is_free(lock_of(path)):
             path.unlink(missing_ok=True)
             lock_of(path).unlink(missing_ok=True)
@@ -178,7 +178,7 @@ def _living(folder: Path) -> set[str]:
 
 
 def lock_is_free(path: Path) -> bool:
-    """Whether nobody holds this lock."""
+    """True if no process holds this lock."""
     probe = FileLock(path)
     try:
         probe.acquire(blocking=False)

@@ -1,4 +1,4 @@
-"""Answers against the key: which question was right, under which sample. The ground that every metric stands on.
+"""Answers against the key: which question was right, under which sample. The basis of every metric.
 
 See also: reading a response (`answers.py`), the metrics (one module per benchmark).
 """

@@ -1,4 +1,4 @@
-"""What several models scored on the same units, packed into arrays for comparison."""
+"""Scores of several models on the same units, packed into arrays for comparison."""
 
 from __future__ import annotations
 

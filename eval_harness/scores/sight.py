@@ -1,4 +1,4 @@
-"""How much of a score comes from the image: the same questions with the image, and with another, a blank, or none (the arms).
+"""Measure how much of a score comes from the image: the same questions with the image, and with another, a blank, or none (the arms).
 
 See also: differences of two runs (`comparing/comparisons.py`), what an arm shows (`runs/planning/images.py`), in words (docs/sight.md).
 """
@@ -58,7 +58,7 @@ class Sight:
 
     @property
     def sees(self) -> bool:
-        """Whether the score shows that the model uses the image."""
+        """True if the score shows that the model uses the image."""
         return self.low > 0
 
 

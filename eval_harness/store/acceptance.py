@@ -1,4 +1,4 @@
-"""What a store says of a result that lies in it: small files beside `result.json`, written by the store's side and never by a submission.
+"""Files of the store beside a `result.json` (acceptance, notes, withdrawal), written by the store and never by a submission.
 
 `acceptance.json`: who submitted it, when it was added and who verified it. `withdrawn.json`: it was taken back, by whom and why.
 `note-*.json`: notes under it. A result without an acceptance was not verified: a board derives its numbers itself and marks them so. See

@@ -160,7 +160,8 @@ def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
 def accuracies(names: Iterable[str]) -> list[str]:
     """Those of some metrics that say how often a responder is right; not rates of confusion, refusal or the like.
 
-    `answered_accuracy` is not among them: it leaves out what a responder did not answer, so that its best is whoever answers least.
+    `answered_accuracy` is not among them: it leaves out what a responder did not answer, so that a responder that answers little
+    would be best.
     """
     known = ((name, METRICS.get(name)) for name in names)
     return [name for name, info in known if info and info.higher_is_better and not name.startswith("answered_")]

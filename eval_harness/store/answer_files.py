@@ -208,7 +208,7 @@ def _wrong_values(row: Record) -> str | None:
 
 
 def _is_duration(seconds: Any) -> bool:
-    """Whether it may stand in the column `seconds`: absent, or a finite number from 0."""
+    """True if it may stand in the column `seconds`: absent, or a finite number from 0."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return seconds is None
     return 0 <= seconds < 1e9

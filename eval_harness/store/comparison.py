@@ -212,7 +212,7 @@ def _is_count(metric: str) -> bool:
 
 
 def _are_paired(a: Side, b: Side) -> bool:
-    """Whether both have their answers, to the same questions."""
+    """True if both have their answers, to the same questions."""
     held = all(table is not None for side in (a, b) for table in (side.answers, side.questions))
     return held and a.result.benchmark.fingerprint == b.result.benchmark.fingerprint
 

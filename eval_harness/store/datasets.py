@@ -1,4 +1,4 @@
-"""Which questions a submission is scored by, and whether the store's owner vouches for them.
+"""Find the questions that a submission is scored by, and whether the store's owner vouches for them.
 
 See also: scoring by them (`examine.py`), opening a dataset (`dataset_builders/hub/repository.py`).
 """
@@ -46,7 +46,7 @@ class Dataset:
     revision: str | None = None
     remark: str | None = None
     validated: bool | None = None
-    """Whether a person has checked any of the questions; None where the dataset does not say."""
+    """True if a person has checked any of the questions; None where the dataset does not say."""
 
     def part(self, ids: Collection[str]) -> pd.DataFrame:
         """The questions of these ids, in the dataset's order."""

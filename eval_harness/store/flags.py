@@ -1,4 +1,4 @@
-"""What a person should look at before a result is added: nothing here refuses one, and nothing here proves one.
+"""Flags for a person to look at before a result is added; none refuses a result, and none proves one.
 
 See also: its dataset (`examine.py`), names and answers like those of another result (`names.py`, `likeness.py`).
 """
@@ -149,7 +149,7 @@ def _odd_answers(result: Result, readings: pd.DataFrame) -> Iterator[str]:
 
 
 def _is_odd(table: pd.DataFrame, sample: int | None, asked: int, right: int) -> bool:
-    """Whether so many right answers are no luck: of all answers, whether there are enough; of one sample of several, whether the best of
+    """True if so many right answers are no luck: of all answers, whether there are enough; of one sample of several, whether the best of
     so many that are right as often as the others would be as good."""
     samples = table["sample"].nunique()
     if sample is None or samples == 1:
@@ -159,7 +159,7 @@ def _is_odd(table: pd.DataFrame, sample: int | None, asked: int, right: int) -> 
 
 
 def _order_of_the_key(given: list[tuple[int, ...]], wanted: list[tuple[int, ...]]) -> str | None:
-    """Whether the answers are the key itself, moved by a few rows or turned round: copied, and misaligned."""
+    """True if the answers are the key itself, moved by a few rows or turned round: copied, and misaligned."""
     if len(wanted) < ENOUGH or Counter(wanted).most_common(1)[0][1] > 0.9 * len(wanted):
         return None  # nearly always the same letter: any constant answer would fit
     orders = {step: [*wanted[step:], *wanted[:step]] for step in (1, -1, 2, -2)} | {0: wanted[::-1]}

@@ -94,7 +94,7 @@ NEAR = 10.0
 
 
 def _near(one: Result, other: Result) -> bool:
-    """Whether two results may have nearly the same answers: their score over the most questions lies near, or cannot be compared. What was
+    """True if two results may have nearly the same answers: their score over the most questions lies near, or cannot be compared. What was
     left out of a copy counts as wrong."""
     asked = [(each.benchmark.fingerprint, each.method.extraction, each.method.samples) for each in (one, other)]
     if asked[0] != asked[1] or one.method.samples != 1:  # one sample of many may be a copy, whatever the others score

@@ -147,7 +147,7 @@ def _description(submission: Submission) -> str:
 
 
 def is_there(api: HfApi, repo_id: str, revision: str, files: Iterable[str]) -> bool:
-    """Whether a revision holds a submission, whose folder's name is a digest of what was asked and answered. `files`: its paths."""
+    """True if a revision holds a submission, whose folder's name is a digest of what was asked and answered. `files`: its paths."""
     wanted = [path for path in files if path.endswith((f"/{RUN}", f"/{ANSWERS}"))]
     return len(files_at(api, repo_id, revision, wanted)) == len(wanted) > 0
 

@@ -1,6 +1,7 @@
-"""How alike the answers of two results are: whether one may be the other with little changed.
+"""Compare the answers of two results: one may be a copy of the other with little changed.
 
-Two runs of a model at temperature 0 are alike, too, so this is told and refuses nobody. See also: who is told (`folder.py`).
+Two runs of a model at temperature 0 are alike, too, so this is only reported, never a reason to refuse. See also: where it is
+reported (`folder.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person should look at in a model's name: letters that pass for others, another result's name, a published row that is no model.
+"""Flag model names: letters that pass for others, another result's name, a published row that is no model.
 
 Nothing here refuses a name (`names.wrong_model_name` of the records does). See also: everything else in a result (`flags.py`).
 """

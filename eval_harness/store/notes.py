@@ -1,6 +1,6 @@
 """`medprobe withdraw` and `medprobe annotate`: what is said of a result that landed, by who submitted it or by the store's owner.
 
-A withdrawn result stays where it is, marked so by a file of its own; a note is a file as well. To a folder whoever may write to it adds
+A withdrawn result stays where it is, marked so by a file of its own; a note is a file as well. To a folder, those who may write to it add
 them; on the Hub the owner commits them, and who submitted the result opens a pull request that `medprobe verify` adds.
 """
 

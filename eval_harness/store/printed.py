@@ -1,4 +1,4 @@
-"""What is printed at the end of a run: its headline score or why it has none, then every score with interval, chance and verdict, how many
+"""Print the end of a run: its headline score or why it has none, then every score with interval, chance and verdict, how many
 answers the rules did not read with three of them, and the command by which a judge model reads them."""
 
 from __future__ import annotations

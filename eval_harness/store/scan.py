@@ -74,7 +74,7 @@ def open_store(store: str | Path) -> Folder | HubRepository:
 
 
 def is_hub_store(store: str | Path) -> bool:
-    """Whether a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
+    """True if a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
     return isinstance(store, str) and not Path(store).is_dir() and REPOSITORY.fullmatch(store) is not None
 
 

@@ -91,7 +91,7 @@ def _rows(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def _numbers(score: Score, result: Result) -> dict[str, Any]:
-    """A value without a count is one whose count nobody printed: the count is empty, not 0."""
+    """A value without a count is one whose count was not printed: the count is empty, not 0."""
     unknown = score.value is not None and score.n == 0
     return {
         "value": score.value,
@@ -113,7 +113,7 @@ NEXT_CELL = re.compile('([;\t\r\n]["\\s]*)(?=[=+\\-@|%\uff1d\uff0b\uff0d\uff20\u
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet would take a text for a formula."""
+    """True if a spreadsheet would take a text for a formula."""
     seen = "".join(sign for sign in unicodedata.normalize("NFKC", text[:200]) if sign.isprintable()).lstrip()
     return seen.startswith(STARTS) or text[:1] in ("\t", "\r", "\n")
 

@@ -22,7 +22,7 @@ MAX_LINE = 64 << 20
 """Bytes of one line or value. Answers have no individual limit; the file size is limited."""
 MAX_RECORDS = MOST_ANSWERS
 MAX_UNPACKED = 512 << 20
-"""Bytes that a Parquet file may unpack to, where nobody says how many are due."""
+"""Bytes that a Parquet file may unpack to, where the number of answers due is unknown."""
 SHOWN = 30
 """Problems or flags that are spelled out; the rest are counted."""
 MAX_PROBLEMS = 1_000

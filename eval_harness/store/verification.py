@@ -99,7 +99,7 @@ ACCOUNT_SECONDS = 300.0
 
 
 def in_rounds(pulls: Iterable[Discussion]) -> list[Discussion]:
-    """The oldest pull request of each account, then the second of each, and so on: nobody waits for all that somebody else handed in."""
+    """The oldest pull request of each account, then the second of each, and so on: no account waits for all that another one submitted."""
     turns: Counter[str] = Counter()
     found = []
     for pull in sorted(pulls, key=lambda each: each.num):

@@ -29,7 +29,7 @@ from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, answers_of, case_numbers, folder_lock, put_together
 from eval_harness.sweep.forecast import Forecast
-from eval_harness.sweep.local import Outcome, in_one_line
+from eval_harness.sweep.local import TaskResult, in_one_line
 from eval_harness.sweep.tasks import SweepTask
 
 RETRIES = 4
@@ -72,7 +72,7 @@ class Worker:
         return found
 
 
-def run_on_ray(expected: Sequence[Forecast], cluster: Cluster, first: int | None = None) -> Iterator[Outcome]:
+def run_on_ray(expected: Sequence[Forecast], cluster: Cluster, first: int | None = None) -> Iterator[TaskResult]:
     """Run the tasks that are not done. Raises BadInput where there is no cluster, or none of its nodes has what a worker needs."""
     open_tasks = [each for each in expected if not each.is_done and not each.problem]
     with connected(cluster) as ray:
@@ -84,14 +84,14 @@ def run_on_ray(expected: Sequence[Forecast], cluster: Cluster, first: int | None
                         make_run_folder(each.task.folder)
                         held.enter_context(Shard().taking_part(each.task.folder))
                     except BadInput as error:
-                        yield Outcome(each.task, str(error))
+                        yield TaskResult(each.task, str(error))
                     else:
                         begun.append(each)
                 parts = [part for each in begun for part in parts_of(each, cluster.workers, first)]
                 errors, death = _answered(ray, cluster, parts)
                 for each in begun:
                     said = errors.get(each.task.number)
-                    yield Outcome(each.task, said) if said else _finished(each, first, death)
+                    yield TaskResult(each.task, said) if said else _finished(each, first, death)
 
 
 def parts_of(each: Forecast, workers: int, first: int | None = None) -> list[Part]:
@@ -135,7 +135,7 @@ def _answered(ray: Any, cluster: Cluster, parts: Sequence[Part]) -> tuple[dict[i
     return errors, death
 
 
-def _finished(each: Forecast, first: int | None, death: str | None) -> Outcome:
+def _finished(each: Forecast, first: int | None, death: str | None) -> TaskResult:
     """Put the journals of a task together and score it, where all of it was asked."""
     task, plan = each.task, each.plan
     assert plan is not None
@@ -144,11 +144,11 @@ def _finished(each: Forecast, first: int | None, death: str | None) -> Outcome:
             asked = put_together(task.folder)
             if asked.issuperset(map(plan.key, plan.instances)):
                 score_run(task.folder)
-                return Outcome(task)
+                return TaskResult(task)
             left = [plan.key(instance) for instance in list(each.waiting)[:first]]
             if missing := [name for name, sample in left if (name, sample) not in asked]:
                 died = f"{1 + RETRIES} workers died on question {missing[0]} or the next ones"
-                return Outcome(task, f"{died} ({death}); the answers so far are kept")
+                return TaskResult(task, f"{died} ({death}); the answers so far are kept")
     except Exception as error:
-        return Outcome(task, in_one_line(error, task))
-    return Outcome(task)
+        return TaskResult(task, in_one_line(error, task))
+    return TaskResult(task)

@@ -1,4 +1,4 @@
-"""What the tasks of a sweep will ask before they ask it: questions, tokens, cost, and hours where the model has answered before.
+"""Forecast the tasks of a sweep: questions, tokens, cost, and hours where the model has answered before.
 
 No model is loaded: a stand-in takes its part. See also: the forecast of one run, `--dry-run` (`runs/dry_run.py`).
 """

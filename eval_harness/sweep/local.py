@@ -26,14 +26,14 @@ DIED = "its process ended without a word: out of memory, or a crash in a library
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskResult:
     """What became of a task that was tried: `error` in one line, None where it is done."""
 
     task: SweepTask
     error: str | None = None
 
 
-def run_locally(tasks: Iterable[SweepTask], first: int | None = None) -> Iterator[Outcome]:
+def run_locally(tasks: Iterable[SweepTask], first: int | None = None) -> Iterator[TaskResult]:
     """Run the tasks, those of a model after each other; `first`: only so many questions of each."""
     for _, group in groupby(sorted(tasks, key=lambda task: task.number), key=lambda task: task.model):
         waiting = list(group)
@@ -44,7 +44,7 @@ def run_locally(tasks: Iterable[SweepTask], first: int | None = None) -> Iterato
                     try:
                         yield process.submit(run_in_this_process, task, first).result()
                     except BrokenProcessPool:
-                        yield Outcome(task, DIED)
+                        yield TaskResult(task, DIED)
                         break
 
 
@@ -60,14 +60,14 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def run_in_this_process(task: SweepTask, first: int | None = None) -> Outcome:
+def run_in_this_process(task: SweepTask, first: int | None = None) -> TaskResult:
     """Run one task; the model stays loaded for the next one that takes it with the same settings."""
     try:
         evaluate(task.config, _kept_loaded, first)
     except Exception as error:
-        return Outcome(task, in_one_line(error, task))
+        return TaskResult(task, in_one_line(error, task))
     _traceback_file(task).unlink(missing_ok=True)
-    return Outcome(task)
+    return TaskResult(task)
 
 
 def _traceback_file(task: SweepTask) -> Path:

@@ -1,4 +1,4 @@
-"""What a sweep came to: one table of headline scores, what failed and why, and the command that goes on."""
+"""Report a sweep: one table of headline scores, failed tasks with reasons, and the command that resumes."""
 
 from __future__ import annotations
 

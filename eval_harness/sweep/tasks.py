@@ -97,7 +97,7 @@ class SweepTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether its result is written."""
+        """True if its result is written."""
         return self.result is not None
 
 

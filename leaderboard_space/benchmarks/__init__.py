@@ -1,4 +1,4 @@
-"""How the board speaks of each benchmark, one module each, found by the names in `dataset_builders.benchmarks`."""
+"""The board's words for each benchmark, one module each, found by the names in `dataset_builders.benchmarks`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def headline_of(family: str) -> str:
 
 
 def gives_away(family: str, metric: str, facets: Iterable[str]) -> bool:
-    """Whether labels of one of these facets are the answer that a score is about."""
+    """True if labels of one of these facets are the answer that a score is about."""
     return not set(spec(family).given_away.get(metric, ())).isdisjoint(facets)
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark's module says about how the board speaks of it."""
+"""Declare the board side of a benchmark: labels, chance, words."""
 
 from __future__ import annotations
 

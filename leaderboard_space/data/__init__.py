@@ -1,1 +1,1 @@
-"""What the board knows: the store read into sections, scored, ranked and grouped."""
+"""The board's data: the store read into sections, scored, ranked and grouped."""

@@ -98,7 +98,7 @@ def _raw(name: str) -> tuple[list[str], ...]:
 
 
 def selects(selector: Row, row: str, column: str) -> bool:
-    """Whether a line of `cells.csv` or `notes.csv` means this cell: an empty field means all, a row may be named by one label."""
+    """True if a line of `cells.csv` or `notes.csv` means this cell: an empty field means all, a row may be named by one label."""
     return _selects_row(selector, row) and _selects_column(selector, column)
 
 

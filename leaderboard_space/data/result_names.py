@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from eval_harness.records.result import Result
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.published_results import table_of
-from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.html import is_shown_as
 
 
 def labels(entries: list[Entry]) -> dict[str, str]:
     """A unique name for every result: the model, then what distinguishes its results."""
-    names, marks = called(entries), {entry.key: _settings(entry) for entry in entries}
+    names, marks = display_names(entries), {entry.key: _settings(entry) for entry in entries}
     alike = Counter(names[entry.key] for entry in entries)
     twice = Counter((names[entry.key], marks[entry.key]) for entry in entries)
     named: dict[str, str] = {}

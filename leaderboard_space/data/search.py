@@ -109,7 +109,7 @@ def _close(word: str, vocabulary: set[str]) -> dict[str, float]:
 
 
 def _begins_like(word: str, other: str) -> bool:
-    """Whether a word begins as the stem of another does, but for one slip, or two in a long stem: medical words share their endings, and a
+    """True if a word begins as the stem of another does, but for one slip, or two in a long stem: medical words share their endings, and a
     mammography is no slip for a tomography."""
     stem = ENDING.sub("", other)[: len(word)]
     if len(stem) < 3 and abs(len(word) - len(other)) > 1:  # a slip in so short a stem is all of it

@@ -166,7 +166,7 @@ def facets_in(family: str, path: Path) -> tuple[str, ...]:
 
 
 def tree_of(family: str, questions: pd.DataFrame) -> Tree:
-    """The tree over `questions` (columns of `questions_text`). A facet nobody gave in a branch adds no level to it."""
+    """The tree over `questions` (columns of `questions_text`). A facet that no branch names adds no level to it."""
     rows: dict[Path, Ints] = {}
     groups: list[tuple[str, list[FacetNode]]] = []
     labels = {facet: labels_of(questions, facet) for facet in facets_of(family)}

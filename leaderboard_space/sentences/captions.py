@@ -1,4 +1,4 @@
-"""What stands under headlines, tables and charts: of how many, of what, and what the marks mean."""
+"""Captions of headlines, tables and charts: of how many, of what, and what the marks mean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leaderboard_space.sentences.headlines import RANDOM_RUN
 FEW = 30
 """Cases under which a number is shown in grey."""
 MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
-"""The sign of a cell's test against chance, in every table that has such signs; None: nobody tested it."""
+"""The sign of a cell's test against chance, in every table that has such signs; None: not tested."""
 RANKS = "Rank 1 is shared by every model that may be the best; click a rank to see why."
 """What the column of ranks says (`ranks.RankRanges`)."""
 SHADES = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"

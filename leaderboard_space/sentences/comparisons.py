@@ -1,4 +1,4 @@
-"""What is said of differences between results, and of cases."""
+"""Sentences on differences between results, and on cases."""
 
 from __future__ import annotations
 

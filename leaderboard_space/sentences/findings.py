@@ -8,7 +8,7 @@ from eval_harness.derive.metrics import HEADLINE
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import groups_of
-from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.random_run import is_random_run
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of, shown_method, with_interval
 from leaderboard_space.data.tree import Path, branch_name
@@ -32,7 +32,7 @@ def short_guess(family: str) -> str:
 
 def ranked(found: Standings) -> tuple[Ranked, ...]:
     """The ranked models as sentences speak of them, best first."""
-    names = called([row.entry for row in found.models])
+    names = display_names([row.entry for row in found.models])
     return tuple(
         Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 1) for row in found.models
     )

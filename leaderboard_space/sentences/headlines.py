@@ -85,7 +85,7 @@ def _worse(worse: int, of: int) -> str:
 
 
 def by_random_run(names: Sequence[str]) -> str:
-    """What guessing is in the benchmarks of which nobody knows exact chance; empty where there is none.
+    """What guessing is in the benchmarks without a known exact chance; empty where there is none.
 
     >>> by_random_run(["A", "B"])
     "In A and B, guessing is the paper's own random run. "
@@ -186,10 +186,10 @@ def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> st
     'On brain MRI, no model says where better than guessing. B sees that something is wrong most often (78.6%).'
     """
     judged = [(does, rows) for does, rows in aspects if any(row.verdict is not None for row in rows)]
-    nobody = [does for does, rows in judged if not any(row.verdict == "better" for row in rows)]
-    parts = [f"no model {' or '.join(nobody)} better than guessing"] if nobody else []
+    none_better = [does for does, rows in judged if not any(row.verdict == "better" for row in rows)]
+    parts = [f"no model {' or '.join(none_better)} better than guessing"] if none_better else []
     for does, rows in aspects:
-        if rows and does not in nobody:
+        if rows and does not in none_better:
             best, rivals = rows[0], [row.name for row in rows[1:] if row.first == 1]
             also = f"; {_few(rivals, 'others')} may be as good" if rivals else ""
             parts.append(f"{best.name} {does} most often ({number(best.value)}%{also})")

@@ -1,4 +1,4 @@
-"""What is said of one result: its ranks, what stands beside its score, whether it could have seen the questions."""
+"""Sentences on one result: its ranks, what stands beside its score, whether it could have seen the questions."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:
 
 
 def exposure(published: str | None, released: str | None) -> str:
-    """Whether a model could have seen a set's questions: by the months in which the questions were published and the model released."""
+    """Say whether a model could have seen a set's questions: by the months in which the questions were published and the model released."""
     if not published or not released:
         return ""
     one, other = published[:7], released[:7]

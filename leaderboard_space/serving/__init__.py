@@ -1,1 +1,1 @@
-"""What stands between HTTP and the pages: their endpoint, the limit of a request, what a shared link shows."""
+"""Serve the pages over HTTP: their endpoint, the limit of a request, previews of shared links."""

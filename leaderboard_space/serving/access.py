@@ -1,4 +1,4 @@
-"""Which requests a board answers, and which pages may show it in a frame.
+"""Restrict the requests that a board answers, and the pages that may show it in a frame.
 
 A board that may write to a store as this machine serves its own address only: a page on the internet could else reach it through the
 reader's browser, by a name that it lets point to 127.0.0.1 (DNS rebinding).
@@ -21,7 +21,7 @@ the page itself holds."""
 
 
 def on_space() -> bool:
-    """Whether the board runs as a Space."""
+    """True if the board runs as a Space."""
     return os.environ.get("SYSTEM") == "spaces"
 
 
@@ -58,7 +58,7 @@ class Access:
         await self.app(scope, receive, framed)
 
     def _is_ours(self, scope: Any) -> bool:
-        """Whether a request names one of our hosts, and comes from a page of ours where it says from which."""
+        """True if a request names one of our hosts, and comes from a page of ours where it says from which."""
         given: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             given.setdefault(name.lower(), []).append(value)

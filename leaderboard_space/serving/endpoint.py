@@ -1,4 +1,4 @@
-"""What the pages ask the server for, over plain HTTP: POST /board/PAGE/FUNCTION with the request as JSON.
+"""Endpoint of the pages over plain HTTP: POST /board/PAGE/FUNCTION with the request as JSON.
 
 Gradio's own way for a page's script (`server_functions`) begins a session for every reader first, a copy of every component: 12 ms of the
 processor and 80 kB each, for pages that keep all they know in their address.
@@ -49,7 +49,7 @@ class Endpoint:
             return
         body = await _body(receive)
         if body is None:
-            return  # whoever asked has gone
+            return  # the client has gone
         try:
             request = _request(body)
         except (ValueError, RecursionError):

@@ -64,7 +64,7 @@ def receive(
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two uploads are one file that was given twice."""
+    """True if two uploads are one file that was given twice."""
     try:
         return one == other or filecmp.cmp(one, other, shallow=False)
     except OSError:

@@ -180,7 +180,7 @@ class SubmitTab:
     ) -> tuple[Any, ...]:
         """Compute it again, exactly as `check` did, and deliver it: (what became of it, the open submissions, the outcome as data).
 
-        `token`, `user`: of who is signed in; None is this machine, where `may_write` says that this is who asks.
+        `token`, `user`: of who is signed in; None is this machine, where `may_write` says that this is the user.
         """
         try:
             if key == HIDDEN and self.hidden:

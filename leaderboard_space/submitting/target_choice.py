@@ -1,4 +1,4 @@
-"""Which set of questions uploaded files answer, so that who brings them need not say it.
+"""Detect the set of questions that uploaded files answer, so that the submitter need not name it.
 
 See also: reading what was handed in (`intake.py`), the sets (`targets.py`).
 """

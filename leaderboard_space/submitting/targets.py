@@ -1,4 +1,4 @@
-"""What answers can be handed in for: the trusted datasets, and the sets of questions that the store itself keeps.
+"""Sets of questions that accept answers: the trusted datasets, and the sets that the store itself keeps.
 
 See also: reading what was handed in (`intake.py`).
 """

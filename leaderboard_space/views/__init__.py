@@ -1,1 +1,1 @@
-"""What the board shows, one module per view: each turns a section and a selection into escaped HTML."""
+"""Views of the board, one module each: turn a section and a selection into escaped HTML."""

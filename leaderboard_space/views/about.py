@@ -1,4 +1,4 @@
-"""What the board is, how to read it, and what it is not: the page is `assets/about.html`, with the table of departments in it."""
+"""The page About: the text is `assets/about.html`, with the table of departments in it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ AGREES = 0.005
 
 
 def is_of(claim: Claim, name: str) -> bool:
-    """Whether a claim is about the model that `name` means: it stands in the model's repository, or, where no table knows that
+    """True if a claim is about the model that `name` means: it stands in the model's repository, or, where no table knows that
     repository, in one of the model's name."""
     who = identity(name)
     own = claim.model.rpartition("/")[2].casefold() == who.name.casefold()

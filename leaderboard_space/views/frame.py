@@ -1,4 +1,4 @@
-"""What the pages of the board stand in: style sheets, scripts, the strip of tabs, and each page before the server has drawn it."""
+"""The frame of the board's pages: style sheets, scripts, the strip of tabs, and each page before the server has drawn it."""
 
 from __future__ import annotations
 

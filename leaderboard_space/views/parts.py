@@ -104,7 +104,7 @@ def explained(shown: str, said: str, name: str, kind: str = "") -> str:
 
 def cell(column: str, score: Score, verdict: Verdict | None, address: str, said: str, muted: bool = False) -> str:
     """A score in a table of models: number, mark, interval and dot on an axis from 0 to 100, the whole a link. `column`: its name, for
-    narrow screens; `said`: what the number rests on; `muted`: it ranks nobody."""
+    narrow screens; `said`: the basis of the number; `muted`: it ranks no model."""
     tone = "muted" if muted else f"v-{TONE[verdict]}"
     spoken = f'<span class="hear"> {text(said, 300)}</span>'
     few = " few" if score.n_cases < sentences.FEW else ""

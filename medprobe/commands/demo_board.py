@@ -68,7 +68,7 @@ def _evaluation(family: str, model: str, folder: Path, say: Callable[[str], None
 
 
 def _is_current(out: Path, data: Path) -> bool:
-    """Whether the run folder was made from the dataset as it is now (False too when there is none)."""
+    """True if the run folder was made from the dataset as it is now (False too when there is none)."""
     try:
         request = read_run(out).request
         repository = open_dataset(data)

@@ -1,4 +1,4 @@
-"""What `medprobe list` prints: benchmarks, prompts and methods, from the benchmarks' own packages."""
+"""List benchmarks, prompts and methods, from the benchmarks' own packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print of results, and how: a table or JSON, everything or one line, and thresholds that end with exit code 1."""
+"""Print results: a table or JSON, everything or one line, and thresholds that end with exit code 1."""
 
 from __future__ import annotations
 

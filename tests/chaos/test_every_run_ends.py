@@ -78,7 +78,7 @@ class Drawn:
         return hashlib.sha256(f"{self.seed} {question}".encode()).digest()[0] < 64
 
     def is_faulty(self, question, requests, asked):
-        """Whether the fault comes now: `requests` came in all, this question `asked` times."""
+        """True if the fault comes now: `requests` came in all, this question `asked` times."""
         wrong = {
             "always": True,
             "some questions": self.concerns(question),

@@ -113,7 +113,7 @@ def _cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Pro
 
 
 def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
-    """Whether the ids begin anew in each image type (the authors' scorer looks at one type after the other, so they may).
+    """True if the ids begin anew in each image type (the authors' scorer looks at one type after the other, so they may).
 
     They do when an id stands for different images in different types; then an image is named by both.
     """

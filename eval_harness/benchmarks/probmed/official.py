@@ -19,6 +19,6 @@ def read(response: str, options: Sequence[str], question_type: str) -> Reading:
 
 
 def probmed_hit(response: str, key: str) -> bool:
-    """Whether the authors' scorer counts a response as right, for the key `yes` or `no`."""
+    """True if the authors' scorer counts a response as right, for the key `yes` or `no`."""
     text = response.strip()
     return key.capitalize() in text or text.lower() in (key, key + ".")

@@ -1,4 +1,4 @@
-"""What a chat completion says: the answer, the reasoning before it, why it ended, tokens, log-probabilities.
+"""Parse chat completions: answer, reasoning, finish reason, tokens, log-probabilities.
 
 Read from the reply's JSON, for servers differ in more than their documentation says. See also: reading a choice out of the answer
 (`eval_harness/reader/`).

@@ -1,4 +1,4 @@
-"""How many requests are in flight together: as many as allowed, fewer while the server says it is busy. Knows nothing of questions.
+"""Limit the number of concurrent requests: as many as allowed, fewer while the server says it is busy.
 
 All are used from the start. When the server says it is busy, the number falls to half of what was in flight (at most once in
 `CUT_EVERY` seconds: one burst of refusals counts once) and grows again by a quarter with each round of answers. A wait that the server asks

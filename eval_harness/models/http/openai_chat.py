@@ -102,7 +102,7 @@ class OpenAIChat(Backend):
         self.worked: Request | None = None
         """A request that the server has answered, now or in an earlier part of the run."""
         self.reasons: bool | None = None
-        """Whether the model is seen to reason before it answers; None: nothing tells yet."""
+        """True if the model is seen to reason before it answers; None: nothing tells yet."""
         self._settled = False
         self._failures = 0
         self._met: Counter[str] = Counter()  # failures before the first answer, by kind
@@ -427,7 +427,7 @@ class OpenAIChat(Backend):
         return reply.as_reasoning() if self.reasons and not request.candidates else reply
 
     async def _reasons_unseen(self, request: Request) -> bool:
-        """Whether the model reasons before the answer to a question that anyone can answer in a few words."""
+        """True if the model reasons before the answer to a question that anyone can answer in a few words."""
         probe = _simple(request)
         try:
             reply = await self._once(messages_of(probe, None), self.parameters.of(probe))

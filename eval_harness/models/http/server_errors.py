@@ -1,4 +1,4 @@
-"""What an error of an OpenAI-compatible server means: what it said, in whatever form, and what to do about it.
+"""Classify errors of OpenAI-compatible servers: message, kind, and what to do about it.
 
 See also: waiting and trying again (`openai_chat.py`), changing what is sent (`chat_parameters.py`).
 """

@@ -64,7 +64,7 @@ class TokenScores:
     def __init__(self, model: str, server: ScoringApi) -> None:
         self.model = model
         self.begins_reasoning = False
-        """Whether the server's chat template begins the model's reasoning."""
+        """True if the server's chat template begins the model's reasoning."""
         self._server = server
         self._known: dict[str, list[int]] = {}
         self._lacks: dict[bool, str | None] = {}
@@ -80,7 +80,7 @@ class TokenScores:
 
     @property
     def can_score(self) -> bool:
-        """Whether the server was seen to score options by their tokens."""
+        """True if the server was seen to score options by their tokens."""
         return None in self._lacks.values()
 
     async def score(self, request: Request, messages: Messages, read: dict[str, Answer]) -> Response:

@@ -1,4 +1,4 @@
-"""Which requests are run together: same settings, questions of one image side by side, longest first; and how many at a time.
+"""Group requests into batches: same settings, questions of one image side by side, longest first; choose the batch size.
 
 See also: running them (`transformers_vlm.py`).
 """

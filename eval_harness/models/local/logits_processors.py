@@ -1,4 +1,4 @@
-"""What steers `generate` of transformers token by token: seeded sampling, forced tokens, an end to reasoning, and a count of the steps.
+"""Logits processors for `generate` of transformers: seeded sampling, forced tokens, an end to reasoning, and a count of the steps.
 
 See also: running the model (`network.py`).
 """

@@ -76,7 +76,7 @@ class InputMaker:
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
         self._sanitize = "sanitize_control_tokens" in inspect.signature(processor.apply_chat_template).parameters
-        """Whether transformers keeps special tokens of a question text (newer ones); else, and where it cannot, `_defused` does."""
+        """True if transformers keeps special tokens of a question text (newer ones); else, and where it cannot, `_defused` does."""
         self._control_tokens = _control_tokens(processor.tokenizer)
         self._marker, self._nested = (None, False)
         if plain:
@@ -260,7 +260,7 @@ def _texts(requests: Sequence[Request], variables: Mapping[str, Any]) -> Iterato
 
 
 def _have_images(requests: Sequence[Request]) -> bool:
-    """Whether requests show images, all or none of them."""
+    """True if requests show images, all or none of them."""
     turns: list[tuple[Request, bool]] = []
     for request in requests:
         turns += [(request, bool(images)) for images in (request.images, *(shot.images for shot in request.shots))]

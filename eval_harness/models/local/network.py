@@ -73,12 +73,12 @@ class Network:
         own_generate = type(model).generate is not GenerationMixin.generate
         """The class has its own `generate` (BLIP-2, InstructBLIP): it makes embeddings by itself and hides its cache."""
         self.plain_generate = False
-        """Whether transformers' own `generate` is called where the class has another."""
+        """True if transformers' own `generate` is called where the class has another."""
         parameters = inspect.signature(model.forward).parameters
         self._keeps_logits = "logits_to_keep" in parameters
         self._takes_positions = "position_ids" in parameters
         self.reads = not (own_generate or self.encoder_decoder)
-        """Whether prompts are read by one forward pass whose cache is continued; otherwise `generate` does everything."""
+        """True if prompts are read by one forward pass whose cache is continued; otherwise `generate` does everything."""
         self._rope_owner = next((module for module in model.modules() if hasattr(module, "rope_deltas")), None)
         """What keeps, for models with several position axes, how far the positions after an image are from the count of tokens."""
         self.window = attention_window(model)
@@ -163,7 +163,7 @@ class Network:
         return positions if self._rope_owner is None else positions[None] + self._rope_owner.rope_deltas
 
     def within_window(self, shared: Prepared, written: int | None = None) -> bool:
-        """Whether questions after shared prefixes, with what is `written` after them (None: what their requests allow, an option having
+        """True if questions after shared prefixes, with what is `written` after them (None: what their requests allow, an option having
         no more tokens than bytes), stay where every layer attends to all of it: padding between an image and its questions would push
         tokens out of a sliding window that whole prompts keep in it."""
         if self.window is None:
@@ -288,7 +288,7 @@ class Network:
             yield torch.cat([first, later], 1)
 
     def agrees(self, shared: Prepared, whole: Prepared) -> bool:
-        """Whether reading shared prefixes gives the logits that reading whole prompts gives, for the same requests."""
+        """True if reading shared prefixes gives the logits that reading whole prompts gives, for the same requests."""
         first, second = self._context(shared), self._context(whole)
         same_tokens = all(
             a[m.bool()].tolist() == b[n.bool()].tolist()
@@ -322,13 +322,13 @@ def _mean(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool
 
 
 def is_encoder_decoder(config: Any) -> bool:
-    """Whether prompts go into an encoder; InstructBLIP with a T5 says so in its text config alone."""
+    """True if prompts go into an encoder; InstructBLIP with a T5 says so in its text config alone."""
     text = getattr(config, "text_config", None)
     return bool(config.is_encoder_decoder or getattr(text, "is_encoder_decoder", False))
 
 
 def attends_through_cache(model: Any, keeps_deltas: bool) -> bool:
-    """Whether tokens after an image depend on those before them through the cache and the position alone.
+    """True if tokens after an image depend on those before them through the cache and the position alone.
 
     Linear attention, states, and positions of the class's own (but for those that it keeps as `rope_deltas`): no. What a class does
     beyond that shows in the self-test and in the first shared batch, which is compared with whole prompts.

@@ -1,4 +1,4 @@
-"""What a freshly loaded model does with three small questions: which fast paths give the numbers that its own `generate` gives.
+"""Test a freshly loaded model with three small questions: which fast paths give the numbers of its own `generate`.
 
 The reference is one request at a time through `generate`, made to write given tokens. A path that differs, or fails, is not used, and
 the result says so. See also: the paths themselves (`network.py`).
@@ -106,7 +106,7 @@ def self_test(network: Network, inputs: InputMaker) -> Findings:
 
 
 def takes_several_images(network: Network, inputs: InputMaker, found: Findings) -> bool:
-    """Whether a prompt with two images goes through `generate` and its second image counts. What is not the same for such prompts, batches
+    """True if a prompt with two images goes through `generate` and its second image counts. What is not the same for such prompts, batches
     or shared prefixes, is switched off in `found` and in `network`, as by `self_test`."""
     one, question, other = small_requests()
     assert other.image is not None

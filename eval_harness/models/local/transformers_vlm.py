@@ -89,7 +89,7 @@ class TransformersVLM(Backend):
         self._type = str(loaded.config.model_type)
         if self._type not in COMPARED:
             print(
-                f"--model {model_id}: nobody has compared models of the type {self._type} with a plain loop of transformers yet; the "
+                f"--model {model_id}: models of the type {self._type} have not been compared with a plain loop of transformers; the "
                 "self-test that follows is all that speaks for its numbers",
                 file=sys.stderr,
             )
@@ -118,7 +118,7 @@ class TransformersVLM(Backend):
 
     @cached_property
     def several_images(self) -> bool:
-        """Whether the model takes several images a question, tried out when first asked."""
+        """True if the model takes several images a question, tried out when first asked."""
         from eval_harness.models.local.self_test import takes_several_images
 
         takes = takes_several_images(self.network, self._inputs, self.findings)

@@ -211,7 +211,7 @@ class VllmVLM(Backend):
                 engine.abort_request(list(numbers))
 
     def _check_it_sees(self) -> None:
-        """Whether the logits depend on the image. Raises BadInput for a model that cannot answer a question about one."""
+        """True if the logits depend on the image. Raises BadInput for a model that cannot answer a question about one."""
         from eval_harness.models.local.self_test import small_requests
 
         first, _, other = small_requests()
@@ -226,7 +226,7 @@ class VllmVLM(Backend):
 
     @cached_property
     def several_images(self) -> bool:
-        """Whether the model takes several images a question, tried out when first asked."""
+        """True if the model takes several images a question, tried out when first asked."""
         from eval_harness.models.local.self_test import small_requests
 
         first, _, other = small_requests()
@@ -240,7 +240,7 @@ class VllmVLM(Backend):
             return False
 
     def _are_equal(self, one: Request, other: Request) -> bool:
-        """Whether the model's first token is as likely after either of two prompts."""
+        """True if the model's first token is as likely after either of two prompts."""
         from vllm import SamplingParams
 
         params = [SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprobs=1)] * 2

@@ -1,4 +1,4 @@
-"""Which of many models differ significantly, and which ranks each may hold, from the p-values of all pairs."""
+"""Significant differences between many models and the ranks that each may hold, from the p-values of all pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scoring against answers that nobody may see: GMAI-MMBench's test, whose key lies in a private repository."""
+"""Score against hidden answers: GMAI-MMBench's test, whose key lies in a private repository."""
 
 from eval_harness.store.hidden_test.scoring import HiddenScore, HiddenTest
 

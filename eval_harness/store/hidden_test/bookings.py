@@ -1,4 +1,4 @@
-"""What the ledger of a hidden test says: which user had which file scored on which day.
+"""Entries of the ledger of a hidden test: which user had which file scored on which day.
 
 A scoring is booked before it is computed, so that neither a crash nor many requests at once give more of them. See also: how the ledger is
 kept (`ledger.py`).
@@ -19,7 +19,7 @@ MOST_NAMED = 50
 
 
 def user_name(user: str) -> str:
-    """A user's name as the ledger writes it. BadInput for nobody, and for what could be a path."""
+    """A user's name as the ledger writes it. BadInput for an empty name, and for one that could be a path."""
     if not isinstance(user, str) or not user.strip():
         raise BadInput("not signed in: sign in with your Hugging Face account, then ask again.")
     if not USER_NAME.fullmatch(user):

@@ -175,7 +175,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _told(line: str, upload: Path) -> str:
-    """A problem by the file's name: where an upload lies on the server is nobody's business."""
+    """A problem by the file's name: the upload's path on the server is not shown."""
     return line.replace(str(upload), upload.name).rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""Which cases of a set are looked at: by words, by a label, by who got them wrong; in which order; and which cases are near one."""
+"""Select and sort the cases of a set: by words, by a label, by who got them wrong; find cases similar to one."""
 
 from __future__ import annotations
 

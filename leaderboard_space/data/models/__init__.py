@@ -1,1 +1,1 @@
-"""What is known of models beside their results."""
+"""Facts on models other than their results."""

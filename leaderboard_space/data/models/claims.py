@@ -136,7 +136,9 @@ class Claims:
             while True:
                 try:
                     self.refresh()
-                except Exception as error:  # a Hub that answers nonsense takes nobody's board down: it is said instead
+                except (
+                    Exception
+                ) as error:  # a Hub that answers nonsense must not take the board down: it is reported instead
                     self.problems["Hub"] = f"{type(error).__name__}: {error}"
                 time.sleep(RECHECK_SECONDS)
 

@@ -1,4 +1,4 @@
-"""What a run's answers cost: tokens per question, where its answers say."""
+"""Cost of a run's answers: tokens per question, where its answers state them."""
 
 from __future__ import annotations
 

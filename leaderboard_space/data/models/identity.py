@@ -1,4 +1,4 @@
-"""Which names mean one model, and what is known of it: two small tables in `published/`, which the board shows.
+"""Names of one model and facts about it: two small tables in `published/`, which the board shows.
 
 `model_names.csv`: a name as it is written in results, the model it means, and the snapshot where the name states one.
 `model_facts.csv`: when a model was first released (year and month) and what says so, its licence, where its weights are, its paper.
@@ -71,7 +71,7 @@ def identity(name: str, results: Iterable[Result] = ()) -> Identity:
 
 
 def exposure(set_released: str | None, model_released: str | None) -> Order | None:
-    """Whether a set of questions was published before or after a model; None where a date is not known. Dates count by their months.
+    """The order in which a set of questions and a model were published; None where a date is not known. Dates count by their months.
 
     >>> exposure("2024-09", "2024-05-13"), exposure("2024-01", "2024-05"), exposure("2024-05", "2024-05-13"), exposure(None, "2024-05")
     ('after', 'before', 'same month', None)

@@ -1,4 +1,4 @@
-"""Which results are ranked together, and which of a model's results stands for it.
+"""Group results that are ranked together, and choose the result that represents each model.
 
 See also: scores and ranks (`standings.py`), what a store says of a result (`eval_harness.store.acceptance`).
 """
@@ -58,10 +58,10 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
 
     What the store's owner reproduced comes first. A paper's best over methods, and multiple choice with the benchmark's default prompt,
     our reader and one sample, come before other settings; what combines many samples or knows the answers (a `variant`) last. Then the one
-    that landed earliest by the store's own clock. Results whose landing the store does not record come after those, the earliest by
+    that landed earliest by the store's own clock. Results whose acceptance the store does not record come after those, the earliest by
     its own date first.
     """
-    result, method, landing = entry.result, entry.result.method, entry.provenance.acceptance
+    result, method, acceptance = entry.result, entry.result.method, entry.provenance.acceptance
     usual = method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.family)) and method.extraction in (None, "ours")
     return (
         result.provenance != "reproduced",
@@ -70,8 +70,8 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
         method.name != "mc",
         not usual,
         (method.samples or 1) != 1,
-        landing is None,
-        landing.accepted_at if landing else result.created_at,
+        acceptance is None,
+        acceptance.accepted_at if acceptance else result.created_at,
         entry.key,
     )
 
@@ -99,7 +99,7 @@ def grouped(section: Section) -> dict[str, Grouped]:
     return found
 
 
-def called(entries: Sequence[Entry]) -> dict[str, str]:
+def display_names(entries: Sequence[Entry]) -> dict[str, str]:
     """Entry key -> the name to call a result by. Where results of several accounts, or of papers, stand together, a submitted one is named
     with its account: a name that looks like another's says whose it is."""
     sources = {entry.account or entry.result.kind for entry in entries}

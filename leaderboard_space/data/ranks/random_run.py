@@ -16,7 +16,7 @@ from leaderboard_space.data.store.sections import Entry
 
 
 def is_random_run(result: Result) -> bool:
-    """Whether a result is a paper's own run of random answers."""
+    """True if a result is a paper's own run of random answers."""
     return result.kind == "published" and result.model.kind == "baseline"
 
 

@@ -1,4 +1,4 @@
-"""What of each result's score comes from the images, where runs of the same model without the right ones are in the store.
+"""The part of each result's score that comes from the images, where runs of the same model without the right ones are in the store.
 
 See also: the numbers (`eval_harness/scores/sight.py`), in words (docs/sight.md).
 """

@@ -1,4 +1,4 @@
-"""Whether scores shown together are better or worse than guessing, corrected for how many are shown.
+"""Test scores shown together against guessing, corrected for how many are shown.
 
 See also: the marks of one benchmark's own table, where each row is tested by itself (`standings.py`).
 """

@@ -96,7 +96,7 @@ class Standings:
 
     @property
     def parts_known(self) -> bool:
-        """Whether a result of which nothing is known as a whole has a cell with the metric."""
+        """True if a result of which nothing is known as a whole has a cell with the metric."""
         breakdowns = (entry.result.breakdown.values() for entry in self.hidden)
         return any(self.metric in cell for held in breakdowns for cells in held for cell in cells.values())
 
@@ -124,7 +124,7 @@ def info_of(metric: str, family: str = "") -> MetricInfo:
 
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`: those that papers print only by the
-    values of a facet among them. Where nobody has a score of the whole, those of its parts."""
+    values of a facet among them. Where no model has a score of the whole, those of its parts."""
     if "scores" not in section.memory:  # of hundreds of results, and asked for with every request
         whole = {name for entry in section.entries for name in entry.result.scores}
         parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not whole]

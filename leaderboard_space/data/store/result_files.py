@@ -81,7 +81,7 @@ def _entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
 
 
 def _is_measured(folder: Path) -> bool:
-    """Whether a folder holds answers, or says so; an aggregate has none."""
+    """True if a folder holds answers, or says so; an aggregate has none."""
     if (folder / RUN).exists():
         return True
     return read_result(folder / RESULT).kind == "measured"

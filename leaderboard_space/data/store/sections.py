@@ -1,4 +1,4 @@
-"""Which results may be ranked together: one section per set of questions.
+"""Group results into sections that may be ranked together: one per set of questions.
 
 See also: reading the store (`board.py`).
 """
@@ -42,7 +42,7 @@ class Entry:
 
     @cached_property
     def is_baseline(self) -> bool:
-        """Whether no model was asked."""
+        """True if no model was asked."""
         return self.result.model.kind == "baseline"
 
     @cached_property
@@ -92,7 +92,7 @@ class Section:
 
     @property
     def ready(self) -> bool:
-        """Whether the answers have been read, so that asking for them costs no time."""
+        """True if the answers have been read, so that asking for them costs no time."""
         return self.loading is not None and self.loading.done()
 
     def title(self) -> str:

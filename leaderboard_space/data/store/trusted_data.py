@@ -53,7 +53,7 @@ class TrustedData:
                         self._read[name] = (version, _splits(name))
                 except (
                     Exception
-                ) as error:  # a dataset that cannot be read takes nobody's board down: it is said instead
+                ) as error:  # a dataset that cannot be read must not take the board down: it is reported instead
                     first = str(error).strip().splitlines()
                     problems.append(f"dataset {name}: {first[0] if first else type(error).__name__}")
             before = (self.splits, self.problems)
@@ -62,7 +62,7 @@ class TrustedData:
             return (self.splits, self.problems) != before
 
     def is_replaced(self, result: Result) -> bool:
-        """Whether a result answers other questions than a trusted dataset has now, of the same repository (or name) and split.
+        """True if a result answers other questions than a trusted dataset has now, of the same repository (or name) and split.
 
         The fingerprint is over questions, options and key: a new revision that leaves them alone retires nothing. A part of a set
         (`selection`) has a fingerprint of its own and is left alone.
@@ -102,7 +102,7 @@ def _splits(name: str) -> tuple[TrustedSplit, ...]:
 
 
 def _is_of(current: Benchmark, theirs: Benchmark) -> bool:
-    """Whether a result is about an earlier state of a dataset: the same repository, or asked from a folder that holds one of this name."""
+    """True if a result is about an earlier state of a dataset: the same repository, or asked from a folder that holds one of this name."""
     if theirs.repo is None:
         return theirs.name == current.name
     return _same_repository(current.repo, theirs.repo)

@@ -1,1 +1,1 @@
-"""What the answers of a section give: units of every score for all of its runs, read, kept and scored."""
+"""Units of every score for all runs of a section: derived, cached and scored."""

@@ -1,4 +1,4 @@
-"""What the board keeps on disk, so that it starts sooner: checked result files, and what it derived from answers that no verifier accepted.
+"""Keep checked result files and derived answers on disk, so that the board starts sooner.
 
 Nothing here is a source: any file may be deleted, one that cannot be read is made again.
 """
@@ -16,7 +16,7 @@ from typing import IO
 VERSION = 1
 """Counts up where what is kept is made in another way."""
 KEEP_DAYS = 30
-"""A file that nobody asked for in so many days is deleted."""
+"""A file that was not requested in so many days is deleted."""
 
 
 def folder() -> Path:
@@ -46,7 +46,7 @@ def save_text(key: str, text: str) -> None:
 
 
 def is_noted(key: str) -> bool:
-    """Whether `note` was called for this key: something that costs time was found to hold of the bytes it is made of."""
+    """True if `note` was called for this key: something that costs time was found to hold of the bytes it is made of."""
     try:
         os.utime(folder() / f"{key}.noted")
     except OSError:

@@ -162,7 +162,7 @@ def read_run(path: Path, layout: Layout | None = None) -> RunUnits:
 
 
 def _are_same(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether two tables hold the same, whichever type pandas gives a column that was read from a file."""
+    """True if two tables hold the same, whichever type pandas gives a column that was read from a file."""
     if one.equals(other):
         return True
     left, right = (pd.util.hash_pandas_object(table, index=False).to_numpy() for table in (one, other))

@@ -14,11 +14,11 @@ from leaderboard_space.data.published_scores import ONLY_PRINTED
 SLACK = 1e-6
 """Rounding may carry a percentage over its end by this much."""
 MOST = 10**12
-"""More questions than this nobody has asked."""
+"""More questions than any benchmark has."""
 
 
 def possible(metric: str, score: Score) -> bool:
-    """Whether a score can be what its metric says: a percentage within 0 and 100, a count that is not negative.
+    """True if a score can be what its metric says: a percentage within 0 and 100, a count that is not negative.
 
     >>> possible("set_accuracy", Score(value=101.0, n=1, n_cases=1)), possible("set_accuracy", Score(value=None, n=0, n_cases=0))
     (False, True)

@@ -1,4 +1,4 @@
-"""Which results stand beside the cases of a set: those with answers, those that count, those that are shown; and where its images lie."""
+"""Choose the results beside the cases of a set: those with answers, those that count, those that are shown; locate its images."""
 
 from __future__ import annotations
 

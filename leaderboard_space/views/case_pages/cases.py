@@ -75,7 +75,7 @@ class _List:
 
     @property
     def is_part(self) -> bool:
-        """Whether anything but the order was chosen."""
+        """True if anything but the order was chosen."""
         return bool(self.wanted.strip() or self.show or (self.label and self.is_label_known) or self.by)
 
 

@@ -14,7 +14,7 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import Path, cells_in
 from leaderboard_space.data.models.identity import identity
-from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of, with_interval
 from leaderboard_space.data.tree import UNLABELLED, Tree
 from leaderboard_space.html import count, percent, plural, prose, score_text, text
@@ -102,7 +102,7 @@ def _slopes(rows: Sequence[Row], known: Known, where: str, about: str) -> str:
 
 def _confusion(rows: Sequence[Row], known: Known, where: str, about: str) -> str:
     accuracy, confusion = known("set_accuracy"), known("confusion")
-    points, names = [], called([row.entry for row in rows])
+    points, names = [], display_names([row.entry for row in rows])
     for row in rows:
         a, c = accuracy.get(row.entry.key), confusion.get(row.entry.key)
         if a is None or c is None or a.value is None or c.value is None:
@@ -136,7 +136,7 @@ def _against(
     """The table's scores (up) against a number of each result (across). `axis`: the plot's name, its title after the score's name, and what
     stands under it."""
     info, (name, title, across) = info_of(metric, family), axis
-    points, scores, names = [], {}, called([row.entry for row in rows])
+    points, scores, names = [], {}, display_names([row.entry for row in rows])
     for row in rows:
         score = with_interval(row.score, metric)
         if info.unit != "percent" or score.value is None or known.get(row.entry.key, 0) <= 0 or row.is_baseline:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from eval_harness.records.result import Score
-from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of
 from leaderboard_space.html import percent, text
 from leaderboard_space.views.charts.scatter import shape
@@ -63,7 +63,7 @@ def _panel(layout: PanelLayout, rows: Sequence[Row], known: Known, aspect: str) 
     plain, full = known(f"{aspect}_without_adversarial"), known(aspect)
     ends: list[tuple[float, str, str]] = []
     to = layout.to
-    lines, names = "", called([row.entry for row in rows])
+    lines, names = "", display_names([row.entry for row in rows])
     for row in rows:
         a, b = plain.get(row.entry.key), full.get(row.entry.key)
         if a is None or b is None or a.value is None or b.value is None:

@@ -1,4 +1,4 @@
-"""What differs in how compared results were got: a comparison is only about the models where nothing does."""
+"""List differing settings of compared results: a comparison is only about the models where none differs."""
 
 from __future__ import annotations
 

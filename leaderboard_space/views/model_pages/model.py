@@ -22,7 +22,7 @@ from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, as_file, cited, score_columns
 from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, number, plural, prose, score_text, text
-from leaderboard_space.memory import Memory
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import (
     Line,
     all_models,
@@ -44,7 +44,7 @@ from leaderboard_space.views.parts import CITE_BOX, KINDS, WHOLE, acts, dots, fi
 Request = Mapping[str, Any]
 
 
-def page(memory: Memory, claimed: Claims, request: Request) -> str:
+def page(memory: ViewCache, claimed: Claims, request: Request) -> str:
     """The page of the model that `request["id"]` names (any of its names), or the one chosen on it. Without one, the list of all."""
     wanted = _wanted(memory, request)
     found = entries_of(memory, wanted)
@@ -109,7 +109,7 @@ def _folded(name: str, title: str, inner: str) -> str:
     )
 
 
-def file(memory: Memory, request: Request) -> dict[str, str]:
+def file(memory: ViewCache, request: Request) -> dict[str, str]:
     """A part of the page as a file (`name`, `text`, `type`). `of`: verdicts, categories, card, or badge (of the benchmark `set`);
     or how to cite the page (`as`: cite).
 
@@ -137,7 +137,7 @@ def file(memory: Memory, request: Request) -> dict[str, str]:
     )
 
 
-def _wanted(memory: Memory, request: Request) -> str:
+def _wanted(memory: ViewCache, request: Request) -> str:
     """The model a request means: the one chosen on the page, else the address's own; by the name that the board has for it, where what is
     said is how a field shows it."""
     said = str(request.get("model") or request.get("id") or "")[:LONGEST_NAME]
@@ -153,7 +153,7 @@ def as_named(name: str, ending: str, content: str) -> dict[str, str]:
     return {"name": f"medprobe-{safe}.{ending}", "text": content, "type": types[ending]}
 
 
-def _chooser(memory: Memory, chosen: str, buttons: str = "") -> str:
+def _chooser(memory: ViewCache, chosen: str, buttons: str = "") -> str:
     """The field that names a model; `buttons`: what can be done with the page of one."""
     names = "".join(f'<option value="{text(name, LONGEST_NAME)}"></option>' for name in all_models(memory))
     return (
@@ -164,7 +164,7 @@ def _chooser(memory: Memory, chosen: str, buttons: str = "") -> str:
     )
 
 
-def _list(memory: Memory) -> str:
+def _list(memory: ViewCache) -> str:
     items = "".join(f"<li>{_to_model(name)}</li>" for name in all_models(memory))
     return f'<ul class="names">{items}</ul>'
 

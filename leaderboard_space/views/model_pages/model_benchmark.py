@@ -9,14 +9,14 @@ from leaderboard_space import sentences
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.html import interval, percent, prose, text
-from leaderboard_space.memory import Memory
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import Ends, Line, Spot, ends_of, scores_by_metric, shares_of
 from leaderboard_space.sentences import FEW, MARK
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
 from leaderboard_space.views.parts import WHOLE, behind_with_chance, dots, files
 
 
-def view(memory: Memory, line: Line) -> str:
+def view(memory: ViewCache, line: Line) -> str:
     ends = ends_of(line)
     parts = [_scores(memory, line), *(_ends(line, found) for found in ends), _bias(line)]
     body = "".join(f'<section class="part">{part}</section>' for part in parts if part)
@@ -47,7 +47,7 @@ def spots(weak: Sequence[Spot]) -> str:
     return f"<h3>Weakest spots</h3>{_small_table(rows, 'Weakest spots')}"
 
 
-def _scores(memory: Memory, line: Line) -> str:
+def _scores(memory: ViewCache, line: Line) -> str:
     held = {
         metric: score
         for metric, score in scores_by_metric(memory, line).items()

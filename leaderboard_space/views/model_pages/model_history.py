@@ -1,4 +1,4 @@
-"""What a model got wrong, and every result there ever was of it, on its page."""
+"""A model's wrong answers and all its results, past ones included, on its page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_me
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import plural, score_text, text
-from leaderboard_space.memory import Memory
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import Line
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
 from leaderboard_space.views.case_pages import cases
@@ -22,7 +22,7 @@ FAILURES = 3
 """Example failures on the page; Cases has them all."""
 
 
-def failures(memory: Memory, lines: Sequence[Line], who: Identity) -> str:
+def failures(memory: ViewCache, lines: Sequence[Line], who: Identity) -> str:
     """Questions that the model got wrong, with their images where these may be shown."""
     known = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
     measured = [line for line in known if line.score.nonresponse is None]
@@ -84,8 +84,8 @@ def _metrics(section: Section, entry: Entry) -> list[str]:
 
 
 def _date(entry: Entry) -> str:
-    landing = entry.provenance.acceptance
-    return landing.accepted_at if landing else entry.result.created_at
+    acceptance = entry.provenance.acceptance
+    return acceptance.accepted_at if acceptance else entry.result.created_at
 
 
 def part_name(section: Section) -> str:

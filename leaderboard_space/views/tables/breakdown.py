@@ -12,7 +12,7 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import cells_in, choice
 from leaderboard_space.data.published_results import misprint
-from leaderboard_space.data.ranks.groups import called
+from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
 from leaderboard_space.data.ranks.standings import Standings, info_of, metrics_of, own_score, with_interval
 from leaderboard_space.data.result_names import entry_mark
@@ -48,7 +48,7 @@ def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
 
 
 def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
-    """Whether a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
+    """True if a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
     if facet == METRICS_FACET:
         return True
     if _is_computed(entry, outcomes, metric):
@@ -57,7 +57,7 @@ def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) 
 
 
 def _is_computed(entry: Entry, outcomes: Outcomes | None, metric: str) -> bool:
-    """Whether a result's scores are computed here from its answers."""
+    """True if a result's scores are computed here from its answers."""
     return outcomes is not None and metric in outcomes.metrics and entry.key in outcomes.row_of
 
 
@@ -149,7 +149,7 @@ def view(
     top = "".join(_column_head(name, cells[name], facet, section.family) for name in columns)
     body = ""
     entries = [entry for entry in drawn if any(entry.key in cells[name] for name in columns)]
-    tag, names = tags(entries), called(entries)
+    tag, names = tags(entries), display_names(entries)
     for entry in entries:
         line = "".join(
             heat_cell(entry, cells[name].get(entry.key), name, found.metric, facet, _link(section, entry, facet, name))
@@ -250,7 +250,7 @@ def _labelled(outcomes: Outcomes | None, facet: str) -> bool:
 
 
 def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
-    """Label -> question positions; what nobody labelled is left out."""
+    """Label -> question positions; what is unlabelled is left out."""
     if outcomes is None:
         return {}
     return {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}

@@ -1,4 +1,4 @@
-"""What the pages Compare and Cases have in common: choosing a set of questions and results of it."""
+"""Controls shared by the pages Compare and Cases: choose a set of questions and results of it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.published_cells import Printed
 from leaderboard_space.data.ranks.groups import GROUPS as APART
-from leaderboard_space.data.ranks.groups import Group, called
+from leaderboard_space.data.ranks.groups import Group, display_names
 from leaderboard_space.data.ranks.random_run import is_random_run
 from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.standings import (
@@ -51,7 +51,7 @@ from leaderboard_space.views.tables.provenance import tables_title, tags
 from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
-NARROW = "\N{NO-BREAK SPACE}"
+NBSP = "\N{NO-BREAK SPACE}"
 COUNTED = "What the score divides by; in brackets the cases. Hover over one: how many independent ones it is worth"
 ABSTAINED = "Responses that choose no option, in percent of all requested; hover over one for the accuracy where an option was chosen"
 FROM_IMAGE = (
@@ -115,11 +115,11 @@ def _tags(section: Section, found: Standings) -> Mapping[str, str]:
 
 def empty(family: str, problems: list[str]) -> str:
     """What stands where a benchmark has no results yet."""
-    remarks = "".join(f'<li class="note">{prose(line, 400)}</li>' for line in problems)
+    notes = "".join(f'<li class="note">{prose(line, 400)}</li>' for line in problems)
     return (
         '<h2 class="finding">No results yet.</h2><p class="sub">A run joins this board with '
         f"<code>medprobe eval {text(family)} --model MODEL</code>, then <code>medprobe submit RUN_DIR --to STORE</code>.</p>"
-        + (f'<ul class="notes">{remarks}</ul>' if remarks else "")
+        + (f'<ul class="notes">{notes}</ul>' if notes else "")
     )
 
 
@@ -187,7 +187,7 @@ def _table(
     tag: Mapping[str, str],
     seen: Mapping[str, Sight],
 ) -> str:
-    names = called([row.entry for row in found.rows])
+    names = display_names([row.entry for row in found.rows])
     rows_drawn, found_by_name = drawn(section.family, found, window, names, seen)
     keys = {row.entry.key for row in rows_drawn}
     abstentions = any(
@@ -316,7 +316,7 @@ def _row(
         f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
         f"<span>{text(name)}</span>{f' <small>{text(small, 240)}</small>' if small else ''}</a>"
         f'<button type="button" class="more" aria-expanded="false" aria-label="Provenance of this result of {text(name)}" '
-        f'data-said="{text(" · ".join(part.replace(" ", NARROW) for part in said))}"></button></th>'
+        f'data-said="{text(" · ".join(part.replace(" ", NBSP) for part in said))}"></button></th>'
         f'<td class="chart">{dots(score, axis, rest)}</td>'
         f'<td class="num val" data-ci="{ends}" title="{text(exact, 400)}"'
         f"{sorted_by(score.value)}>{text(score_text(score.value, info_of(metric, family).unit))}{note}</td>"

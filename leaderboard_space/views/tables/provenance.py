@@ -1,4 +1,4 @@
-"""Where a result comes from: in two words beside it, what distinguishes it from its model's other results, and all it says of itself."""
+"""Describe a result's origin: in two words beside it, what distinguishes it from its model's other results, and its full details."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ LONG = ("Withdrawn", "Note")
 
 def _said_by_store(provenance: Provenance) -> list[tuple[str, object]]:
     """Who submitted a result, when it landed, what its checks found, what was remarked, and whether it was taken back."""
-    landing, withdrawal = provenance.acceptance, provenance.withdrawal
+    acceptance, withdrawal = provenance.acceptance, provenance.withdrawal
     pairs: list[tuple[str, object]] = []
-    if landing is not None:
+    if acceptance is not None:
         pairs += [
-            ("Submitted by", landing.account),
-            ("Added", landing.accepted_at),
-            ("Verified by", landing.verified_by),
+            ("Submitted by", acceptance.account),
+            ("Added", acceptance.accepted_at),
+            ("Verified by", acceptance.verified_by),
         ]
-        pairs += [("Flagged", flag) for flag in landing.flags]
+        pairs += [("Flagged", flag) for flag in acceptance.flags]
     if withdrawal is not None:
         pairs.append(("Withdrawn", f"{withdrawal.withdrawn_at} by {withdrawal.account}: {withdrawal.reason}"))
     return pairs + [("Note", f"{note.written_at} by {note.account}: {note.text}") for note in provenance.notes]

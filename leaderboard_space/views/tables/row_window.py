@@ -1,4 +1,4 @@
-"""Which rows of a long table are drawn: those whose names hold the words searched for, in the order asked for, and of these the first ones.
+"""Choose the rows of a long table that are drawn: those whose names match the search, sorted, and of these the first ones.
 
 A table of a few dozen rows is drawn whole and sorted in the browser; of hundreds the server picks (`assets/board.js` asks it).
 """

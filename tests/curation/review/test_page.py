@@ -297,7 +297,7 @@ def test_other_machines_need_reviewers_and_a_server_its_own_folder_and_port(fold
             lambda access: build_review(questions, images, access), questions, "review", "reviewing", port, **given
         )
 
-    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names nobody"),
+    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names no reviewer"),
                         ({"reviewers": ["A"], "certificate": Path("x")}, "go together"),
                         ({"reviewers": ["A"], "certificate": Path("x"), "key": Path("y")}, "no such file")):  # fmt: skip
         with pytest.raises(BadInput, match=what):

@@ -186,7 +186,7 @@ def test_a_task_that_another_sweep_finished_meanwhile_is_no_failure(workdir):
         for task in tasks:
             if task.model == "baseline:always-A":
                 local.run_in_this_process(task)
-            yield local.Outcome(task, f"{task.folder}: another process is writing this run.")
+            yield local.TaskResult(task, f"{task.folder}: another process is writing this run.")
 
     file = write(workdir, "both.yaml", models=["baseline:always-A", "baseline:always-B"], benchmarks=["mediconfusion"])
     with patch("eval_harness.sweep.local.run_locally", busy):

@@ -47,7 +47,7 @@ def whole(said: str) -> int:
 
 
 def rounds_to(said: str, value: float) -> bool:
-    """Whether a shown number is the value, rounded; nothing but all and none is shown as 100.0 and 0.0 percent."""
+    """True if a shown number is the value, rounded; nothing but all and none is shown as 100.0 and 0.0 percent."""
     said = said.replace("−", "-").replace(",", "")
     if said.startswith((">", "<")):
         edge = float(said[1:])
@@ -108,7 +108,7 @@ def check_headline(
 
 
 def _names(said: str, rows: Sequence[Truth], many: str) -> bool:
-    """Whether a part of a sentence names these rows and no others, or says how many they are."""
+    """True if a part of a sentence names these rows and no others, or says how many they are."""
     if of := re.fullmatch(rf"{NUM} {many}", said, re.I):
         return whole(of[1]) == len(rows) > 3
     rest = said

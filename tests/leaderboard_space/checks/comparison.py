@@ -139,13 +139,13 @@ def check_settings(page: str, results: list[Raw]) -> None:
 
 
 def excludes_0(low: str, high: str) -> bool:
-    """Whether an interval, as it is shown, excludes 0."""
+    """True if an interval, as it is shown, excludes 0."""
     ends = [float(end.replace("−", "-").replace("+", "")) for end in (low, high)]
     return ends[0] > 0 or ends[1] < 0
 
 
 def _near(said: str, value: float) -> bool:
-    """Whether a number with one digit is the value, which was computed from sums of 32-bit numbers."""
+    """True if a number with one digit is the value, which was computed from sums of 32-bit numbers."""
     return abs(float(said.replace("−", "-")) - value) <= 0.05 + 1e-5
 
 

@@ -13,7 +13,7 @@ from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import matching, topics
-from leaderboard_space.front import Front
+from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
 from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.checks.claims import (
@@ -30,7 +30,7 @@ from tests.leaderboard_space.generated import FACET, Raw, apart
 
 def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
     """The first screen's matrix and sentence, and the first sentence of models' own pages, by what the store holds."""
-    front, metric = Front(service), headline_of(family)
+    front, metric = OverviewPages(service), headline_of(family)
     rows = [found for truth in sections for found in truth.values()]
     every = [score for found in rows for score in found.scores.values()]
     page = check_words(front.page({"all": "1"}))
@@ -104,12 +104,12 @@ def check_model_lines(
 
 
 def _names_set(head: str, title: str) -> bool:
-    """Whether a line says which set of questions it is of; of the complete official one it says nothing."""
+    """True if a line says which set of questions it is of; of the complete official one it says nothing."""
     return title in head if title else "official set" not in head.lower()
 
 
 def _is_line_of(score: Score, group: str, of: int, head: str, value: str, ends: str, verdict: str, ranks: str) -> bool:
-    """Whether a line says this of a result. `of`: how many results hold ranks in its group."""
+    """True if a line says this of a result. `of`: how many results hold ranks in its group."""
     low, _, high = ends.partition("–")
     words = {"better": "significantly better than ", "worse": "significantly worse than ",
              "no different": "not significantly different from ", None: "not tested"}  # fmt: skip
@@ -130,7 +130,7 @@ def _is_line_of(score: Score, group: str, of: int, head: str, value: str, ends: 
     )
 
 
-def check_topics(front: Front, family: str, sections: list[dict[str, Raw]]) -> None:
+def check_topics(front: OverviewPages, family: str, sections: list[dict[str, Raw]]) -> None:
     """Topics' pages: every number is what a result has under that very label, and neither headline nor ranks go by what the label gives
     away."""
     ranked = [{key: found for key, found in truth.items() if key not in apart(truth)} for truth in sections]

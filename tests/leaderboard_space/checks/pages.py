@@ -112,7 +112,7 @@ def check_details(service: Service, family: str, section: Section, truth: dict[s
 
 
 def _holds_everything(family: str, label: str, truth: dict[str, Raw]) -> bool:
-    """Whether every question carries a label."""
+    """True if every question carries a label."""
     held = [
         (raw.cells.get(FACET[family], {}).get(label, {}), raw.scores) for raw in truth.values() if raw.units is not None
     ]

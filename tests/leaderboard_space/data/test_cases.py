@@ -17,7 +17,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.evidence.answers_shown import answers_to
 from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.memory import Memory
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.views.case_pages import case, case_results, cases
 from leaderboard_space.views.model_pages import model as model_page
 from leaderboard_space.views.tables.choices import measured_sections
@@ -200,7 +200,7 @@ def test_who_is_right_in_one_sample_of_several_has_not_scored_a_case_in_full(tmp
     assert "0 of 1 result scored this case in full, 1 in part" in plain(cases.page(board, {"id": asked["case_id"][0]}))
     page = plain(cases.page(board, {"show": "disputed"}))
     assert "20 cases match." in page and "Of results with several samples per question, the first is shown." in page
-    assert "Nothing, by" not in model_page.page(Memory(board), Claims(), {"id": "Model"})
+    assert "Nothing, by" not in model_page.page(ViewCache(board), Claims(), {"id": "Model"})
 
 
 def test_one_case_has_its_neighbours_and_a_tally(tmp_path: Path) -> None:

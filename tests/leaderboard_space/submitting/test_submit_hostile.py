@@ -37,7 +37,7 @@ def most_memory(pid: int) -> int:
 
 
 def sendable(path: Path, write) -> bool:
-    """Whether it is a plain file that could be uploaded at all (no pipe, link or folder), and small enough for a test."""
+    """True if it is a plain file that could be uploaded at all (no pipe, link or folder), and small enough for a test."""
     write(path)
     return stat.S_ISREG(path.lstat().st_mode) and path.stat().st_size < 64 << 20
 

@@ -17,7 +17,7 @@ from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.models.identity import exposure, identity_of
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.published_tables import models, read_table
-from leaderboard_space.memory import Memory
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import (
     all_models,
     ends_of,
@@ -145,7 +145,7 @@ def test_failures_are_cases_that_were_got_wrong(tmp_path: Path) -> None:
     asked = questions("mediconfusion", 30)
     given_ = answers(asked, 0.5)
     add_run(tmp_path, "mediconfusion", asked, given_, "Mine")
-    page = model.page(Memory(Board(tmp_path)), Claims(), {"id": "Mine"})
+    page = model.page(ViewCache(Board(tmp_path)), Claims(), {"id": "Mine"})
     shown = re.findall(r">Case (\d+)</a>", page)
     key = dict(zip(asked["question_id"], asked["answer"], strict=True))
     right = {row.question_id: list(row.choice) == key[row.question_id] for row in given_.itertuples()}

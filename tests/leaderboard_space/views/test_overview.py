@@ -19,7 +19,7 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.significance import holm, p_against_guessing, verdicts
 from leaderboard_space.data.ranks.standings import info_of, with_interval
 from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
-from leaderboard_space.front import Front
+from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import number
 from leaderboard_space.service import Service
 from leaderboard_space.views.addresses import address_of
@@ -32,8 +32,8 @@ MARKS = {"v-better": "▲", "v-same": "≈", "v-worse": "▼", "v-untested": "·
 
 
 @pytest.fixture(scope="module")
-def front() -> Front:
-    return Front(Service(Board(None, PUBLISHED)))
+def front() -> OverviewPages:
+    return OverviewPages(Service(Board(None, PUBLISHED)))
 
 
 def matrix(page: str) -> dict[str, list[tuple[str, str, str, str]]]:
@@ -53,7 +53,7 @@ def matrix(page: str) -> dict[str, list[tuple[str, str, str, str]]]:
     return found
 
 
-def test_the_matrix_shows_the_papers_numbers_and_no_average(front: Front) -> None:
+def test_the_matrix_shows_the_papers_numbers_and_no_average(front: OverviewPages) -> None:
     page = front.page({"all": "1"})
     shown = matrix(page)
     wanted: dict[str, dict[str, list[float]]] = {}
@@ -74,7 +74,7 @@ def test_the_matrix_shows_the_papers_numbers_and_no_average(front: Front) -> Non
                 assert mark == MARKS[kind] and "guessing" in heard
 
 
-def test_the_marks_hold_for_all_of_them_together(front: Front) -> None:
+def test_the_marks_hold_for_all_of_them_together(front: OverviewPages) -> None:
     """No mark says better or worse where an exact test of that cell alone would not, at the strictest correction (Bonferroni's) of the
     first of them; and every cell that even this calls different is marked so."""
     found = front.overview()
@@ -151,7 +151,7 @@ def test_what_cannot_be_tested_has_no_mark() -> None:
     ) == [None, None]
 
 
-def test_the_first_sentence_is_of_the_hardest_benchmark(front: Front) -> None:
+def test_the_first_sentence_is_of_the_hardest_benchmark(front: OverviewPages) -> None:
     found = front.overview()
     marks = Counter(line.cells["mediconfusion"].verdict for line in found.lines if "mediconfusion" in line.cells)
     assert found.finding is not None and found.finding.models == sum(marks.values())
@@ -161,7 +161,7 @@ def test_the_first_sentence_is_of_the_hardest_benchmark(front: Front) -> None:
     )
 
 
-def test_filters_sorting_and_pins(front: Front) -> None:
+def test_filters_sorting_and_pins(front: OverviewPages) -> None:
     every = matrix(front.page({"all": "1"}))
     medical = matrix(front.page({"all": "1", "kind": "medical"}))
     assert 5 < len(medical) < len(every) and set(medical) < set(every)
@@ -177,7 +177,7 @@ def test_filters_sorting_and_pins(front: Front) -> None:
     assert "There is no page &lt;b&gt; here" in front.page({"unknown": "<b>"})
 
 
-def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gives_away(front: Front) -> None:
+def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gives_away(front: OverviewPages) -> None:
     """Each label of each topic: its cells are numbers of the raw tables under that very label, every aspect that is printed is shown, and
     those whose answer is the label rank nobody. The same selection on the benchmark's page is ranked by another score, too."""
     raw: dict[tuple[str, str, str], set[float]] = {}
@@ -216,7 +216,7 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
 GIVEN_AWAY = {"image_type": ("modality", "organ"), "modality": ("modality",), "organ": ("organ",)}
 
 
-def test_every_label_is_found(front: Front) -> None:
+def test_every_label_is_found(front: OverviewPages) -> None:
     labels = front.labels()
     for label in labels:
         own = {address_of("b", label.family, facet=f"{label.facet}:{label.value}")}
@@ -225,7 +225,7 @@ def test_every_label_is_found(front: Front) -> None:
             assert own & {html.escape(hit["address"]) for hit in front.search({"query": query})}, (label, query)
 
 
-def test_every_score_that_papers_print_is_found_and_shown(front: Front) -> None:
+def test_every_score_that_papers_print_is_found_and_shown(front: OverviewPages) -> None:
     """Also one that they print only by image type or by aspect: its hit leads to a page with its numbers."""
     for family, sections in front.service.board.snapshot.sections.items():
         section, values = sections[0], dict[str, set[str]]()
@@ -246,7 +246,7 @@ def test_every_score_that_papers_print_is_found_and_shown(front: Front) -> None:
             assert set(re.findall(r">([\d.,]+)<", page)) & numbers, (family, metric)
 
 
-def test_every_synonym_finds_its_topic_whose_page_has_numbers_or_says_why_not(front: Front) -> None:
+def test_every_synonym_finds_its_topic_whose_page_has_numbers_or_says_why_not(front: OverviewPages) -> None:
     labels = front.labels()
     for slug, topic in known_topics().items():
         for word in topic.same:
@@ -259,7 +259,7 @@ def test_every_synonym_finds_its_topic_whose_page_has_numbers_or_says_why_not(fr
         )
 
 
-def test_a_slip_in_a_topics_name_still_finds_it(front: Front) -> None:
+def test_a_slip_in_a_topics_name_still_finds_it(front: OverviewPages) -> None:
     """One letter left out, doubled, changed or swapped with the next, anywhere in a word of at least seven letters."""
     rng = np.random.default_rng(16)
     names = {hit["name"] for topic in known_topics().values() for hit in front.search({"query": topic.name})[:1]}
@@ -275,7 +275,7 @@ def test_a_slip_in_a_topics_name_still_finds_it(front: Front) -> None:
     "query",
     ["rheumatology", "radiology", "virology", "angiography", "neonatology", "lymphography", "mediastinoscopy"],
 )
-def test_another_word_with_the_same_ending_is_no_slip(front: Front, query: str) -> None:
+def test_another_word_with_the_same_ending_is_no_slip(front: OverviewPages, query: str) -> None:
     assert front.search({"query": query}) == []
 
 
@@ -319,20 +319,20 @@ def test_another_word_with_the_same_ending_is_no_slip(front: Front, query: str) 
         ("pneumonia", "Pneumonia"),
     ],
 )
-def test_the_search_forgives(front: Front, query: str, first: str) -> None:
+def test_the_search_forgives(front: OverviewPages, query: str, first: str) -> None:
     found = front.search({"query": query})
     assert found and found[0]["name"] == first, [hit["name"] for hit in found]
     assert all(hit["where"] and hit["address"].startswith("#/") for hit in found)
 
 
 @pytest.mark.parametrize("query", ["", "   ", "///", "qqqqzzzzxx", "\x00", "<script>"])
-def test_a_search_for_nothing_finds_nothing(front: Front, query: str) -> None:
+def test_a_search_for_nothing_finds_nothing(front: OverviewPages, query: str) -> None:
     assert front.search({"query": query}) == []
 
 
 @given(st.text(max_size=60))
 def test_any_text_can_be_searched_and_be_an_address(query: str) -> None:
-    front = Front(_service())
+    front = OverviewPages(_service())
     for hit in front.search({"query": query}):
         assert hit["name"] and hit["where"]
     page = front.topic({"id": query})
@@ -349,7 +349,7 @@ def _service() -> Service:
     return _kept[0]
 
 
-def test_a_citation_names_selection_day_and_address(front: Front) -> None:
+def test_a_citation_names_selection_day_and_address(front: OverviewPages) -> None:
     said = front.file({"as": "cite", "kind": "medical", "link": "http://x/#/overview?kind=medical"})["text"]
     assert (
         re.search(r"urldate = \{\d{4}-\d\d-\d\d\}", said)
@@ -362,7 +362,7 @@ def test_a_citation_names_selection_day_and_address(front: Front) -> None:
     assert rows["name"] == "medprobe-topic-ct.csv" and "abdomen_ct" in rows["text"]
 
 
-def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front: Front) -> None:
+def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front: OverviewPages) -> None:
     asked = {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]], "as": "csv"}
     assert front.service.export(asked)["name"] == "medprobe-gmai-mmbench-test.complete-accuracy-Ophthalmology.csv"
     with pytest.raises(BadInput, match="this table is empty"):
@@ -371,7 +371,7 @@ def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front:
         front.file({"kind": "proprietary", "size": "small", "as": "csv"})
 
 
-def test_every_page_compares_a_score_with_the_same(front: Front) -> None:
+def test_every_page_compares_a_score_with_the_same(front: OverviewPages) -> None:
     """Exact chance, else the paper's random run: the overview, the benchmark's page and the model's say the same, and which it is."""
     found = front.overview()
     column = next(column for column in found.columns if column.family == "gmai-mmbench")
@@ -399,7 +399,7 @@ def test_every_page_compares_a_score_with_the_same(front: Front) -> None:
 
 
 def test_an_address_of_megabytes_draws_no_larger_page_and_is_not_kept(
-    front: Front, monkeypatch: pytest.MonkeyPatch
+    front: OverviewPages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched = []
     monkeypatch.setattr("leaderboard_space.front.search", lambda query, hits: searched.append(query) or [])

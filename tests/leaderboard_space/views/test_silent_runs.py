@@ -20,7 +20,7 @@ from leaderboard_space import sentences
 from leaderboard_space.api import tools
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
-from leaderboard_space.front import Front
+from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
 from leaderboard_space.views.comparing import compare
 from leaderboard_space.views.model_pages import model
@@ -65,7 +65,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
     made = make(tmp_path, family, seed)
     board = Board(tmp_path)
     service = Service(board)
-    front, asked = Front(service), questions(family, 36, seed=seed)
+    front, asked = OverviewPages(service), questions(family, 36, seed=seed)
     section = board.snapshot.sections[family][0]
     keys = {entry.result.model.name: entry.key for entry in section.entries}
     loaded = board.outcomes(section)
