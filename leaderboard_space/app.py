@@ -36,7 +36,7 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
-from leaderboard_space.serving.access import SPACE, Access, on_space
+from leaderboard_space.serving.access import SPACE, guarded, on_space
 from leaderboard_space.serving.body_limit import BodyLimit
 from leaderboard_space.serving.endpoint import Endpoint, Function
 from leaderboard_space.submitting.tab import SubmitTab
@@ -176,14 +176,15 @@ def serve(
     may_write = host in LOOPBACK and not on_space()
     app, endpoint, begin = build_app(store, data, may_write=may_write, hidden=hidden)
     served = {*LOOPBACK, host, *names} if may_write else None
-    access = Middleware(Access, names=served, framed_by=SPACE if on_space() else "'none'")
+    options = launch_options(endpoint)
+    options["app_kwargs"]["lifespan"] = guarded(served, SPACE if on_space() else "'none'")
     with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
         app.launch(
             server_name=host,
             server_port=port,
             prevent_thread_lock=True,
             quiet=True,
-            **launch_options(access, endpoint),
+            **options,
         )
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
     begin()

@@ -7,9 +7,12 @@ reader's browser, by a name that it lets point to 127.0.0.1 (DNS rebinding).
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
 
 SPACE = "'self' https://huggingface.co https://*.hf.space"
 """Pages that show a Space in a frame."""
@@ -23,6 +26,19 @@ the page itself holds."""
 def on_space() -> bool:
     """True if the board runs as a Space."""
     return os.environ.get("SYSTEM") == "spaces"
+
+
+def guarded(names: Collection[str] | None, framed_by: str) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    """A lifespan that puts `Access` before all else. Gradio's own middleware stands before any that it is given, and answers preflight
+    requests for any host."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        assert app.middleware_stack is not None  # a server asks for the lifespan first, which builds it
+        app.middleware_stack = Access(app.middleware_stack, names, framed_by)
+        yield
+
+    return lifespan
 
 
 class Access:

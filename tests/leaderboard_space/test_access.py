@@ -1,6 +1,8 @@
 """A board that may write serves its own address only, whatever a browser was made to believe; frames are for the Hub's pages."""
 
-import pytest
+import itertools
+
+import httpx
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
@@ -11,6 +13,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from leaderboard_space.serving.access import LOADS, SPACE, Access
+from tests.leaderboard_space.serving import board
 
 OURS = ("127.0.0.1", "localhost", "::1", "my.tunnel")
 
@@ -56,11 +59,28 @@ def test_other_names_are_not(name):
         assert found.status_code == 421 and "access-control-allow-origin" not in found.headers
 
 
-@pytest.mark.parametrize(("names", "framed_by"), [(OURS, "'none'"), (None, SPACE)])
-def test_frames(names, framed_by):
-    found = client(names, framed_by).get("/", headers={"host": "localhost"})
-    assert found.headers["content-security-policy"] == f"{LOADS}; frame-ancestors {framed_by}"
-
-
 def test_a_board_that_writes_nothing_is_served_under_any_name():
-    assert client(None).get("/", headers={"host": "anything.example"}).status_code == 200
+    found = client(None, SPACE).get("/", headers={"host": "anything.example"})
+    assert found.status_code == 200
+    assert found.headers["content-security-policy"] == f"{LOADS}; frame-ancestors {SPACE}"
+
+
+def test_a_board_as_it_is_served(tmp_path):
+    """Whatever Gradio puts before its own routes: preflight requests, pages, calls, uploads, pages that are not there."""
+    (tmp_path / "store/results").mkdir(parents=True)
+    with board(tmp_path / "store", tmp_path) as (address, _), httpx.Client(base_url=address, timeout=60) as browser:
+        own = address.removeprefix("http://")
+        paths = ("/", "/config", "/gradio_api/upload", "/gradio_api/call/submit", "/monitoring", "/nothing")
+        for path, method in itertools.product(paths, ("GET", "POST", "OPTIONS", "HEAD")):
+            for host, origin in itertools.product(
+                (own, "evil.example", "localhost."), (None, address, "null", "http://evil.example")
+            ):
+                headers = {"host": host, "access-control-request-method": "POST"} | (
+                    {"origin": origin} if origin else {}
+                )
+                found = browser.request(method, path, headers=headers)
+                if host == own and origin in (None, address):
+                    assert found.status_code != 421
+                    assert found.headers["content-security-policy"] == f"{LOADS}; frame-ancestors 'none'"
+                else:
+                    assert found.status_code == 421 and "access-control-allow-origin" not in found.headers
