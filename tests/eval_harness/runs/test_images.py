@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from PIL import Image
 import medprobe
 from eval_harness.runs.images import blank, partners
 from tests.commands import medprobe as command
+from tests.sides import run_arms, write_sides
 
 CASES = st.lists(
     st.tuples(st.sampled_from("xyz"), st.sampled_from("abcd"), st.integers(0, 60), st.sampled_from((None, "p", "q"))),
@@ -73,77 +73,14 @@ def test_a_blank_image_has_the_size_and_the_mean_grey(width, height, mode, seed)
     assert blank(broken) == broken  # and fails as in the run with the right images
 
 
-MODELS = """
-import io
-import zlib
-
-import numpy as np
-from PIL import Image
-
-
-class Pixels:
-    def __init__(self, settings):
-        pass
-
-    def generate(self, requests):
-        for request in requests:
-            side = "left"
-            if request.image is not None:
-                grey = np.asarray(Image.open(io.BytesIO(request.image)).convert("L"))
-                side = "left" if grey[:, :8].mean() >= grey[:, 8:].mean() else "right"
-            yield "AB"[[side in option for option in request.options].index(True)]
-
-
-class Question(Pixels):
-    def generate(self, requests):
-        yield from ("AB"[zlib.crc32(request.prompt.encode()) % 2] for request in requests)
-
-
-class SaysA(Pixels):
-    def generate(self, requests):
-        yield from ("A" for _ in requests)
-"""
-PAIRS = 40
-
-
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory) -> Path:
-    """A set of pairs of images of which one half is bright, the left or the right one, and a file of models."""
-    folder = tmp_path_factory.mktemp("sides")
-    (folder / "source" / "images").mkdir(parents=True)
-    rng, document = np.random.default_rng(1), {}
-    for n in range(PAIRS):
-        first_left, a_left = n % 2 == 0, n % 3 == 0
-        for number, left in ((1, first_left), (2, not first_left)):
-            grey = rng.integers(0, 100, (16, 16)).astype(np.uint8)
-            grey[:, slice(8) if left else slice(8, 16)] += 120
-            Image.fromarray(grey).save(folder / "source" / "images" / f"{2 * n + number}.png")
-        document[str(n)] = {
-            "im_1": f"x/{2 * n + 1}.png", "im_2": f"x/{2 * n + 2}.png", "im_1_local": 2 * n + 1, "im_2_local": 2 * n + 2,
-            "cap_1": "drawn", "cap_2": "drawn", "category_1": ["Spinal"], "category_2": ["Spinal"],
-            "BiomedCLIP_sim": 0.9, "DINO_sim": 0.5,
-            "question": f"Which half is bright in picture {n}?", "AI_question": "drawn?", "AI_option_A": "left", "AI_option_B": "right",
-            "option_A": "the left half" if a_left else "the right half", "option_B": "the right half" if a_left else "the left half",
-            "im_1_correct": "A" if first_left == a_left else "B", "im_2_correct": "B" if first_left == a_left else "A",
-        }  # fmt: skip
-    (folder / "source" / "dataset.json").write_text(json.dumps(document))
-    medprobe.build(
-        "mediconfusion",
-        name="sides",
-        source=folder / "source",
-        images=[folder / "source" / "images"],
-        out=folder / "data",
-    )
-    (folder / "models.py").write_text(MODELS)
-    return folder
+    return write_sides(tmp_path_factory.mktemp("sides"))
 
 
 @pytest.fixture(scope="module")
 def runs(sides) -> dict[str, Path]:
-    """A run of each model with its arms, in folders beside it."""
-    for model in ("Pixels", "Question", "SaysA"):
-        medprobe.evaluate("sides", f"{sides / 'models.py'}:{model}", data=sides / "data", arms=True, out=sides / model)
-    return {model: sides / model for model in ("Pixels", "Question", "SaysA")}
+    return run_arms(sides)
 
 
 def test_only_the_model_that_reads_pixels_is_said_to_see(runs):

@@ -1,0 +1,76 @@
+"""Runs without the right images on the board: never results of their own, and what they say of a score stands beside it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import medprobe
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.ranks.sight import sights_of
+from leaderboard_space.service import Service
+from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views.model_pages import model
+from tests.helpers import edit_json
+from tests.sides import run_arms, write_sides
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with three models, each with its arms, and a baseline without."""
+    folder = tmp_path_factory.mktemp("sight")
+    write_sides(folder)
+    runs = [path for run in run_arms(folder).values() for path in (run, *folder.glob(f"{run.name}-*"))]
+    runs.append(medprobe.evaluate("sides", "baseline:chance", data=folder / "data", out=folder / "chance").folder)
+    places = {medprobe.submit(run, folder / "store").location for run in runs}
+    assert len(places) == 13  # equal answers of two arms are two results
+    return folder / "store"
+
+
+def panel(service: Service, metric: str, **request: object) -> str:
+    section = next(each for each in service.board.snapshot.sections["mediconfusion"] if each.benchmark == "sides")
+    shown: str = service.view({"format": "mediconfusion", "section": section.key, "metric": metric, **request})["html"]
+    return shown
+
+
+def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
+    service = Service(Board(store))
+    service.board.prepare()
+    section = next(each for each in service.board.snapshot.sections["mediconfusion"] if each.benchmark == "sides")
+    assert sorted(entry.result.model.name for entry in section.entries) == ["Chance", "Pixels", "Question", "SaysA"]
+    found = {key.split("/")[1]: sight for key, sight in sights_of(section, "individual_accuracy").items()}
+    for name, sight in found.items():
+        table = medprobe.load_run(store.parent / name).sight.set_index("metric").loc["individual_accuracy"]
+        assert (sight.value, sight.low, sight.high, sight.sees) == (
+            table["from_image"],
+            table["low"],
+            table["high"],
+            table["sees"],
+        )
+    assert set(found) == {"Pixels", "Question", "SaysA"}
+    shown = panel(service, "individual_accuracy")
+    rows = {
+        name: row
+        for row in shown.split("<tr ")
+        if (name := next((each for each in (*found, "Chance") if f">{each}<" in row), ""))
+    }
+    assert "50 (38 to 65)" in rows["Pixels"] and 'class="rest"' in rows["Pixels"]
+    assert ">–</td>" in rows["Chance"] and 'class="rest"' not in rows["Chance"]
+    assert re.search(r'img" data-v="50.0"', rows["Pixels"])  # what the column sorts by
+    assert "From the image" not in panel(service, "confusion")
+    page = model.page(service.memory, service.claims, {"id": "Pixels"})
+    assert "MediConfusion (sides): Of 100 points, 100 need the image (95 to 100)." in page
+    case = str(medprobe.open_dataset(str(store.parent / "data")).questions("test")["case_id"][0])
+    page = cases.page(service.board, {"id": case, "set": f"mediconfusion/{section.key}"})
+    assert page.count("a grey image") == page.count("no image") == 6 and len(re.findall("image i-", page)) == 6
+
+
+def test_arms_of_another_account_say_nothing(store: Path, tmp_path: Path) -> None:
+    for path in store.rglob("acceptance.json"):
+        if "-swapped-" in path.parent.name:
+            edit_json(path, lambda said: said.update(account="somebody"))
+    service = Service(Board(store))
+    service.board.prepare()
+    assert "From the image" not in panel(service, "individual_accuracy")
