@@ -14,7 +14,7 @@ from scipy import optimize, special
 
 from eval_harness.scores.clustered import LEVEL
 from eval_harness.scores.comparing.comparisons import Moments, moments, pairwise, standard_error
-from eval_harness.scores.outcomes import pack
+from eval_harness.scores.outcomes import OutcomeMatrix, pack
 
 METHOD = "Student's t, design effect of shared images; ratio: Fieller 1954"
 TAIL = (1 - LEVEL) / 2
@@ -63,7 +63,12 @@ class Sight:
 
 
 def sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str) -> Sight:
-    """Compare the units (`derive.scoring.units`) of a run with those of its arms, K of them.
+    """`sight_of` the units (`derive.scoring.units`) of a run and its arms. Raises BadInput where they did not answer the same questions."""
+    return sight_of(pack({"real": real, **arms}, metric))
+
+
+def sight_of(outcomes: OutcomeMatrix, with_share: bool = True) -> Sight:
+    """Compare the first of several runs with the others, its K arms; without the share where it is not wanted.
 
     The smallest of K differences is below its lower end only where the smallest true one is below its own, so that 2.5 % a side need no
     correction; it is above the smallest upper end where any of them is above its own, so that each has 2.5 % / K (Bonferroni). For the
@@ -71,10 +76,8 @@ def sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str) -> 
 
     The interval of a ratio is Fieller's (1954, J. Royal Statistical Society B 16): the shares s for which the paired test (`pairwise`) of
     score(arm) - s score(real) does not reject 0, so that it excludes 100 % exactly where the arm differs significantly.
-
-    Raises BadInput where the runs did not answer the same questions.
     """
-    outcomes = pack({"real": real, **arms}, metric)
+    arms = outcomes.models[1:]
     found, pairs = moments(outcomes), pairwise(outcomes)
     compared = {
         name: Arm(
@@ -88,18 +91,18 @@ def sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str) -> 
     }
     best = min(compared, key=lambda name: compared[name].difference)
     corrected = TAIL / len(arms)
-    lows = [_share_end(found, k, corrected, upper=False) for k in range(1, len(arms) + 1)]
-    highs = [_share_end(found, k, TAIL, upper=True) for k in range(1, len(arms) + 1)]
-    score, bounded = float(pairs.value[0]), all(end is not None for end in highs)
+    lows = [_share_end(found, k, corrected, upper=False) for k in range(1, len(arms) + 1)] if with_share else []
+    highs = [_share_end(found, k, TAIL, upper=True) for k in range(1, len(arms) + 1)] if with_share else []
+    score, bounded = float(pairs.value[0]), with_share and all(end is not None for end in highs)
     return Sight(
-        metric=metric,
+        metric=outcomes.metric,
         score=score,
         arms=compared,
         best_arm=best,
         value=compared[best].difference,
         low=min(arm.low for arm in compared.values()),
         high=min(_upper_end(found, k, corrected) for k in range(1, len(arms) + 1)),
-        share=100 * compared[best].score / score if score > 0 else None,
+        share=100 * compared[best].score / score if with_share and score > 0 else None,
         share_low=max(end or 0.0 for end in lows) if bounded else None,
         share_high=max(end or 0.0 for end in highs) if bounded else None,
         n=int((outcomes.denominator > 0).any(axis=0).sum()),

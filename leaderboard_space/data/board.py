@@ -19,6 +19,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result
 from eval_harness.store.scan import Folder, open_store, scan_store
 from leaderboard_space.data.models.cost import tokens_of
+from leaderboard_space.data.ranks.sight import read_sights
 from leaderboard_space.data.store.result_files import ResultFiles, Stamp, stamp_of
 from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
@@ -132,7 +133,9 @@ class Board:
 
     def _load(self, section: Section) -> Loaded:
         try:
-            return self._read_answers(section)
+            found = self._read_answers(section)
+            read_sights(section)
+            return found
         finally:
             section.begun.set()
 
@@ -242,7 +245,7 @@ class Board:
     def _marks(self, section: Section) -> tuple[object, ...]:
         """The files of a section as they are now: results, answers, and where its questions come from."""
         files = [(entry.key, entry.provenance, stamp_of(entry.folder / "result.json" if entry.folder else None), stamp_of(entry.units))
-                 for entry in section.entries]  # fmt: skip
+                 for entry in (*section.entries, *section.arms)]  # fmt: skip
         measured = any(entry.result.kind == "measured" for entry in section.entries)
         if self.store is None or section.fingerprint is None or not measured:
             return (*files,)

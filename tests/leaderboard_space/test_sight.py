@@ -51,11 +51,9 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
         )
     assert set(found) == {"Pixels", "Question", "SaysA"}
     shown = panel(service, "individual_accuracy")
-    rows = {
-        name: row
-        for row in shown.split("<tr ")
-        if (name := next((each for each in (*found, "Chance") if f">{each}<" in row), ""))
-    }
+    rows = {}
+    for row in (part.split("</tr>")[0] for part in shown.split("<tr ")):
+        rows |= {name: row for name in (*found, "Chance") if f">{name}<" in row}
     assert "50 (38 to 65)" in rows["Pixels"] and 'class="rest"' in rows["Pixels"]
     assert ">–</td>" in rows["Chance"] and 'class="rest"' not in rows["Chance"]
     assert re.search(r'img" data-v="50.0"', rows["Pixels"])  # what the column sorts by

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pandas as pd
-import pyarrow.compute as pc
+import numpy as np
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.records.result import Images
 from eval_harness.records.run import read_run
-from eval_harness.scores.sight import Sight, sight
+from eval_harness.scores.outcomes import OutcomeMatrix
+from eval_harness.scores.sight import Sight, sight_of
 from leaderboard_space.data.store.sections import Entry, Section
+
+COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
+"""Of the units of a run, which `derive.derivation.kept_units` keeps by metric and cluster."""
 
 
 def arms_of(section: Section, entry: Entry) -> Mapping[Images, Entry]:
@@ -30,21 +33,18 @@ def arms_of(section: Section, entry: Entry) -> Mapping[Images, Entry]:
 
 
 def sights_of(section: Section, metric: str) -> Mapping[str, Sight]:
-    """Entry key -> what of its score in a metric comes from the images, of all questions of the section."""
-    key = f"sight {metric}"
-    if key not in section.memory:
-        info = spec(section.family).metrics.get(metric)
-        needed = info.compared if info is not None else ()
-        found = {}
-        for entry in section.entries if needed and section.arms else ():
-            arms = arms_of(section, entry)
-            if all(image in arms for image in needed) and (
-                of := _sight(entry, {image: arms[image] for image in needed}, metric)
-            ):
-                found[entry.key] = of
-        section.memory[key] = found
-    kept: Mapping[str, Sight] = section.memory[key]
-    return kept
+    """Entry key -> what of its score in a metric comes from the images, of all questions of the section, as far as it is read."""
+    found: Mapping[str, Mapping[str, Sight]] = section.memory.get("sights", {})
+    return found.get(metric, {})
+
+
+def read_sights(section: Section) -> None:
+    """Compare the results of a section with their arms, in every metric: for `sights_of`, where it costs no reader any time."""
+    found: dict[str, dict[str, Sight]] = {}
+    for entry in section.entries if section.arms else ():
+        for metric, sight in _sights(section, entry).items():
+            found.setdefault(metric, {})[entry.key] = sight
+    section.memory["sights"] = found
 
 
 def _identity(entry: Entry) -> tuple[str | None, str, str] | None:
@@ -56,18 +56,37 @@ def _identity(entry: Entry) -> tuple[str | None, str, str] | None:
     return entry.account, run.model.name, run.request.of_arms.model_dump_json()
 
 
-def _sight(entry: Entry, arms: Mapping[Images, Entry], metric: str) -> Sight | None:
-    """None where a run has no score, or its units cannot be read: the table then says nothing of it."""
-    for each in (entry, *arms.values()):
-        score = each.result.scores.get(metric)
-        if each.units is None or score is None or score.value is None or score.nonresponse is not None:
-            return None
+def _sights(section: Section, entry: Entry) -> dict[str, Sight]:
+    """Metric -> what of an entry's score comes from the images; nothing where its arms are not there or cannot be read."""
+    arms = arms_of(section, entry)
+    metrics = {name: info.compared for name, info in spec(section.family).metrics.items()}
+    wanted = {name: images for name, images in metrics.items() if images and all(image in arms for image in images)}
+    if not wanted:
+        return {}
     try:
-        return sight(_units(entry, metric), {image: _units(arm, metric) for image, arm in arms.items()}, metric)
-    except (BadInput, OSError, ValueError):
-        return None
-
-
-def _units(entry: Entry, metric: str) -> pd.DataFrame:
-    columns = ["metric", "unit", "cluster", "numerator", "denominator"]
-    return pq.read_table(entry.units, columns=columns, filters=pc.field("metric") == metric).to_pandas()
+        tables = {image: pq.read_table(each.units, columns=COLUMNS) for image, each in [("real", entry), *arms.items()]}
+    except (OSError, ValueError, TypeError):
+        return {}
+    real = tables["real"]
+    same = {
+        image: table for image, table in tables.items() if table.select(COLUMNS[:3]).equals(real.select(COLUMNS[:3]))
+    }
+    names = np.asarray(real["metric"].to_numpy(zero_copy_only=False), dtype=object)
+    units, cluster = np.asarray(real["unit"].to_numpy(zero_copy_only=False), dtype=object), real["cluster"].to_numpy()
+    found = {}
+    for metric, images in wanted.items():
+        of = ("real", *images)
+        scores = [(entry if image == "real" else arms[image]).result.scores.get(metric) for image in of]
+        if any(image not in same for image in of) or any(
+            each is None or each.value is None or each.nonresponse for each in scores
+        ):
+            continue
+        rows = np.flatnonzero(names == metric)
+        top, base = (
+            np.stack([same[image][name].to_numpy()[rows] for image in of]).astype(np.float32) for name in COLUMNS[3:]
+        )
+        paired = bool(np.all(base == base[0]))
+        found[metric] = sight_of(
+            OutcomeMatrix(of, metric, top, base, cluster[rows], units[rows], paired), with_share=False
+        )
+    return found
