@@ -1,4 +1,4 @@
-"""From a `--model` argument to a back end."""
+"""Load the back end that a `--model` argument names."""
 
 from __future__ import annotations
 

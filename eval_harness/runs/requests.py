@@ -1,4 +1,4 @@
-"""From questions to requests: prompt, system message, worked examples, option order, candidates to score.
+"""Make requests of questions: prompt, system message, worked examples, option order, candidates to score.
 
 Also the way back: what a choice among re-ordered options means.
 See also: which questions (`records/selection.py`), sending them (`ask.py`).

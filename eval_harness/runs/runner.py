@@ -69,9 +69,7 @@ def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, f
                 plan = begin(folder, plan, shard)
                 journal = shard.open_journal(folder)
             with journal:
-                if (
-                    plan.selection.repository.origin != "phantom"
-                ):  # answers to phantom questions are not submitted elsewhere
+                if plan.selection.repository.origin != "phantom":  # answers to drawn questions are not submitted
                     method, count = plan.run.method, len(plan.selection.questions)
                     told = size_sentence(count, plan.run.request.samples, method.generation.get("max_tokens"))
                     print(f"{folder}: {told}.", file=sys.stderr)

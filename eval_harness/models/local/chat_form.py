@@ -1,4 +1,4 @@
-"""From a request to the conversation a model sees: turns for its own chat template, or plain text where it has none.
+"""Turn a request into the conversation that a model sees: turns for its own chat template, or plain text where it has none.
 
 See also: the wording of the prompt (`prompts.py`), tokens and tensors (`model_inputs.py`).
 """

@@ -124,27 +124,6 @@ def test_the_tiny_model_is_the_same_model_every_time(tiny, tmp_path):
     assert all((tiny / name).read_bytes() == (again / name).read_bytes() for name in names)
 
 
-def test_a_batch_answers_as_one_by_one_and_looks_at_the_image(tiny):
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
-    requests = [
-        request(
-            str(i),
-            prompt="Is there <image> a lesion? " * (1 + i % 3),
-            image=picture(colour=(40 * i, 90, 10)),
-            max_tokens=6,
-        )
-        for i in range(6)
-    ]
-    one = TransformersVLM(str(tiny), Settings(batch_size=1))
-    many = TransformersVLM(str(tiny), Settings(batch_size=4))
-    assert texts(one, requests) == texts(many, requests)
-    assert len(set(texts(one, requests[::3]))) == 2, "the same prompt on two images"
-    without = [replace(each, image=None) for each in requests[::3]]
-    assert len(set(texts(many, without))) == 1, "the same prompt without the images, of the same model"
-    assert texts(many, without) == texts(one, without)
-
-
 def test_questions_with_and_without_company_on_their_image_answer_as_alone(tiny):
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 

@@ -187,17 +187,6 @@ def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
     assert run.method.generation["thinking"] == 5000
 
 
-def test_a_folder_in_which_nothing_was_answered_is_begun_anew(data, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    away = asked(
-        data, model="openai:m", out=tmp_path / "run", limit=4, settings=Settings(base_url="http://127.0.0.1:9/v1")
-    )
-    with pytest.raises(BadInput, match="no server can be reached"):
-        evaluate(away)
-    result, _ = evaluate(asked(data, model=plug_in(tmp_path), out=tmp_path / "run", limit=4))
-    assert result.statuses["failed"] == 0
-
-
 def test_compare_tells_two_forms_apart(data, tmp_path):
     model = plug_in(tmp_path)
     sides = []

@@ -45,26 +45,6 @@ def test_a_damaged_line_in_the_middle_is_reported_and_nothing_is_lost(tmp_path):
     assert path.read_text() == good + "garbage\n" + good
 
 
-def test_a_failed_answer_is_asked_again_and_the_later_one_counts(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    with AnswerJournal(path) as journal:
-        journal.append(Response("1", 0, "", "failed", error="timeout"))
-        assert not journal.is_answered(("1", 0))
-        journal.append(Response("1", 0, "", "failed", error="timeout"))
-        assert len(lines(path)) == 1
-        journal.append(Response("1", 0, "B"))
-        assert journal.is_answered(("1", 0))
-    assert [r["status"] for r in lines(path)] == ["failed", "answered"]
-
-
-def test_two_processes_cannot_write_one_run(tmp_path):
-    path = tmp_path / "answers.jsonl"
-    with AnswerJournal(path), pytest.raises(BadInput, match="another process"):
-        AnswerJournal(path)
-    with AnswerJournal(path):
-        pass
-
-
 def test_an_absent_journal_is_an_empty_one(tmp_path):
     assert read_answer_journal(tmp_path / "answers.jsonl") == []
 

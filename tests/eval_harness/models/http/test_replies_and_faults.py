@@ -103,15 +103,6 @@ def test_gd_reads_log_probabilities_and_says_when_an_option_is_not_among_them():
         list(model(server).score([request(candidates=("left", "right"), scoring="sequence")]))
 
 
-def test_a_question_whose_image_cannot_be_decoded_fails_alone():
-    with ChaosServer() as server:
-        found = {
-            r.question_id: r for r in model(server).generate([request(0), request(1, image=b"no image"), request(2)])
-        }
-    assert {i: r.status for i, r in found.items()} == {"0": "answered", "1": "failed", "2": "answered"}
-    assert "image" in found["1"].error
-
-
 def test_tokens_are_counted():
     with ChaosServer() as server:
         found = list(model(server).generate([request(i) for i in range(3)]))
