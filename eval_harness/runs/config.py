@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -22,6 +23,17 @@ from eval_harness.records.run_checks import METHODS
 IMAGES = ("real", *ARMS)
 SCORING_METHODS = ("gd", "ps", "ps_official")
 """The methods that compare likelihoods of the options instead of reading an answer."""
+
+LEAST = {
+    "shots": 0,
+    "samples": 1,
+    "max_tokens": 1,
+    "max_image_side": 1,
+    "in_flight": 1,
+    "timeout": 0.1,
+    "wait_server": 0,
+}
+"""The least that an option may be; none of them is infinite or NaN."""
 
 NOT_GENERATION = {
     "model",
@@ -84,16 +96,19 @@ class EvalConfig:
             raise BadInput("--permute: takes one answer per option order, so it goes without --samples.")
         if self.permute and self.judge:
             raise BadInput("--judge: a judge reads the options as the question has them, so it goes without --permute.")
-        if self.shots < 0:
-            raise BadInput(f"--shots {self.shots}: must be 0 or more.")
-        if self.samples is not None and self.samples < 1:
-            raise BadInput(f"--samples {self.samples}: must be at least 1.")
+        for name, least in LEAST.items():
+            value = getattr(self if hasattr(self, name) else self.settings, name)
+            if value is not None and not least <= value < math.inf:
+                raise BadInput(f"--{name.replace('_', '-')} {value}: must be at least {least}.")
+        drawn = self.settings.generation.get("temperature", 0)
+        if isinstance(drawn, bool) or not isinstance(drawn, int | float) or not 0 <= drawn < math.inf:
+            raise BadInput(f"--generation: temperature {drawn!r}: must be a number from 0.")
+        if type(seed := self.settings.generation.get("seed", 0)) is not int:
+            raise BadInput(f"--generation: seed {seed!r}: must be an integer.")
         if self.scores_options and (self.samples or 1) > 1:
             raise BadInput(
                 f"--samples {self.samples}: --method {self.method} draws nothing, so one sample is all there is."
             )
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise BadInput(f"--max-tokens {self.max_tokens}: must be at least 1.")
         if wrong := sorted(self.settings.generation.keys() & NOT_GENERATION):
             raise BadInput(
                 f"--generation: {', '.join(wrong)} cannot be set there. Use --max-tokens and the other options."

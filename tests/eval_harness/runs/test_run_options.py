@@ -1,6 +1,7 @@
 """Options of a run that change what is asked: option orders, worked examples, scoring methods, plug-ins, dry run."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -203,7 +204,20 @@ def test_compare_tells_two_forms_apart(data, tmp_path):
     ("changes", "words"),
     [
         ({"form": "sideways"}, "--form sideways"),
-        ({"max_tokens": 0}, "--max-tokens 0"),
+        *(
+            ({name: value}, f"--{name.replace('_', '-')} {value}: must be")
+            for name, value in (("max_tokens", 0), ("samples", 0), ("shots", -1))
+        ),
+        *(
+            ({"settings": Settings(**{name: value})}, f"--{name.replace('_', '-')} {value}: must be")
+            for name in ("timeout", "wait_server", "in_flight", "max_image_side")
+            for value in (-1, math.nan, math.inf)
+        ),
+        *(
+            ({"settings": Settings(generation={name: value})}, f"--generation: {name} ")
+            for name in ("temperature", "seed")
+            for value in ("x", None, True, math.nan, [0])
+        ),
         ({"form": "authors", "model": "baseline:chance"}, "is sent no conversation"),
         ({"settings": Settings(adapter="x"), "model": "baseline:chance"}, "--model-args adapter"),
         ({"settings": Settings(min_pixels=3), "model": "openai:m"}, "--model-args min_pixels"),
