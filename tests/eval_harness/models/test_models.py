@@ -3,7 +3,6 @@
 import io
 import json
 import random
-from dataclasses import replace
 
 import pytest
 from PIL import Image
