@@ -133,6 +133,10 @@ def arms_of(plan: Plan) -> list[Images]:
     for a plan that is an arm itself."""
     if plan.config.image != "real":
         raise BadInput(f"--arms: runs all arms, so it goes without --image {plan.config.image}.")
+    if plan.config.model.startswith("recorded:"):
+        raise BadInput(
+            "--arms: answers in a file are the same whatever is shown. Give each run its own file and --image."
+        )
     metrics = spec(plan.run.benchmark.family).metrics.values()
     found: list[Images] = [arm for arm in reversed(ARMS) if any(arm in info.compared for info in metrics)]
     if not found:

@@ -6,6 +6,7 @@ See also: the numbers (`scores/sight.py`), what an arm shows (`runs/images.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.derive.files import RUN
+from eval_harness.derive.files import RESULT, RUN
 from eval_harness.derive.headline import cause
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import ARMS, Images, Result
-from eval_harness.records.run import RunRecord, read_run
+from eval_harness.records.run import read_run
 from eval_harness.scores.sight import sight
+from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.comparison import Side, load_side
 from eval_harness.store.printed import decimals, needs_the_image
 
@@ -52,35 +54,39 @@ def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
 
     Raises BadInput for what is no run folder, and for an arm of which the run with the right images is not there.
     """
-    named = {folder: read_run(folder) for folder in folders}
-    beside = {path.parent for folder in folders for path in folder.resolve().parent.glob(f"*/{RUN}")}
-    known = {**{folder: run for folder in sorted(beside) if (run := _run_or_none(folder))}, **named}
-    found: dict[tuple[str, str], Arms] = {}
-    for folder, run in named.items():
-        identity = _identity(run)
+    named = {folder: _known(folder) for folder in folders}
+    beside: dict[Path, Known] = {}
+    for path in sorted({path.parent for folder in folders for path in folder.resolve().parent.glob(f"*/{RUN}")}):
+        with suppress(BadInput):  # a damaged neighbour is left out
+            if (path / RESULT).is_file():
+                beside[path] = _known(path)
+    found: dict[tuple[str | None, ...], Arms] = {}
+    for folder, (image, *rest) in named.items():
+        identity = tuple(rest)
         if identity in found:
             continue
-        there: dict[Images, Path] = {}
-        for other, its in known.items():  # those named come last, and count
-            if _identity(its) == identity and (other in named or (other / "result.json").is_file()):
-                there[its.request.image] = other
+        # Those named come last, and count.
+        there = {its[0]: other for other, its in {**beside, **named}.items() if its[1:] == identity}
         if "real" not in there:
             raise BadInput(
-                f"{folder}: shows {run.request.image} images, and the run with the right ones is not beside it. Name it too."
+                f"{folder}: shows {image} images, and the run with the right ones is not beside it. Name it too."
             )
-        found[identity] = Arms({image: load_side(str(path), list) for image, path in there.items()})
+        found[identity] = Arms({shown: load_side(str(path), list) for shown, path in there.items()})
     return list(found.values())
 
 
-def _identity(run: RunRecord) -> tuple[str, str]:
-    return run.model.name, run.request.of_arms.model_dump_json()
+Known = tuple[Images, str | None, str, str]
+"""What a run showed, and what it has in common with its arms: in a store the account; the model, and the request but for what was shown."""
 
 
-def _run_or_none(folder: Path) -> RunRecord | None:
-    try:
-        return read_run(folder)
-    except BadInput:
-        return None
+def _known(folder: Path) -> Known:
+    run, accepted = read_run(folder), read_acceptance(folder)
+    return (
+        run.request.image,
+        accepted.account if accepted else None,
+        run.model.name,
+        run.request.of_arms.model_dump_json(),
+    )
 
 
 def sight_table(arms: Arms) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -136,3 +137,12 @@ def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
     assert "individual_accuracy" in said and "Of 100 points" in said
     (tmp_path / "run" / "run.json").unlink()
     assert "not beside it" in command("sight", "run-blank", cwd=tmp_path, code=2).stderr
+
+
+def test_answers_in_a_file_have_no_arms(sides, tmp_path):
+    question = medprobe.open_dataset(str(sides / "data")).questions("test")["question_id"][0]
+    (tmp_path / "answers.jsonl").write_text(json.dumps({"question_id": question, "response": "A"}))
+    said = command(
+        "eval", "sides", "--data", sides / "data", "--model", "recorded:answers.jsonl", "--arms", cwd=tmp_path, code=2
+    ).stderr
+    assert "the same whatever is shown" in said
