@@ -46,7 +46,7 @@ class Pages:
         return page
 
     def clear(self) -> None:
-        """All pages are blank again, and nobody is signed in."""
+        """All pages are blank again, and no user is signed in."""
         for page in self._taken:
             page.goto("about:blank")
             page.mouse.move(0, 0)

@@ -1,4 +1,4 @@
-"""What many tests need in a line: the message of a refusal, an edit of a JSON file, a file of JSON lines."""
+"""Helpers of many tests, in a line each: the message of a refusal, an edit of a JSON file, a file of JSON lines."""
 
 from __future__ import annotations
 

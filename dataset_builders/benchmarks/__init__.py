@@ -10,8 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from dataset_builders.benchmark_names import BENCHMARKS
-from dataset_builders.benchmarks.loading import load_part, load_spec
-from dataset_builders.benchmarks.spec import DatasetSpec
+from dataset_builders.benchmarks.spec import DatasetSpec, load_part, load_spec
 from dataset_builders.schema import COMMON, IMAGES, SEVERAL_IMAGES, TEXT, TEXTS, Kind
 
 if TYPE_CHECKING:

@@ -1,15 +1,19 @@
-"""Declare the data side of a benchmark: card, columns, facets, released fingerprints."""
+"""Declare the data side of a benchmark (card, columns, facets, released fingerprints), and load a benchmark's package of any layer."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 from dataset_builders.schema import Content, Kind, Question
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Spec = TypeVar("Spec")
 
 
 @dataclass(frozen=True)
@@ -56,3 +60,31 @@ class DatasetSpec:
     tasks: Mapping[str, Callable[[Question], bool]] = field(default_factory=dict)
     configs: Mapping[str, str] = field(default_factory=dict)
     get_images: str = "Give the folders that hold them with --images (it may be given several times)."
+
+
+def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:
+    """The `SPEC` of a benchmark in a layer. Raises ModuleNotFoundError where the layer has nothing of it, TypeError for another SPEC."""
+    module = importlib.import_module(module_name(layer, name))
+    found = getattr(module, "SPEC", None)
+    if not isinstance(found, kind):
+        raise TypeError(f"{module.__name__}: must define SPEC, a {kind.__name__}")
+    return found
+
+
+def load_part(layer: str, name: str, part: str, function: str) -> ModuleType:
+    """A module of a benchmark's package. Raises TypeError where it is absent or does not define `function`."""
+    where = f"{module_name(layer, name)}.{part}"
+    try:
+        found = importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        if error.name != where:
+            raise
+        raise TypeError(f"{where}: is missing; it must define {function}()") from None
+    if not callable(getattr(found, function, None)):
+        raise TypeError(f"{where}: must define {function}()")
+    return found
+
+
+def module_name(layer: str, name: str) -> str:
+    """The module or package of a benchmark in a layer (`eval_harness.benchmarks`)."""
+    return f"{layer}.{name.replace('-', '_')}"

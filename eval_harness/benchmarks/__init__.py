@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.benchmarks.loading import load_part, load_spec
+from dataset_builders.benchmarks.spec import load_part, load_spec
 from eval_harness.benchmarks.spec import EvalSpec
 
 NEEDED = {"scores": "units", "official": "read"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
-from dataset_builders.benchmarks.loading import load_spec, module_name
+from dataset_builders.benchmarks.spec import load_spec, module_name
 from eval_harness.derive.metrics import HEADLINE
 from leaderboard_space.benchmarks.spec import BoardSpec
 

@@ -113,7 +113,7 @@ class ChaosServer:
                     fault = outer.fault_for(question)
                 time.sleep(outer.delay)
                 with outer._lock:
-                    outer.now -= 1  # before the reply: whoever has it may send the next question at once
+                    outer.now -= 1  # before the reply: its receiver may send the next question at once
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     outer.misbehave(self, fault, body, question) if fault else outer.reply(self, body, question)
 

@@ -22,7 +22,7 @@ AnswerJournal.append = slowly
 
 
 def start(arguments, cwd: Path, slow_after: int | None = None, **environment: str) -> Process:
-    """A running `medprobe ARGUMENTS`; once it has journaled `slow_after` answers, it takes a second for each, so that whoever waits for
+    """A running `medprobe ARGUMENTS`; once it has journaled `slow_after` answers, it takes a second for each, so that a test that waits for
     them can kill it before it ends."""
     code = CODE if slow_after is None else SLOW_AFTER.format(answers=slow_after) + CODE
     return start_program(code, *arguments, cwd=cwd, **environment)

@@ -122,7 +122,7 @@ def test_real_files_keep_their_pixels_and_lose_their_names(name):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, seed):
-    """Two patients in a study, several rows of an image, a column nobody asked for; whatever the accents and the case, and no word more."""
+    """Two patients in a study, several rows of an image, an unrequested column; whatever the accents and the case, and no word more."""
     rng = random.Random(seed)
     people = [
         Planted(f"{family}^{given}", f"PAT{rng.randrange(10**8):08d}", "")

@@ -1,4 +1,4 @@
-"""What a benchmark's package must give, and that a set which is of none is not taken for one."""
+"""A benchmark's package gives what it must, and a set which is of none is not taken for one."""
 
 import sys
 import types

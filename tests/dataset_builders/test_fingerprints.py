@@ -69,7 +69,7 @@ def test_the_manifest_has_it_and_rows_in_another_order_or_absent_columns_change_
 
 
 def test_what_neither_digest_covers_changes_no_score(repository):
-    """Whoever changes a column that is in neither can change no number: otherwise the fingerprint lacks it."""
+    """Changing a column that is in neither changes no number: otherwise the fingerprint lacks it."""
     questions = whole(repository)
     answers = constant_answers(questions, 0)
     before = score(repository.family, questions, answers)

@@ -1,4 +1,4 @@
-"""What killed processes leave is removed by the next one, and nothing of one that lives."""
+"""The leftovers of killed processes are removed by the next one, and nothing of one that lives."""
 
 import os
 import random

@@ -62,7 +62,7 @@ def test_labels_may_be_written_as_the_board_shows_them(offered: Tools) -> None:
     assert offered["branches_of"]("probmed", contains="X-ray") != []
 
 
-def test_a_score_that_nobody_named_is_one_that_is_known(offered: Tools) -> None:
+def test_without_a_score_named_one_that_is_known_is_taken(offered: Tools) -> None:
     """No overall is printed by image type: an empty table would say that nothing is known."""
     assert {row["metric"] for row in offered["leaderboard"]("probmed", ["chest_xray"])} == {"abnormality"}
     assert {row["metric"] for row in offered["breakdown"]("probmed", "image_type")} == {"modality"}

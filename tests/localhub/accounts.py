@@ -16,7 +16,7 @@ class User:
 
 @dataclass(frozen=True)
 class Token:
-    """`role` as the Hub names it: a `read` token never writes, whoever holds it."""
+    """`role` as the Hub names it: a `read` token never writes, whatever its holder may do."""
 
     user: User
     role: str = "write"
@@ -27,7 +27,7 @@ class Accounts:
     tokens: dict[str, Token] = field(default_factory=dict)
 
     def of(self, token: str | None) -> Token | None:
-        """None for nobody; a token that is not known is an error on every address, as on the Hub."""
+        """None without a token; a token that is not known is an error on every address, as on the Hub."""
         if token is None:
             return None
         if token not in self.tokens:

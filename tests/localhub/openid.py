@@ -1,4 +1,4 @@
-"""A sign-in provider on the loopback, as the Hub is one: OpenID Connect's code flow for one user. No consent page: whoever comes is let in.
+"""A sign-in provider on the loopback, as the Hub is one: OpenID Connect's code flow for one user. No consent page: every user is let in.
 
 Start it with `with OpenIdProvider(name, token) as provider:`; `token` is the access token that signing in gives.
 """

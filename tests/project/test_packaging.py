@@ -36,7 +36,7 @@ def packaged() -> list[Path]:
 APART = {"inspect": "inspect_ai", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
 """Extra that is not in the development set -> the library that it brings."""
 TOOLS = {"docs"}
-"""Extras of programs that are run and imported by nobody."""
+"""Extras of programs that are run and never imported."""
 
 
 def third_party(path: Path) -> set[str]:

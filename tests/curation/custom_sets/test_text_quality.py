@@ -27,7 +27,7 @@ def test_a_rule_scores_as_the_harness_scores_it(family, phantoms, tmp_path):
 
 
 def test_a_text_that_gives_the_answer_away_is_told(tmp_path):
-    """Findings asked about with "yes" only where they are there: whoever has read the other images' questions knows the answer."""
+    """Findings asked about with "yes" only where they are there: having read the other images' questions is enough to know the answer."""
     write_sources("probmed", tmp_path / "source")
     rows = json.loads((tmp_path / "source" / "probmed.json").read_text())
     for row in rows:

@@ -79,7 +79,7 @@ def a_set(request, tmp_path):
 
 
 @pytest.mark.parametrize("by", ["name", "id"])
-def test_one_patient_less_and_nobody_else_changed(a_set, by, tmp_path):
+def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
     family, out = a_set
     build(family, name="my-set", source=out, out=tmp_path / "before")
     before = open_repository(tmp_path / "before").questions("test").set_index("question_id")

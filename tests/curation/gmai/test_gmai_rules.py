@@ -339,7 +339,7 @@ def test_selection_keeps_30_per_answer_one_per_patient_and_is_even():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_patient_less_or_more_moves_nobody_to_the_other_split(seed):
+def test_a_patient_less_or_more_moves_no_other_to_the_other_split(seed):
     """A test patient that moved would have its hidden answers shown, and a validation patient has shown them already."""
     rng = random.Random(seed)
     sources = Sources.model_construct(seed=seed, validation=rng.choice([0, 0.18, 0.5, 1]))

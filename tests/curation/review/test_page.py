@@ -55,7 +55,7 @@ def folders(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_said_to_be_saved_is_in_the_journal_and_nobody_is_overwritten_unread(seed, folders):
+def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_unread(seed, folders):
     questions, images = folders
     rng = random.Random(seed)
     client = TestClient(build_review(questions, images))
@@ -262,7 +262,7 @@ def test_a_review_survives_a_killed_server_and_what_no_server_took_does_not_look
 
 
 @pytest.mark.browser
-def test_each_reviewer_has_a_link_and_nobody_else_gets_in(chromium, folders):
+def test_each_reviewer_has_a_link_and_no_one_else_gets_in(chromium, folders):
     """The name is the link's: what is typed, sent or guessed changes nothing."""
     questions, _ = folders
     process, address = start(folders, "Dr Ada", "Bo")

@@ -96,7 +96,7 @@ def test_what_reviewers_say_decides_and_outlives_torn_lines_and_restarts(made, s
             with (made[0] / LOG).open("a") as file:
                 file.write('{"when": "2026-')
             torn, log = (made[0] / LOG).read_bytes(), ReviewLog(made[0])
-            assert (made[0] / LOG).read_bytes() == torn  # whoever only reads may read while another writes
+            assert (made[0] / LOG).read_bytes() == torn  # reading is allowed while another process writes
             log.change(who, "0-1", "note", f"{rng.random()}")
             entries += 1
     assert len(read_journal(made[0] / LOG)) == entries

@@ -124,7 +124,7 @@ def test_eval_asks_before_a_custom_set_leaves_the_machine(custom_set, tmp_path, 
 
 
 def test_eval_does_not_ask_about_a_public_set(tmp_path):
-    """What its authors published, and phantoms, may go to any server: it fails where nobody answers, later and for another reason."""
+    """What its authors published, and phantoms, may go to any server: it fails where no server answers, later and for another reason."""
     build("probmed", out=tmp_path / "probmed")
     check_sending(
         make_plan(EvalConfig("probmed", "openai:m", str(tmp_path / "probmed"), settings=Settings(base_url=AWAY[1])))

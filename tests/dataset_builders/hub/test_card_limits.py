@@ -1,4 +1,4 @@
-"""What the Hub documents about metadata is checked before anything is created there, and every card that we write keeps it."""
+"""The Hub's limits on metadata are checked before anything is created there, and every card that we write keeps it."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which licences let a set be public: written as sources write them."""
+"""Licences that let a set be public, written as sources write them."""
 
 import pytest
 from hypothesis import given

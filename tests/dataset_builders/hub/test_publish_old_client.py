@@ -1,4 +1,4 @@
-"""What we publish loads with `datasets` of 2024 and 2025, which write our cards as we do; each in an environment kept in the cache."""
+"""Published repositories load with `datasets` of 2024 and 2025, which write our cards as we do; each in a cached environment."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is wrong with a source is said in one line that names file and entry; nothing is written."""
+"""Every problem of a source is reported in one line that names file and entry; nothing is written."""
 
 import base64
 import csv

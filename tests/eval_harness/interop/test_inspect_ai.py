@@ -52,7 +52,7 @@ def inspect_python(request):
 
 
 def by_text(body):
-    """An answer that depends on the text of the prompt alone: whoever asks in the same words gets the same answer."""
+    """An answer that depends on the text of the prompt alone: the same words get the same answer."""
     content = body["messages"][-1]["content"]
     text = content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
     draw = hashlib.sha256(text.encode()).digest()

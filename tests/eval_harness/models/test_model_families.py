@@ -196,7 +196,7 @@ def test_texts_and_scores_are_those_of_naive_loops(family, tmp_path):
 def test_prefixes_are_shared_where_positions_have_several_axes_and_within_attention_windows(
     family, window, shares, tmp_path
 ):
-    """Prompts on both sides of the window: texts and scores are those of naive loops, whoever shares."""
+    """Prompts on both sides of the window: texts and scores are those of naive loops, whichever prompts share."""
     folder = make(family, tmp_path / family)
     config = json.loads((folder / "config.json").read_text())
     if window:

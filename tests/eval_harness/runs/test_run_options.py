@@ -53,7 +53,7 @@ def test_orders_turn_in_a_circle_and_back():
 
 
 @pytest.mark.parametrize("benchmark", ["mediconfusion", "gmai-mmbench", "halt-medvqa"])
-def test_whoever_knows_the_options_is_right_in_every_order(data, tmp_path, benchmark):
+def test_a_model_that_knows_the_options_is_right_in_every_order(data, tmp_path, benchmark):
     result, folder = evaluate(asked(data, benchmark, permute=True, out=tmp_path / "run"))
     assert result.environment["permuted"]["same_option"] == 100
     assert result.environment["permuted"]["same_letter"] == 0
@@ -64,7 +64,7 @@ def test_whoever_knows_the_options_is_right_in_every_order(data, tmp_path, bench
     assert answers.groupby("question_id")["sample"].count().nunique() == 1
 
 
-def test_whoever_sticks_to_a_letter_is_found_out(data, tmp_path):
+def test_a_model_that_sticks_to_a_letter_is_found_out(data, tmp_path):
     result, _ = evaluate(asked(data, model="baseline:always-A", permute=True, out=tmp_path / "run"))
     assert result.environment["permuted"] == {"same_option": 0, "same_letter": 100, "questions": 28}
     assert result.scores["share_A"].value == 100  # the letter as it was shown

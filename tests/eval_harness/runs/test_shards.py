@@ -121,7 +121,7 @@ def test_answers_put_together_survive_a_kill_between_any_two_files(tmp_path, mon
     assert held(tmp_path) == expected
 
 
-def test_a_failed_question_is_asked_again_by_whoever_has_its_share_and_never_hides_an_answer(tmp_path):
+def test_a_failed_question_is_asked_again_by_the_process_that_has_its_share_and_never_hides_an_answer(tmp_path):
     first = Process(tmp_path, 0, 2)
     name = first.left[-1]
     first.journal.append(Response(name, 0, "", "failed", error="x"))

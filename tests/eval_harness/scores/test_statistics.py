@@ -368,7 +368,7 @@ def test_ranks_go_by_models_that_are_significantly_better() -> None:
 @given(st.integers(2, 12), st.integers(0, 10**6), st.booleans())
 def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
     """Exactly those share rank 1 whom the comparison with the best leaves in; who is told apart and behind has a later first rank than
-    1; nobody's range of ranks is empty; two models alone are told apart exactly where one of them leads alone."""
+    1; no range of ranks is empty; two models alone are told apart exactly where one of them leads alone."""
     rng = np.random.default_rng(seed)
     value = np.round(rng.normal(size=models), 1)
     gap = np.abs(value[:, None] - value[None, :])

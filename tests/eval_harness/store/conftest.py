@@ -19,7 +19,7 @@ def run(data, tmp_path_factory):
 
 @pytest.fixture
 def owner(local_hub, monkeypatch):
-    """A client of the owner of ORG/results; whoever submits is the reader."""
+    """A client of the owner of ORG/results; the submitter is the reader."""
     monkeypatch.setenv("HF_TOKEN", READER)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo("ORG/results", repo_type="dataset")

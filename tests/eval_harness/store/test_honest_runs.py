@@ -90,7 +90,7 @@ def test_a_branch_with_150_samples(data, tmp_path):
     assert done.submission.result.benchmark.selection and differences(folder, Path(done.location)) == []
 
 
-def test_nobody_takes_the_place_of_another(data, tmp_path):
+def test_no_result_takes_the_place_of_another(data, tmp_path):
     """The same model with other answers, names that share a slug, and both readers: all land side by side."""
     dataset, landed = data["mediconfusion"], []
     runs = [(1, "Model", "ours"), (2, "Model", "ours"), (1, "Model", "official")]

@@ -111,7 +111,7 @@ def test_a_dataset_is_asked_for_again_too(owner, data, local_hub, monkeypatch, t
     assert 503 in [each.status for each in asked], asked
 
 
-def test_whichever_request_fails_nobody_is_refused(owner, data, local_hub, monkeypatch, tmp_path):
+def test_whichever_request_fails_no_submission_is_refused(owner, data, local_hub, monkeypatch, tmp_path):
     """From the k-th request on the Hub answers nothing but errors, for every k: the submission is left for later, until all is well."""
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setenv("HF_TOKEN", CURATOR)

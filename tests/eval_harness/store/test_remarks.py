@@ -1,4 +1,4 @@
-"""Withdrawing a result and putting notes under it: by who submitted it or the store's owner, and by nobody else."""
+"""Withdrawing a result and putting notes under it: by who submitted it or the store's owner, and by no one else."""
 
 import json
 from pathlib import Path

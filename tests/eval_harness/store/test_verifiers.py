@@ -88,7 +88,7 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
     assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err
 
 
-def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, tmp_path):
+def test_trouble_of_ours_refuses_no_submission(owner, run, data, as_owner, local_hub, tmp_path):
     """A dataset that cannot be read just now says nothing about a submission: no word of refusal, and the next verifier adds it."""
     trouble = (
         520  # what a proxy in front says; after 503 the Hub's client would ask again for minutes (test_revisions.py)
@@ -108,7 +108,7 @@ def test_trouble_of_ours_refuses_nobody(owner, run, data, as_owner, local_hub, t
     assert [outcome.word for outcome in verify(STORE, everything=True, data=["medlab/phantoms"])] == ["added"]
 
 
-def test_pull_requests_take_turns_by_account_and_nobody_takes_the_whole_run(monkeypatch):
+def test_pull_requests_take_turns_by_account_and_no_account_takes_the_whole_run(monkeypatch):
     """However many one account opened, the first of another comes after one of them; what takes too long is left for the next run."""
     opened = [SimpleNamespace(num=n, author="eve", status="open") for n in range(1, 31)]
     opened += [

@@ -252,7 +252,7 @@ CUT = """() => {
   }
   return found;
 }"""
-"""What nobody can read to its end: texts in boxes that hide what is beyond their edge, and choices wider than their field."""
+"""Texts that cannot be read to their end: texts in boxes that hide what is beyond their edge, and choices wider than their field."""
 ALL_OF_IT = "for (const [one, children] of whole) one.replaceChildren(...children)"
 IDS_GIVEN_TWICE = """[...document.querySelectorAll('[id]:not([id=""])')].map(one => one.id).filter((id, at, all) => all.indexOf(id) < at)"""
 

@@ -41,7 +41,7 @@ def shown(workdir: Path, licence: str | None) -> dict[str, int]:
     build("mediconfusion", out=folder)
     if licence is not None:
         state_licence(folder, licence)
-    publish(folder, "ORG/drawn", private=licence == "unknown")  # such images nobody may pass on
+    publish(folder, "ORG/drawn", private=licence == "unknown")  # such images must not be redistributed
     shutil.rmtree(folder)
     repository = open_repository("ORG/drawn")
     asked = repository.questions("test")

@@ -229,7 +229,7 @@ def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, stor
 def test_signing_in_gives_no_right_to_a_folder_of_the_server(
     data: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Space on a mounted folder, where readers sign in for the hidden test: nobody of them writes to the folder."""
+    """A Space on a mounted folder, where readers sign in for the hidden test: none of them writes to the folder."""
     for name, value in {"SYSTEM": "spaces", "SPACE_ID": "ORG/board", "OAUTH_CLIENT_ID": "board"}.items():
         monkeypatch.setenv(name, value)
     hidden = HiddenTest(str(data), str(data), str(tmp_path / "ledger"))

@@ -28,7 +28,7 @@ RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
 def page(chromium: Any) -> Iterator[Any]:
     yield chromium.new_page()
     assert chromium.script_errors == []
-    assert not [said for said in chromium.errors if said.startswith("http")]  # nobody else is asked, in a Space too
+    assert not [said for said in chromium.errors if said.startswith("http")]  # no other server is asked, in a Space too
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ def test_filters_sorting_and_pins(front: OverviewPages) -> None:
 
 def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gives_away(front: OverviewPages) -> None:
     """Each label of each topic: its cells are numbers of the raw tables under that very label, every aspect that is printed is shown, and
-    those whose answer is the label rank nobody. The same selection on the benchmark's page is ranked by another score, too."""
+    those whose answer is the label rank no model. The same selection on the benchmark's page is ranked by another score, too."""
     raw: dict[tuple[str, str, str], set[float]] = {}
     for result in PUBLISHED:
         for facet, values in result.breakdown.items():

@@ -71,7 +71,7 @@ def check_slopes(service: Service, asked: dict[str, object], page: str) -> int:
         aspect = next(one for one in SLOPES if f">{info_of(one).label} (%)" in panel)
         view = service.view({**asked, "metric": aspect})
         if view["state"]["metric"] != aspect:
-            continue  # the label gives it away: it ranks nobody
+            continue  # the label gives it away: it ranks no model
         table = table_of(view["html"])
         for name, value in re.findall(r"<title>(.*?): \S+ without, (\S+) with", panel):
             assert table[name] == value, (asked, aspect, name)

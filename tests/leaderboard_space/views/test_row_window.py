@@ -98,7 +98,7 @@ def test_ranks_of_many_models_follow_their_scores(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("waited_for", "computed"), [(-1.0, []), (1e9, ["A", "C", "B"])])
-def test_ranks_that_nobody_waits_for_are_not_computed(
+def test_ranks_that_no_page_waits_for_are_not_computed(
     service: Service, monkeypatch: pytest.MonkeyPatch, waited_for: float, computed: list[str]
 ) -> None:
     """A reader who has gone on asks no more; of those who wait, the last to ask is answered first."""

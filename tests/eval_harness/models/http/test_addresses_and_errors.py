@@ -1,4 +1,4 @@
-"""Where no chat server answers, one line says why, within seconds, in the words of whoever answered."""
+"""Where no chat server answers, one line says why, within seconds, in the words of the server that answered."""
 
 import json
 import threading

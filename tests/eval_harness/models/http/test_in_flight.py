@@ -1,4 +1,4 @@
-"""`--in-flight N` means N: all of them from the second question on, fewer while the server is busy, none once nobody listens."""
+"""`--in-flight N` means N: all of them from the second question on, fewer while the server is busy, none once no server listens."""
 
 import threading
 import time

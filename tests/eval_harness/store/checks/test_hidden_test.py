@@ -1,4 +1,4 @@
-"""Scoring against hidden answers: what it tells, what it never tells, and that nobody gets more scorings than a day has."""
+"""Scoring against hidden answers: what it tells, what it never tells, and that no user gets more scorings than a day has."""
 
 import hashlib
 import json
@@ -184,7 +184,7 @@ USERS = [
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_a_user_name_is_no_path_and_nobody_else(test, tmp_path, user):
+def test_a_user_name_is_no_path_and_no_other_user(test, tmp_path, user):
     path = upload(tmp_path / "a.jsonl", 30)
     assert "user name" in refused(test.remaining, user)
     assert "user name" in refused(test.score, path, "Model", user)
@@ -192,7 +192,7 @@ def test_a_user_name_is_no_path_and_nobody_else(test, tmp_path, user):
 
 
 @pytest.mark.parametrize("user", ["", "  ", None])
-def test_nobody_is_asked_to_sign_in(test, tmp_path, user):
+def test_a_missing_user_is_asked_to_sign_in(test, tmp_path, user):
     assert "sign in" in refused(test.score, upload(tmp_path / "a.jsonl", 30), "Model", user)
     assert "model name" in refused(test.score, tmp_path / "a.jsonl", "<b>mine</b>", "ann")
 

@@ -1,4 +1,4 @@
-"""What the store's owner ran again: marked so in folders and on the Hub, by who may and of what was run, and by nobody else."""
+"""What the store's owner ran again: marked so in folders and on the Hub, by who may and of what was run, and by no one else."""
 
 from functools import partial
 from pathlib import Path
@@ -138,7 +138,7 @@ def test_a_lost_answer_makes_one_commit(run, api, local_hub, fault, after):
     assert len(api.list_repo_commits(**REPO)) == before + 1
 
 
-def test_nobody_else_may_take_its_name(run, api, data, tmp_path, monkeypatch):
+def test_no_other_may_take_its_name(run, api, data, tmp_path, monkeypatch):
     reproduced = prepare(run, reproduced=True)
     monkeypatch.setenv("HF_TOKEN", READER)
     operations = [CommitOperationAdd(path, content) for path, content in reproduced.files().items()]
