@@ -1,4 +1,4 @@
-"""What the copies of a repository's images cost on the Hub: bytes that hf_xet sends of all configs, and of fewer.
+"""Cost of the copies of a repository's images on the Hub: bytes that hf_xet sends of all configs, and of fewer.
 
 Pairs of real images, as MediConfusion's, are written as a repository (in `questions`, in `cases`, and as data URIs in `inspect`), and
 published to a loopback Hub with the real client; each choice of configs to a Hub of its own.

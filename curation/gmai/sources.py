@@ -87,7 +87,7 @@ class Sources(Strict):
     validation: Annotated[float, Field(ge=0, le=1)] = 0.18
     """Share of the questions whose answers are shown (4,550 of 25,831 in the paper)."""
     separate_registries: bool = False
-    """Nobody is a patient of two of the registries that the sets name."""
+    """No person is a patient of two of the registries that the sets name."""
     overlay: Overlay = Overlay()
     longest_side: Annotated[int, Field(ge=32, le=4096)] = 1024
     datasets: Annotated[tuple[SourceDataset, ...], Field(min_length=1)]

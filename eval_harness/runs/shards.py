@@ -10,7 +10,7 @@ Files of a run folder, and who writes them:
 - `.rank0of2.lock`: held by a process as long as it lives; so each share has one process, and a live process's journal is left alone.
 - `.shards.lock`: held while somebody begins, puts journals together, or scores.
 
-Nobody waits for anybody, so a late, killed or restarted process loses no other's answers.
+No process waits for another, so a late, killed or restarted process loses no other's answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The images of cases, from the dataset that a result names: a folder here, or a repository on the Hub, read only where looked at.
 
 Shown are only images that we drew (phantoms) or whose licence, as the dataset itself states it, lets anybody pass them on; and only where
-the dataset's questions are those of the section. Nobody waits for the Hub: an image that is not here yet is fetched in the background.
+the dataset's questions are those of the section. No request waits for the Hub: an image that is not here yet is fetched in the background.
 See also: drawing the page (`views/case_pages/cases.py`).
 """
 

@@ -1,0 +1,26 @@
+"""The words of docstrings, comments and messages: a module's docstring says what it does, and no sentence speaks of nobody or whoever."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe", "benchmarks")
+MODULES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+
+
+def test_module_docstrings_are_imperatives_or_noun_phrases():
+    docs = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in MODULES}
+    asking = [str(path) for path, text in docs.items() if re.match(r"(What|Where|Which|How|Who|Whether)\b", text)]
+    assert len(docs) > 300
+    assert asking == []
+
+
+def test_no_sentence_speaks_of_nobody_or_whoever():
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in (*MODULES, *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"\b(nobody|whoever|who asks)\b", line, re.IGNORECASE)
+    ]
+    assert found == []
