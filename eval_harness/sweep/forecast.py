@@ -131,7 +131,7 @@ def before(everything: Sequence[Forecast]) -> str:
             if not each.problem and not each.is_done
             else ("done" if each.is_done else "cannot run", "", "", "", "")
         )
-        rows.append((str(task.number), task.label, task.benchmark, task.method, *numbers))
+        rows.append((str(task.number), task.label, task.benchmark, task.how, *numbers))
     answers, requests, *tokens, in_money = totals
     in_all = (
         f"in all: {answers:,.0f} answers, about {rounded(tokens[0])} tokens in, at most {rounded(tokens[1])} tokens out"

@@ -50,7 +50,7 @@ def report(
 def _listed(group: Sequence[SweepTask]) -> str:
     numbers = ", ".join(str(task.number) for task in group)
     task = group[0]
-    return f"task {numbers} ({task.label}, {task.benchmark}, {task.method})" if len(group) == 1 else f"tasks {numbers}"
+    return f"task {numbers} ({task.label}, {task.benchmark}, {task.how})" if len(group) == 1 else f"tasks {numbers}"
 
 
 def _row(task: SweepTask, result: Result) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def _row(task: SweepTask, result: Result) -> tuple[str, ...]:
         str(task.number),
         task.label,
         result.benchmark.name,
-        result.method.name,
+        task.how,
         metric,
         str(found) if isinstance(found, NoScore) else shown(found.value),
         interval(score),

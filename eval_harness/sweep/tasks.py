@@ -55,6 +55,12 @@ class SweepTask:
         return str(self.options.get("method", "mc"))
 
     @property
+    def how(self) -> str:
+        """How questions are asked, as tables say it: the method, and the images where they are not the right ones."""
+        image = str(self.options.get("image", "real"))
+        return self.method if image == "real" else f"{self.method}, {image} images"
+
+    @property
     def label(self) -> str:
         """What the model is called in tables."""
         return str(self.options.get("name") or label_of(self.model))

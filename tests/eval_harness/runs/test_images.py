@@ -146,3 +146,21 @@ def test_answers_in_a_file_have_no_arms(sides, tmp_path):
         "eval", "sides", "--data", sides / "data", "--model", "recorded:answers.jsonl", "--arms", cwd=tmp_path, code=2
     ).stderr
     assert "the same whatever is shown" in said
+
+
+def test_a_sweep_runs_arms_and_forecasts_them(sides, tmp_path):
+    (tmp_path / "models.yaml").write_text(
+        f"models: ['{sides / 'models.py'}:SaysA']\nbenchmarks: [{{benchmark: sides, data: '{sides / 'data'}', limit: 2}}]\n"
+        "images: [real, withheld, blank, swapped]\n"
+    )
+    said = command("sweep", "models.yaml", "--dry-run", cwd=tmp_path).stdout
+    assert "in all: 8 answers" in said and all(
+        f" mc, {image} images " in said for image in ("withheld", "blank", "swapped")
+    )
+    command("sweep", "models.yaml", cwd=tmp_path)
+    (real,) = (
+        path.parent
+        for path in tmp_path.glob("runs/models/*/run.json")
+        if '"image":"real"' in path.read_text().replace(" ", "")
+    )
+    assert set(medprobe.load_run(real).sight["best_arm"]) == {"withheld"}
