@@ -248,7 +248,7 @@ def test_what_the_caller_can_fix_is_one_line(phantoms, tmp_path, monkeypatch, wo
 
 
 def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
-    named = set(inspect.signature(medprobe.evaluate).parameters) - {"resume", "argv", "options"}
+    named = set(inspect.signature(medprobe.evaluate).parameters) - {"resume", "argv", "options", "arms"}
     assert named <= set(option_types())
     run = medprobe.evaluate(
         "gmai-mmbench", scripted(2)(), data=phantoms / "gmai-mmbench", out=tmp_path / "run", facet="modality=X-ray", name="Mine",

@@ -89,6 +89,7 @@ def test_a_model_without_revision_has_no_cache(data, tmp_path):
         evaluate(
             EvalConfig("mediconfusion", "baseline:chance", data=str(data), cache=tmp_path / "c", out=tmp_path / "run")
         )
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_dry_run_says_how_much_would_be_asked_and_what_it_costs(data, tmp_path):
