@@ -103,6 +103,8 @@ class _PlugIn:
                 yield reply
             if texts and responses:
                 raise TypeError(f"generate gave texts among responses ({GUIDE[:-1]})")
+            if len(texts) > len(requests):  # they may have no end
+                break
         if texts and len(texts) != len(requests):
             raise ValueError(f"generate gave {len(texts)} texts for {len(requests)} requests ({GUIDE[:-1]})")
         for request, text in zip(requests, texts, strict=False):

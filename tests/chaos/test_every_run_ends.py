@@ -12,6 +12,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import repeat
 
 import pytest
 
@@ -48,7 +49,7 @@ QUESTIONS = {
     "a number": "TypeError: it gave 7 instead of a Response",
     "nothing": "ValueError: it gave no response",
     "no text": "ValueError: a text of type int",
-    "two texts": "ValueError: generate gave 2 texts for 1 requests",
+    "endless texts": "ValueError: generate gave 2 texts for 1 requests",
     "a text": None,
     "bad image": "OSError: cannot decode",
 }
@@ -175,8 +176,8 @@ class PlugIn(Drawn):
                         yield 7
                     case "no text":
                         yield Response(each.question_id, each.sample, 7)
-                    case "two texts":
-                        yield from "AB"
+                    case "endless texts":
+                        yield from repeat("A")
                     case "nothing":
                         pass
                     case fault:
