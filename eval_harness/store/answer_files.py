@@ -10,7 +10,7 @@ given twice, wrong types, and numbers that are none; all at once, each with wher
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,8 +19,9 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import clip
+from eval_harness.derive.answer_table import COLUMNS
 from eval_harness.records.limits import MOST_SAMPLES
-from eval_harness.records.result import DELIVERIES, STATUSES
+from eval_harness.records.result import DELIVERIES
 from eval_harness.store.untrusted import Placed, ProblemList, Record, listed, read_records
 
 
@@ -44,8 +45,7 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     Raises BadInput for a file that cannot be read at all.
     """
     found = ProblemList()
-    entries = (_answer(where, record, found) for where, record in read_records(path, found))
-    rows = ((each[0], _row(*each[1:])) for each in entries if each is not None)
+    rows = _rows(read_records(path, found), found)
     kept = checked_rows(rows, Expected.of(questions, MOST_SAMPLES, "mc"), found)
     if kept and all(row["sample"] > 0 for row in kept):
         found.add(str(path), f"its samples begin with {min(row['sample'] for row in kept)}. Number them from 0.")
@@ -58,45 +58,41 @@ def answered_ids(path: Path, most: int = 200) -> list[str]:
     """Ids of questions in the first records of a file of answers, whatever its questions are. Raises BadInput for a file that cannot be
     read at all."""
     found = ProblemList()
-    entries = (_answer(where, record, found) for where, record in islice(read_records(path, found), most))
-    ids = (_row(*each[1:])["question_id"] for each in entries if each is not None)
-    return [name for name in ids if name is not None]
+    rows = _rows(islice(read_records(path, found), most), found)
+    return [row["question_id"] for _, row in rows if row["question_id"] is not None]
 
 
-def _row(identity: Any, said: Record) -> Record:
-    """A record of any file as a row of answers: ids as text, gaps of a table as nothing, what came of the request in our words."""
-    if isinstance(identity, float) and identity.is_integer():
-        identity = int(identity)  # a column of numbers with a gap in it
-    is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
-    seconds, status = said.get("seconds"), said.get("status")
-    if isinstance(seconds, str) or (isinstance(seconds, float) and math.isnan(seconds)):
-        seconds = None
-    if said.get("response") is None:
-        status = "failed"
-    return said | {
-        "question_id": str(identity).strip() if is_id else None,
-        "status": status if status in ("failed", "refused") else "answered",
-        "seconds": seconds,
-    }
-
-
-def _answer(where: str, record: Record, found: ProblemList) -> tuple[str, Any, Record] | None:
-    """The answer in a record: (where, question id, what was said); None where it is none, which `found` says."""
-    identity = record.get("question_id")
-    identity = record.get("index") if identity is None else identity
-    for name, there, remedy in (
-        ("`question_id` (or `index`)", identity is not None, "Name the question that was answered."),
-        ("`response`", "response" in record, "Give the model's text, or null where it gave none."),
-    ):
-        if not there:
-            found.add(where, f"has no {name}; it has {listed(list(record)) or 'no fields'}. {remedy}")
-            return None
-    return where, identity, _said(record)
-
-
-def _said(record: Record) -> Record:
-    said = {name: record[name] for name in ("response", "sample", "status", "seconds") if name in record}
-    return said | {name: record[name] for name in ("reasoning", "finish_reason") if isinstance(record.get(name), str)}
+def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
+    """Records of any file as rows of answers: ids as text, gaps of a table as nothing, what came of the request in our words. Those that
+    answer nothing are noted in `found`."""
+    for where, record in records:
+        identity = record.get("question_id")
+        identity = record.get("index") if identity is None else identity
+        if identity is None or "response" not in record:
+            lacks = "`response`" if identity is not None else "`question_id` (or `index`)"
+            remedy = "Give the model's text, or null" if identity is not None else "Name the question that was answered"
+            found.add(where, f"has no {lacks}; it has {listed(list(record)) or 'no fields'}. {remedy}.")
+            continue
+        if isinstance(identity, float) and identity.is_integer():
+            identity = int(identity)  # a column of numbers with a gap in it
+        is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
+        seconds, status = record.get("seconds"), record.get("status")
+        if isinstance(seconds, str) or (isinstance(seconds, float) and math.isnan(seconds)):
+            seconds = None
+        if record["response"] is None:
+            status = "failed"
+        texts = {name: record[name] for name in ("reasoning", "finish_reason") if isinstance(record.get(name), str)}
+        yield (
+            where,
+            {
+                "question_id": str(identity).strip() if is_id else None,
+                "sample": record.get("sample"),
+                "response": record["response"],
+                "seconds": seconds,
+                "delivery": DELIVERIES[status if status in ("failed", "refused") else "answered"],
+                **texts,
+            },
+        )
 
 
 LARGEST_INT = 1 << 53
@@ -117,10 +113,8 @@ class Expected:
 
 
 def checked_rows(rows: Iterable[Placed], expected: Expected, problems: ProblemList) -> list[Record]:
-    """The rows (where, row) in the columns of `answers.parquet`. What is wrong goes to `problems`; when it is full, the rest is not read.
-
-    A row says what the server did by `delivery`, or by `status` (`failed`, `missing`, `refused`: a file of another harness).
-    """
+    """The rows (where, row) in the columns of `answers.parquet`. What is wrong goes to `problems`; when it is full, the rest is not
+    read."""
     kept: dict[tuple[str, int], Record] = {}
     for where, row in rows:
         name, sample = row.get("question_id"), whole(row.get("sample"))
@@ -143,11 +137,8 @@ def checked_rows(rows: Iterable[Placed], expected: Expected, problems: ProblemLi
                 break
             continue
         assert isinstance(name, str) and sample is not None
-        kept[name, sample] = {
-            "question_id": name, "sample": sample, "response": row["response"] or "", "scores": row.get("scores"),
-            "seconds": row.get("seconds"), "delivery": _delivery(row), "reasoning": row.get("reasoning"),
-            "finish_reason": row.get("finish_reason"), "tokens_in": row.get("tokens_in"), "tokens_out": row.get("tokens_out"),
-        }  # fmt: skip
+        texts = {"question_id": name, "sample": sample, "response": row["response"] or ""}
+        kept[name, sample] = {column: row.get(column) for column in COLUMNS} | texts
     return list(kept.values())
 
 
@@ -161,12 +152,6 @@ def whole(value: Any) -> int | None:
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _delivery(row: Record) -> str:
-    if "delivery" in row:
-        return str(row["delivery"])
-    return DELIVERIES.get(str(row.get("status")), DELIVERIES["answered"])
 
 
 def _wrong_scores(scores: Any, options: int, method: str) -> str | None:
@@ -188,14 +173,10 @@ def _is_score(score: Any) -> bool:
 
 def _wrong_values(row: Record) -> str | None:
     """What is wrong with the columns of a row that say what came of the request."""
-    if "response" not in row:
-        return "has no `response`. Give the model's text, or null where it gave none."
     if not isinstance(row["response"], str | None):
         return f"`response` must be text or null, not {type(row['response']).__name__}."
-    if "delivery" in row and row["delivery"] not in DELIVERIES.values():
-        return f"delivery {clip(row['delivery'])} is none of {', '.join(DELIVERIES.values())}"
-    if "delivery" not in row and row.get("status") not in STATUSES:
-        return f"status {clip(row.get('status'))} is none of {', '.join(STATUSES)}"
+    if row.get("delivery") not in DELIVERIES.values():
+        return f"delivery {clip(row.get('delivery'))} is none of {', '.join(DELIVERIES.values())}"
     if not _is_duration(row.get("seconds")):
         return "`seconds` must be a number from 0, or null."
     for name in ("reasoning", "finish_reason"):

@@ -1,43 +1,40 @@
 """From what people hand in (a run folder, the files of a submission, a file of answers) to the files that would be added to a store.
 
-Nothing is judged here but records of a file of answers. Reads what strangers wrote: only to be called in the sandbox.
-See also: the verdict (`examine.py`).
+Nothing is judged here but records of a file of answers. What strangers wrote is read in the sandbox, within limits that its first call
+finds. See also: the verdict (`examine.py`).
 """
 
 from __future__ import annotations
 
-import json
+import codecs
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable, clip
 from eval_harness.derive.answer_table import USAGE, answer_frame, answers_bytes
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.derive.reading import without_judge
-from eval_harness.records.limits import MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
+from eval_harness.records.limits import FIRST_LOOK, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
 from eval_harness.records.names import normal_name
-from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
-from eval_harness.records.run import RunRecord, RunRequest, read_run
+from eval_harness.records.result import Benchmark, Method, Model, read_result
+from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.store.answer_files import read_predictions
 from eval_harness.store.datasets import Dataset, Find
-from eval_harness.store.examine import examine, first_look, read_sent
+from eval_harness.store.examine import examine, first_look, parsed_run, read_sent
+from eval_harness.store.sandbox import call
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import (
     COLUMNS,
     check_file,
     parquet_rows,
-    parse_object,
     printable,
 )
 
-T = TypeVar("T")
 JOURNAL, QUESTIONS = "answers.jsonl", "questions.parquet"
 FOLDER_FILES = (RUN, QUESTIONS, RESULT, ANSWERS, JUDGE)
 """Of a run folder or a submission, what is read."""
@@ -53,7 +50,24 @@ MAX_RESULT = 8 << 20
 """Bytes of a result.json; with all its facets GMAI-MMBench's has under one million."""
 
 
-def folder_limits(folder: Path, find: Find) -> Limits:
+def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
+    """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
+    `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
+    return call(call(FIRST_LOOK, _folder_limits, folder, find), _examined_folder, folder, find, reproduced)
+
+
+def examined_answers(
+    path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours"
+) -> Submission:
+    """The verdict on a file of another harness's answers. `kind`: open, proprietary, medical.
+
+    Raises BadInput for a file that cannot be read, and a kind that is none of these.
+    """
+    limits = call(FIRST_LOOK, _file_limits, path, dataset)
+    return call(limits, _examined_answers, path, dataset, model, kind, extraction)
+
+
+def _folder_limits(folder: Path, find: Find) -> Limits:
     """What reading a folder may take: by the questions of the dataset that its run.json names."""
     if not (folder / RUN).is_file():
         raise BadInput(_not_a_run(folder))
@@ -61,7 +75,7 @@ def folder_limits(folder: Path, find: Find) -> Limits:
     return limits_for(len(find(run.benchmark).questions), run.request.samples)
 
 
-def file_limits(path: Path, dataset: Dataset) -> Limits:
+def _file_limits(path: Path, dataset: Dataset) -> Limits:
     """What reading a file of answers may take: by the rows that a Parquet file's footer tells of, which is refused where a store takes
     fewer, or by the bytes that an answer has at least in any other file."""
     asked = max(1, len(dataset.questions))
@@ -72,9 +86,7 @@ def file_limits(path: Path, dataset: Dataset) -> Limits:
     return limits_for(asked, max(1, min(-(-rows // asked), MOST_SAMPLES, MOST_ANSWERS // asked)))
 
 
-def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
-    """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
-    `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
+def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
     run = _own_run(folder)
     found = _examined(_sent(folder, run), find(run.benchmark))
     if reproduced:
@@ -88,13 +100,7 @@ def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submi
     return found
 
 
-def examined_answers(
-    path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours"
-) -> Submission:
-    """The verdict on a file of another harness's answers. `kind`: open, proprietary, medical.
-
-    Raises BadInput for a file that cannot be read, and a kind that is none of these.
-    """
+def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None, extraction: str) -> Submission:
     if kind is not None and kind not in KINDS:
         raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(KINDS)}, or leave it out.")
     read = read_predictions(path, dataset.questions)
@@ -187,9 +193,14 @@ def _as_sent(run: RunRecord) -> RunRecord:
 def _own_run(folder: Path) -> RunRecord:
     """The run of a folder, read as its result was: with its extraction, without its judge where that was left out, and with the tokens
     that were counted."""
-    run = _own_file(folder / RUN, MAX_RUN, lambda path: read_run(path.parent))
+    check_file(folder / RUN, MAX_RUN)
+    run = parsed_run((folder / RUN).read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there
     if (folder / RESULT).exists():
-        scored: Result = _own_file(folder / RESULT, MAX_RESULT, read_result)
+        check_file(folder / RESULT, MAX_RESULT)
+        try:
+            scored = read_result(folder / RESULT)
+        except BadInput as error:
+            raise BadInput(printable(str(error))) from None
         usage = {name: scored.environment[name] for name in USAGE if name in scored.environment}
         method = run.method.model_copy(update={"extraction": scored.method.extraction})
         run = run.model_copy(update={"method": method, "environment": run.environment | usage})
@@ -199,18 +210,6 @@ def _own_run(folder: Path) -> RunRecord:
 
 def _content(run: RunRecord) -> bytes:
     return (run.model_dump_json(indent=1) + "\n").encode()
-
-
-def _own_file(path: Path, most: int, read: Callable[[Path], T]) -> T:
-    """A JSON file of bearable size; what is wrong with it in one harmless line."""
-    try:
-        check_file(path, most)
-        parse_object(path.read_bytes().decode("utf-8-sig"))
-        return read(path)
-    except BadInput as error:
-        raise BadInput(printable(str(error))) from None
-    except (ValueError, RecursionError, ValidationError, json.JSONDecodeError) as error:
-        raise BadInput(printable(f"{path}: {error}")) from None
 
 
 def _not_a_run(folder: Path) -> str:

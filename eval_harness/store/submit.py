@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
-from eval_harness.records.limits import FIRST_LOOK
 from eval_harness.records.result import Benchmark
 from eval_harness.records.selection import select_questions
 from eval_harness.store import folder as folder_store
-from eval_harness.store import hub, sandbox
+from eval_harness.store import hub
 from eval_harness.store.acceptance import Acceptance, local_account, now
 from eval_harness.store.datasets import Dataset, dataset_for, dataset_of, named_dataset
 from eval_harness.store.names import Published
@@ -23,8 +22,6 @@ from eval_harness.store.packaging import (
     QUESTIONS,
     examined_answers,
     examined_folder,
-    file_limits,
-    folder_limits,
     own_dataset,
 )
 from eval_harness.store.scan import is_hub_store
@@ -132,13 +129,10 @@ def prepare(
             )
         selection = select_questions(benchmark, data, split)
         dataset = dataset_of(selection.repository, selection.split, ours=True)
-        limits = sandbox.call(FIRST_LOOK, file_limits, what, dataset)
-        return sandbox.call(limits, examined_answers, what, dataset, model, kind, extraction)
+        return examined_answers(what, dataset, model, kind, extraction)
     find = partial(_dataset, what, data, owner)
     try:
-        return sandbox.call(
-            sandbox.call(FIRST_LOOK, folder_limits, what, find), examined_folder, what, find, reproduced
-        )
+        return examined_folder(what, find, reproduced)
     except BadInput as error:
         told = str(error).removeprefix(f"{what}/").removeprefix(f"{what}: ").rstrip(".")
         told = told.removesuffix(". Nothing was submitted")

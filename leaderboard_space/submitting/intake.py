@@ -18,7 +18,7 @@ from pathlib import Path
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from eval_harness.derive.files import RUN, SENT
-from eval_harness.records.limits import FIRST_LOOK, MAX_FILE
+from eval_harness.records.limits import MAX_FILE
 from eval_harness.store.datasets import Dataset, chosen_dataset
 from eval_harness.store.packaging import (
     FOLDER_FILES,
@@ -26,10 +26,8 @@ from eval_harness.store.packaging import (
     MAX_RESULT,
     examined_answers,
     examined_folder,
-    file_limits,
-    folder_limits,
 )
-from eval_harness.store.sandbox import call, in_turn
+from eval_harness.store.sandbox import in_turn
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import check_file
 from leaderboard_space.submitting.targets import Target
@@ -79,8 +77,7 @@ def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str
         if not model:
             raise BadInput("no model name was given. Say which model gave these answers.")
         (path,) = named.values()
-        limits = call(FIRST_LOOK, file_limits, path, dataset)
-        return call(limits, examined_answers, path, dataset, model, kind)
+        return examined_answers(path, dataset, model, kind)
     unknown = sorted(set(named) - {*FOLDER_FILES, JOURNAL})
     if unknown:
         raise BadInput(f"{unknown[0]}: not a file of a run folder. {SHAPES}")
@@ -89,8 +86,7 @@ def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str
             continue
         check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE)
         shutil.copyfile(path, folder / name)
-    find = partial(chosen_dataset, dataset)
-    return call(call(FIRST_LOOK, folder_limits, folder, find), examined_folder, folder, find)
+    return examined_folder(folder, partial(chosen_dataset, dataset))
 
 
 def _dataset(target: Target) -> Dataset:
