@@ -36,8 +36,7 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
-from leaderboard_space.serving.access import SPACE, guarded, on_space
-from leaderboard_space.serving.body_limit import BodyLimit
+from leaderboard_space.serving.access import SPACE, BodyLimit, guarded, on_space
 from leaderboard_space.serving.endpoint import Endpoint, Function
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit

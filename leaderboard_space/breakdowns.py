@@ -12,6 +12,7 @@ from typing import Any
 
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, shown_method
@@ -122,9 +123,11 @@ def _is_same(entry: Entry, row: Row, metric: str) -> bool:
 
 
 def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
-    """What a chart is of: the set of questions and the method."""
+    """What a chart is of: the set of questions, the selection and the method."""
+    groups = [" or ".join(branch_name(path) for path in group) for group in groups_of(query.branches)]
+    only = f", only {' and '.join(groups)}" if groups else ""
     methods = {shown_method(row.entry.result.method.name) for row in rows if not row.is_baseline}
-    return f"{query.section.title()}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
+    return f"{query.section.title()}{only}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
 
 def _one(memory: ViewCache, query: BoardQuery, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:

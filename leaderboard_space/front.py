@@ -15,8 +15,8 @@ from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data.facets import choice
-from leaderboard_space.data.ranks.significance import is_higher_better, verdicts
-from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of, with_interval
+from leaderboard_space.data.ranks.significance import verdicts
+from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, is_higher_better, metrics_of, with_interval
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import (

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.published_cells import Printed, published_cells
-from leaderboard_space.data.ranks.standings import Standings, standings
+from leaderboard_space.data.ranks.standings import Printed, Standings, published_cells, standings
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.query import BoardQuery, checked
 

@@ -16,7 +16,7 @@ from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data.models.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
-from leaderboard_space.data.ranks.random_run import is_random_run, tested
+from leaderboard_space.data.ranks.significance import is_random_run, tested
 from leaderboard_space.data.ranks.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import UNLABELLED, shown_label

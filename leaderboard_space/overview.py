@@ -11,8 +11,8 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.records.result import Model, Score, Verdict
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.groups import order_of
-from leaderboard_space.data.ranks.significance import is_higher_better, verdicts
-from leaderboard_space.data.ranks.standings import Row, Standings, with_interval
+from leaderboard_space.data.ranks.significance import verdicts
+from leaderboard_space.data.ranks.standings import Row, Standings, is_higher_better, with_interval
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.sentences import Trust, findings
 

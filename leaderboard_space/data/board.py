@@ -20,11 +20,11 @@ from eval_harness.records.result import Result
 from eval_harness.store.scan import Folder, open_store, scan_store
 from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.sight import read_sights
+from leaderboard_space.data.store import unverified
 from leaderboard_space.data.store.result_files import ResultFiles, Stamp, stamp_of
 from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.data.tree import published_tree, tree_of
-from leaderboard_space.data.units import answer_cache
 from leaderboard_space.data.units.outcomes import (
     Layout,
     RunUnits,
@@ -81,7 +81,7 @@ class Board:
         self._held = False
 
         def loop() -> None:
-            answer_cache.prune()
+            unverified.prune()
             self.prepare()
             while True:
                 self.prepare()

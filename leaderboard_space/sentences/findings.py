@@ -9,7 +9,7 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.random_run import is_random_run
+from leaderboard_space.data.ranks.significance import is_random_run
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of, shown_method, with_interval
 from leaderboard_space.data.tree import Path, branch_name
 from leaderboard_space.sentences import Caption, HeadlineFacts, Ranked

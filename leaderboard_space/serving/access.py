@@ -1,4 +1,4 @@
-"""Restrict the requests that a board answers, and the pages that may show it in a frame.
+"""Restrict the requests that a board answers, their size, and the pages that may show it in a frame.
 
 A board that may write to a store as this machine serves its own address only: a page on the internet could else reach it through the
 reader's browser, by a name that it lets point to 127.0.0.1 (DNS rebinding).
@@ -88,3 +88,33 @@ class Access:
         except ValueError:
             return False
         return self.names is not None and name is not None and name.casefold() in self.names
+
+
+MOST = 4 << 20
+"""Bytes of a request that is no upload; the pages send choices and the names of uploaded files."""
+
+
+class BodyLimit:
+    """ASGI middleware: says 413 where the header announces too much, and hangs up where more comes than was announced."""
+
+    def __init__(self, app: Any, most: int = MOST) -> None:
+        self.app, self.most = app, most
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["path"].rstrip("/").endswith("/upload"):
+            await self.app(scope, receive, send)
+            return
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        if not announced.isdigit() or int(announced) > self.most:
+            await send({"type": "http.response.start", "status": 413, "headers": [(b"content-type", b"text/plain")]})
+            await send({"type": "http.response.body", "body": b"The request is too large."})
+            return
+        received = 0
+
+        async def bounded() -> Any:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            return {"type": "http.disconnect"} if received > self.most else message
+
+        await self.app(scope, bounded, send)

@@ -34,8 +34,7 @@ from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving.access import on_space
 from leaderboard_space.submitting.intake import bundle_archive, receive
-from leaderboard_space.submitting.target_choice import target_of
-from leaderboard_space.submitting.targets import targets
+from leaderboard_space.submitting.targets import target_of, targets
 from leaderboard_space.views import submit as words
 from leaderboard_space.views.addresses import benchmark_address, model_address
 from leaderboard_space.views.parts import KINDS

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import groups_of
-from leaderboard_space.data.published_cells import Printed
-from leaderboard_space.data.ranks.standings import Standings
+from leaderboard_space.data.ranks.standings import Printed, Standings
 from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, prose, text
 from leaderboard_space.query import BoardQuery

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.serving.body_limit import BodyLimit
+from leaderboard_space.serving.access import BodyLimit
 from leaderboard_space.serving.endpoint import Endpoint
 
 LONG = "é" * 5000

@@ -29,7 +29,7 @@ from leaderboard_space.data.ranks.groups import (
     Grouped,
     grouped,
 )
-from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
+from leaderboard_space.data.ranks.significance import is_random_run, random_run, tested
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Path, Tree
 from leaderboard_space.data.units.outcomes import Outcomes
@@ -63,7 +63,7 @@ class Row:
     ends: tuple[int, ...] = ()
     """How the responses to the selection ended (`nonresponse.COUNTS`), where the answers are known."""
     run: Score | None = None
-    """The paper's random run, where chance and verdict are against it (`random_run.py`) and not against exact chance."""
+    """The paper's random run, where chance and verdict are against it (`significance.tested`) and not against exact chance."""
 
     @property
     def is_baseline(self) -> bool:
@@ -120,6 +120,10 @@ def info_of(metric: str, family: str = "") -> MetricInfo:
     """What a metric means (in a format); a metric this board does not know is shown by its name."""
     own = spec(family).metrics.get(metric) if family in BENCHMARKS else None
     return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
+
+
+def is_higher_better(metric: str, family: str) -> bool:
+    return info_of(metric, family).higher_is_better is not False
 
 
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
@@ -333,3 +337,23 @@ def _order(row: Row, higher: bool) -> tuple[bool, float, str]:
     if value is None:
         return (True, 0.0, row.entry.result.model.name.lower())
     return (False, -value if higher else value, row.entry.result.model.name.lower())
+
+
+Printed = tuple[list[Entry], dict[tuple[str, str], dict[str, Score]]]
+"""Results, and the cells that they print: (facet, value) -> entry key -> score."""
+
+
+def published_cells(found: Standings, branches: Sequence[Path]) -> Printed:
+    """The cells that papers print within a selection that cannot be scored as one."""
+    cells: dict[tuple[str, str], dict[str, Score]] = {}
+    for entry in found.hidden:
+        for facet, value in cells_in(branches, entry.result.breakdown):
+            score = entry.result.breakdown[facet][value].get(found.metric)
+            if score is not None and score.value is not None:
+                cells.setdefault((facet, value), {})[entry.key] = with_interval(score, found.metric)
+    entries = [entry for entry in found.hidden if any(entry.key in held for held in cells.values())]
+    leading = next(iter(cells.values()), {})
+    sign = -1 if info_of(found.metric).higher_is_better is not False else 1
+    return sorted(
+        entries, key=lambda entry: sign * (leading[entry.key].value or 0.0) if entry.key in leading else math.inf
+    ), cells

@@ -4,7 +4,6 @@ it is asked for: the board computes these numbers from the units, and those of h
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
 from leaderboard_space.data.published_scores import errors_named
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.store.unverified import derived_folder
-from leaderboard_space.data.units import answer_cache
 from leaderboard_space.data.units.validate import without_impossible
 from leaderboard_space.html import visible
 
@@ -103,15 +101,13 @@ LARGE = 50_000
 class LateBreakdown(Mapping[str, Mapping[str, Scores]]):
     """A `Breakdown` whose facets are known, and whose numbers are read from the result's file; empty where the file is another by then."""
 
-    def __init__(self, path: Path, key: str, facets: list[str]) -> None:
-        self._path, self._key, self._facets = path, key, facets
+    def __init__(self, path: Path, facets: list[str]) -> None:
+        self._path, self._stamp, self._facets = path, stamp_of(path), facets
 
     @cached_property
     def _whole(self) -> Breakdown:
         try:
-            if _key_of(self._path.read_bytes()) != self._key:
-                return {}
-            return _read(self._path)[0].breakdown
+            return _read(self._path)[0].breakdown if stamp_of(self._path) == self._stamp else {}
         except (OSError, BadInput):
             return {}
 
@@ -130,26 +126,12 @@ class LateBreakdown(Mapping[str, Mapping[str, Scores]]):
 def read_possible(path: Path) -> tuple[Result, list[str]]:
     """A result without the numbers that cannot be, and what was left out (`without_impossible`); a large measured one with its breakdown
     to be read later. Raises BadInput as `read_result` does."""
-    content = path.read_bytes()
-    if len(content) < LARGE:
-        return _read(path)
-    key = _key_of(content)
-    try:
-        kept = json.loads(answer_cache.load_text(key) or "")
-        result, notes, facets = Result.model_validate(kept["result"]), list(kept["notes"]), list(kept["facets"])
-    except (ValueError, KeyError, TypeError):  # not kept yet, or not as it is written below
-        whole, notes = _read(path)
-        if whole.kind != "measured":
-            return whole, notes
-        result, facets = whole.model_copy(update={"breakdown": {}}), list(whole.breakdown)
-        answer_cache.save_text(key, json.dumps({"result": result.model_dump(), "notes": notes, "facets": facets}))
-    return result.model_copy(update={"breakdown": LateBreakdown(path, key, facets)}), notes
+    result, notes = _read(path)
+    if result.kind != "measured" or path.stat().st_size < LARGE:
+        return result, notes
+    return result.model_copy(update={"breakdown": LateBreakdown(path, list(result.breakdown))}), notes
 
 
 def _read(path: Path) -> tuple[Result, list[str]]:
     result, notes = without_impossible(read_result(path))
     return result.model_copy(update={"breakdown": errors_named(result.breakdown)}), notes
-
-
-def _key_of(content: bytes) -> str:
-    return answer_cache.key_of("result", content)

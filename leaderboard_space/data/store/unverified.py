@@ -6,7 +6,11 @@ Derived once for the same files, then kept in the board's cache folder.
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +23,26 @@ from eval_harness.records.result import DERIVE_VERSION, Benchmark
 from eval_harness.store.datasets import Dataset, vouched_dataset
 from eval_harness.store.examine import examined
 from eval_harness.store.untrusted import parquet_rows
-from leaderboard_space.data.units import answer_cache
+
+KEEP_DAYS = 30
+"""What was derived of files that were not looked at for so many days is deleted."""
+
+
+def kept() -> Path:
+    """Where it lies: under the user's cache folder (XDG_CACHE_HOME), or the folder named by MEDPROBE_BOARD_CACHE."""
+    named = os.environ.get("MEDPROBE_BOARD_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME")
+    board = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "medprobe" / "board"
+    return board / "unverified"
+
+
+def prune() -> None:
+    """Delete what has long not been asked for."""
+    oldest = time.time() - KEEP_DAYS * 86_400
+    with suppress(OSError):
+        for folder in kept().iterdir():
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
@@ -29,7 +52,7 @@ def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
         raise BadInput(f"{folder / RESULT}: was not verified, and holds no run whose scores could be derived.")
     sent = Sent.read(folder)
     parts = [str(DERIVE_VERSION), *(hashlib.sha256(each or b"").hexdigest() for each in sent)]
-    target = answer_cache.folder() / "unverified" / hashlib.sha256("".join(parts).encode()).hexdigest()
+    target = kept() / hashlib.sha256("".join(parts).encode()).hexdigest()
     if not (target / RESULT).is_file():
         try:
             found = examined(sent, partial(_dataset, store, tuple(trusted)))
@@ -40,6 +63,8 @@ def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
         target.mkdir(parents=True, exist_ok=True)
         for name in DERIVED:
             replace_file(target / name, found.derived[name])
+    with suppress(OSError):
+        os.utime(target)
     return target
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
@@ -23,7 +22,7 @@ from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
 from eval_harness.derive.metrics import BALANCED, METRICS
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.tree import labels_of
-from leaderboard_space.data.units import answer_cache, stored_units
+from leaderboard_space.data.units import stored_units
 from leaderboard_space.data.units.scoring import Bools, Floats, Ints
 from leaderboard_space.data.units.stored_units import (
     NOT_COUNTED,
@@ -114,15 +113,11 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
     Raises BadInput when the file is missing, unreadable, or holds other questions than its name says.
     """
     try:
-        content = path.read_bytes()
-        table = pq.read_table(pa.BufferReader(content))
+        table = pq.read_table(path)
         frame = pd.DataFrame(
             {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
         )
-        key = answer_cache.key_of(f"questions {expected}", content)
-        is_named = answer_cache.is_noted(key) or fingerprint_of(frame) == expected
-        if is_named:
-            answer_cache.note(key)
+        is_named = fingerprint_of(frame) == expected
     except FileNotFoundError:
         raise BadInput(f"{path.name}: the questions are not in the store.") from None
     except Exception as error:  # whatever is wrong with one file, the board stays up and says so

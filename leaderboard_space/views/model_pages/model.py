@@ -15,8 +15,8 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.models.claims import Claims
 from leaderboard_space.data.models.identity import Identity, identity, snapshot_of
-from leaderboard_space.data.ranks.random_run import is_random_run
 from leaderboard_space.data.ranks.sight import sights_of
+from leaderboard_space.data.ranks.significance import is_random_run
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section

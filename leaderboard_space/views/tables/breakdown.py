@@ -13,7 +13,7 @@ from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import cells_in, choice
 from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.random_run import is_random_run, random_run, tested
+from leaderboard_space.data.ranks.significance import is_random_run, random_run, tested
 from leaderboard_space.data.ranks.standings import Standings, info_of, metrics_of, own_score, with_interval
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
@@ -142,6 +142,8 @@ def view(
         return (
             below if facets == [METRICS_FACET] else head + below
         )  # one number per result, which stands in the table above
+    if not columns and not found.rows:
+        return below
     if not columns:
         return head + '<p class="sub">No numbers are known by this facet for this selection.</p>' + below
     dropped = max(len(columns) - MOST_COLUMNS, 0)
@@ -271,7 +273,7 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
     n, n_cases = max(sizes)
     size = (count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})") if n else "not known"
     return (
-        f'<th scope="col" data-sort="{text(name, 200)}"><button type="button" class="sorts"><span>{text(label, 48)}</span></button>'
+        f'<th scope="col" data-sort="{text(name, 200)}"><button type="button" class="sorts"><span>{text(label, 80)}</span></button>'
         f"<small>n {size}</small></th>"
     )
 

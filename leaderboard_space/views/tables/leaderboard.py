@@ -10,14 +10,14 @@ from eval_harness.scores.sight import Sight
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.models.identity import identity_of
-from leaderboard_space.data.published_cells import Printed
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, display_names
-from leaderboard_space.data.ranks.random_run import is_random_run
 from leaderboard_space.data.ranks.sight import sights_of
+from leaderboard_space.data.ranks.significance import is_random_run
 from leaderboard_space.data.ranks.standings import (
     ALL,
     ONE,
+    Printed,
     Row,
     Standings,
     info_of,

@@ -1,12 +1,12 @@
-"""The table of cells that papers print within a selection that cannot be scored as one (`data/published_cells.py`)."""
+"""The table of cells that papers print within a selection that cannot be scored as one (`standings.published_cells`)."""
 
 from __future__ import annotations
 
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
-from leaderboard_space.data.published_cells import Printed
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.standings import (
+    Printed,
     Standings,
     info_of,
 )

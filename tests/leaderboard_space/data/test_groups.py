@@ -189,7 +189,7 @@ def test_a_caption_speaks_of_the_results_that_have_the_score(tmp_path: Path) -> 
         add_run(tmp_path, "mediconfusion", asked, given, name)
     page = Service(Board(tmp_path)).view({"format": "mediconfusion", "metric": "confusion"})["html"]
     (said,) = re.findall(r'<p class="sub">(.*?)</p>', page)
-    assert page.count('<tr class="k-') == 3 and "bars 95% intervals" in said and "where one is known" not in said, said
+    assert page.count('<tr class="k-') == 3 and "bars: 95% intervals" in said and "where known" not in said, said
 
 
 def test_answers_that_were_cut_off_are_told_beside_the_score(tmp_path: Path) -> None:

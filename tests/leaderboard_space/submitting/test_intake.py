@@ -19,8 +19,8 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.tab import SubmitTab
-from leaderboard_space.submitting.target_choice import target_of as chosen_target
 from leaderboard_space.submitting.targets import Target, targets
+from leaderboard_space.submitting.targets import target_of as chosen_target
 from tests.eval_harness.store.submitting import phantom, questions_of, responses, run_folder
 from tests.helpers import write_lines
 

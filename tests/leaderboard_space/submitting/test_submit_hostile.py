@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leaderboard_space.app import launch_options
-from leaderboard_space.serving.body_limit import BodyLimit
+from leaderboard_space.serving.access import BodyLimit
 from tests.eval_harness.store.submitting import phantom, responses
 from tests.eval_harness.store.untrusted.hostile import FILES
 from tests.helpers import write_lines

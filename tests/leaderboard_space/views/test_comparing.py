@@ -20,7 +20,7 @@ from leaderboard_space import sentences
 from leaderboard_space.comparing import SLOTS, comparable_sections, compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks import random_run
+from leaderboard_space.data.ranks import significance
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import text
 from leaderboard_space.views.comparing import compare, compare_flips, compare_settings
@@ -49,7 +49,7 @@ def test_an_unpaired_interval_leaves_out_nothing_exactly_where_p_is_small(one: S
 
 @given(SHARES, SHARES, st.booleans())
 def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: Score, run: Score, up: bool) -> None:
-    found = random_run.tested(score, run, MetricInfo("Accuracy", "", up))
+    found = significance.tested(score, run, MetricInfo("Accuracy", "", up))
     p = unpaired_difference(score, run)[2]
     assert found is not None and found.chance == run.value and (found.value, found.n) == (score.value, score.n)
     assert abs(p - 0.05) < 1e-6 or (found.verdict == "no different") == (p >= 0.05)
@@ -64,7 +64,7 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
         (score, run, up, "count"),
     ]
     for one, against, end, unit in untested:
-        assert random_run.tested(one, against, MetricInfo("Accuracy", "", end, unit)) is None  # type: ignore[arg-type]
+        assert significance.tested(one, against, MetricInfo("Accuracy", "", end, unit)) is None  # type: ignore[arg-type]
 
 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:

@@ -196,7 +196,7 @@ def test_a_page_cites_its_model_its_day_and_the_papers(papers: Service) -> None:
     assert "MediConfusion" in said and "author={Yan" in said and said.count("{") == said.count("}")
     compared = {"as": "cite", "link": "http://x/#/compare", "set": "mediconfusion/test.complete"}
     named = compare.file(papers.board, {**compared, "first": "GPT-4o", "second": "Gemini 1.5 Pro"})["text"]
-    assert "Results: GPT-4o" in named and "Gemini 1.5 Pro" in named and "url = {http://x/#/compare}" in named
+    assert "Results: Gemini 1.5 Pro" in named and "GPT-4o" in named and "url = {http://x/#/compare}" in named
 
 
 def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
