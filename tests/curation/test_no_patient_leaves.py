@@ -238,11 +238,12 @@ def build_and_publish(ward):
 def evaluate(ward):
     for name in FORMATS:
         server = f"--model openai:stand-in --base-url {ward.address} --cache replies"
-        ward.run(f"eval {name} --data data/{name} {server} --out runs/{name}")
+        ward.run(f"eval {name} --data data/{name} {server} --out runs/{name}{' --arms' if name == 'probe-set' else ''}")
     tasks = {"models": ["baseline:chance"], "benchmarks": [{"benchmark": "halt-set", "data": "data/halt-set"}]}
     (ward.folder / "models.yaml").write_text(yaml.safe_dump(tasks))
     ward.run("sweep models.yaml --out sweep")
     ward.run("score runs/probe-set")
+    ward.run("sight runs/probe-set")
     ward.run("aggregate best runs/probe-set runs/probe-set", code=2)
     ward.run("adversarial-pairs runs/probe-set")
     ward.run("calibration runs/probe-set", code=2)
