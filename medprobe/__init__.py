@@ -5,6 +5,9 @@ A name is imported when it is first used: `import medprobe` alone loads no libra
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,8 +72,30 @@ def __getattr__(name: str) -> Any:
     if problem := hidden_package(LIBRARY):
         raise ImportError(problem)
     module, _, attribute = _HOMES[name].partition(":")
-    value = globals()[name] = getattr(import_module(module), attribute)
-    return value
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value if isinstance(value, type) else _in_python(value)
+    return globals()[name]
+
+
+_OPTION = re.compile(r"--([a-z][a-z-]+)")
+
+
+def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose errors name arguments as Python does: `base_url` where the command line says --base-url."""
+    from dataset_builders.errors import BadInput
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except BadInput as error:
+            said = str(error).replace("the same command", "evaluate with this folder as out")
+            parts = said.replace("--no-resume", "resume=False").split("`")  # commands stand between these
+            parts[::2] = [_OPTION.sub(lambda option: option[1].replace("-", "_"), part) for part in parts[::2]]
+            error.args = ("`".join(parts),)
+            raise
+
+    return call
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -154,6 +155,10 @@ def evaluate(
     from eval_harness.runs.runner import evaluate as run_model
     from eval_harness.runs.runner import evaluate_arms as run_arms
 
+    if not isinstance(benchmark, str):
+        raise BadInput(
+            f'benchmark {benchmark!r}: give its name, such as "mediconfusion"; a dataset\'s folder is data=...'
+        )
     given = options | {"data": data, "method": method, "image": image, "limit": limit, "base_url": base_url, "out": out}
     load: Load = load_backend
     if isinstance(model, str):
@@ -169,12 +174,16 @@ def evaluate(
             said = getattr(model, "model", None)
             called = options.get("name") or (said.name if isinstance(said, Model) else kind)
             given["out"] = _new_folder(f"{benchmark}-{model_slug(str(called))}-{method}")
-    checked = checked_options({name: value for name, value in given.items() if value is not None})
-    config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
     try:
+        checked = checked_options({name: value for name, value in given.items() if value is not None})
+        config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
         result, folder = run_arms(config, load) if arms else run_model(config, load)
     except ModuleNotFoundError as error:
         raise (missing_extra(error) or error) from None
+    finally:
+        if out is None and given["out"] is not None:
+            with suppress(OSError):  # it holds a run
+                Path(given["out"]).rmdir()
     return Run(folder, result)
 
 
@@ -229,16 +238,20 @@ def _finished(run: Run) -> Result:
 
 
 def _new_folder(name: str) -> Path:
-    """The first of runs/NAME, runs/NAME-2 ... that is not there. Raises BadInput in one of several processes, which share a folder."""
+    """Make the first of runs/NAME, runs/NAME-2 ... that is not there. Raises BadInput in one of several processes, which share a folder."""
     from eval_harness.runs.shards import Shard
 
     if Shard.of_this_process().world > 1:
         raise BadInput("evaluate: several processes share a run folder. Name it: out=...")
     number, folder = 1, Path("runs") / name
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{name}-{number}"
-    return folder
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:  # perhaps of another thread
+            number += 1
+            folder = Path("runs") / f"{name}-{number}"
+        else:
+            return folder
 
 
 def _no_papers() -> list[Result]:

@@ -219,9 +219,9 @@ BAD_CALLS = {
     "generation: .* JSON": lambda data: medprobe.evaluate(
         "mediconfusion", "baseline:chance", data=data, generation={"a": Says}
     ),
-    "--limit 0": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, limit=0),
+    "^limit 0": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, limit=0),
     "no kind of model": lambda data: medprobe.evaluate("mediconfusion", "gpt:4", data=data),
-    "--method cot": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, method="cot"),
+    "^method cot": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, method="cot"),
     "holds the benchmark": lambda data: medprobe.evaluate("probmed", "baseline:chance", data=data),
     "nowhere/result.json: no such result": lambda data: medprobe.load_run("nowhere"),
     "is a file": lambda data: medprobe.load_run(data / "README.md"),
@@ -235,6 +235,9 @@ BAD_CALLS = {
     "official name": lambda data: medprobe.publish(data, "ORG/mediconfusion"),
     "nowhere: no such file": lambda data: medprobe.submit("nowhere", "store"),
     "question_type 'open'": lambda data: medprobe.read_choice("A", ["x", "y"], "open"),
+    "response None": lambda data: medprobe.read_choice(None, ["x", "y"]),
+    "options 'xy'": lambda data: medprobe.read_choice("A", "xy"),
+    "benchmark None: give its name": lambda data: medprobe.evaluate(None, "baseline:chance", data=data),
 }
 
 
@@ -244,6 +247,7 @@ def test_what_the_caller_can_fix_is_one_line(phantoms, tmp_path, monkeypatch, wo
     with pytest.raises(medprobe.BadInput, match=words) as caught:
         BAD_CALLS[words](phantoms / "mediconfusion")
     assert "\n" not in str(caught.value)
+    assert "--" not in "".join(str(caught.value).split("`")[::2]), "an option of the command line"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ def plug_in(made: Any, name: str, called: str, settings: Settings) -> Backend:
         raise BadInput(f"{called}: is a class. Give an object of it: {made.__name__}(...).")
     if not callable(getattr(made, "generate", None)):
         raise BadInput(f"{called}: has no generate(requests). {GUIDE}")
+    if inspect.iscoroutinefunction(made.generate):
+        raise BadInput(f"{called}: generate is asynchronous. Give a plain function, which may use asyncio.run. {GUIDE}")
     if getattr(made, "options", None) is not None:
         check_options(called.removeprefix("--model "), settings, made.options)
     return cast(Backend, _PlugIn(made, name, called))

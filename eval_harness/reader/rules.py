@@ -79,6 +79,13 @@ def read_choice(
 
     Raises BadInput for more than 26 options or an unknown question type.
     """
+    if not (
+        isinstance(response, str)
+        and options
+        and not isinstance(options, str)
+        and all(isinstance(option, str) for option in options)
+    ):
+        raise BadInput(f"response {response!r:.40}, options {options!r:.80}: give a text, and a list of texts.")
     if len(options) > len(LETTERS):
         raise BadInput(f"{len(options)} options: no benchmark has more than {len(LETTERS)}. Check the dataset.")
     if question_type not in ("single", "multiple", "yes_no"):

@@ -66,7 +66,7 @@ def dataset_folder(benchmark: str, data: str | None) -> str:
     ):
         return data
     try:
-        name = known_name(benchmark, [*inside, *BENCHMARKS], "benchmark")
+        name = known_name(benchmark, list(dict.fromkeys([*inside, *BENCHMARKS])), "benchmark")
     except BadInput as error:
         raise BadInput(f"{error} Or name a dataset folder or Hub repository with --data.") from None
     if name not in inside:

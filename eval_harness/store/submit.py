@@ -6,7 +6,7 @@ added (`folder.py`, `hub.py`). See also: checking others' (`verification.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from eval_harness.store.untrusted import check_file, printable, printable_lines
 class Submitted:
     """Where a submission went: a folder of this machine, or the address of a pull request. `new` is False when it was there already."""
 
-    submission: Submission
+    submission: Submission = field(repr=False)
     location: str
     new: bool
 

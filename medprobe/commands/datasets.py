@@ -41,8 +41,8 @@ def build(
     ] = False,
 ) -> None:
     """Build a dataset repository (Parquet + README.md) that `load_dataset` opens."""
-    from medprobe import BadInput
-    from medprobe import build as build_dataset
+    from dataset_builders.build import build as build_dataset
+    from dataset_builders.errors import BadInput
 
     if benchmark == "all" and (name or source or images):
         raise BadInput("build all: takes no --as, --source or --images. Build the benchmarks one by one with these.")
@@ -85,7 +85,7 @@ def publish(
     ] = None,
 ) -> None:
     """Publish a dataset folder to the Hub in one commit; unchanged files are not uploaded again."""
-    from medprobe import publish as publish_folder
+    from dataset_builders.hub.publish import publish as publish_folder
 
     report = publish_folder(
         folder, repository, private, tag, space, notes=notes, gated=gated, results=results, data=data or ()

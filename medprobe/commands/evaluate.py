@@ -254,8 +254,9 @@ def run_model(
                 select_questions(each, config.data, config.split, config.branches, config.limit, config.facets)
         if dry_run:
             return
-    from medprobe import evaluate, load_results
+    from medprobe.runs import evaluate
     from medprobe.score_table import as_text
+    from medprobe.stores import load_results
 
     runs = []
     for each, folder in folders.items():

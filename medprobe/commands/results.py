@@ -45,10 +45,11 @@ def results(
     ] = "table",
 ) -> None:
     """Print what models scored: a table of models x benchmarks with 95 % intervals, the best first; or every number (csv, json)."""
+    from dataset_builders.errors import BadInput
     from eval_harness.store.table import harmless_table
     from leaderboard_space.data.facets import of_facets
-    from medprobe import BadInput, load_results
     from medprobe.score_table import FORMS
+    from medprobe.stores import load_results
 
     if not sources and (Path("runs").is_dir() or not published):
         if not Path("runs").is_dir():
@@ -83,7 +84,7 @@ def compare(
 ) -> None:
     """Show what differs between two results: scores (paired test), answers, settings. json: the scores, a row per metric."""
     from eval_harness.store.comparison import compare_results
-    from medprobe import compare as compare_scores
+    from medprobe.stores import compare as compare_scores
     from medprobe.stores import side_of
 
     if form == "json":

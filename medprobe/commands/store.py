@@ -45,7 +45,7 @@ def submit(
     """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
     from eval_harness.interop.convert import prepare_any
     from eval_harness.store.printed import headline_line
-    from medprobe import submit as add
+    from medprobe.stores import submit as add
 
     done = None
     if dry_run:
