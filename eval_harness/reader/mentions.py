@@ -177,9 +177,13 @@ def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[
     for number, each in enumerate(texts):
         places = range(bisect_left(inside, each.start), bisect_left(inside, each.end))
         covered.update(at for at in places if letters[at].end <= each.end + 1)
-        for at in places:
-            if letters[at].options != each.options and AFTER_OPTION.search(lowered, each.start, letters[at].start):
-                texts[number] = each._replace(crossed=True)  # "option C", where this is the text of option E
+        last = letters[places[-1]] if places else each
+        if (
+            last.end >= each.end
+            and last.options != each.options
+            and AFTER_OPTION.search(lowered, each.start, last.start)
+        ):
+            texts[number] = each._replace(crossed=True)  # "option C", where this is the text of option E
     merged: list[Mention] = []
     text_at = 0
     for at, letter in enumerate(letters):

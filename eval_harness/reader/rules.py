@@ -79,12 +79,7 @@ def read_choice(
 
     Raises BadInput for more than 26 options or an unknown question type.
     """
-    if not (
-        isinstance(response, str)
-        and options
-        and not isinstance(options, str)
-        and all(isinstance(option, str) for option in options)
-    ):
+    if not options or isinstance(options, str) or not all(isinstance(each, str) for each in (response, *options)):
         raise BadInput(f"response {response!r:.40}, options {options!r:.80}: give a text, and a list of texts.")
     if len(options) > len(LETTERS):
         raise BadInput(f"{len(options)} options: no benchmark has more than {len(LETTERS)}. Check the dataset.")
