@@ -101,9 +101,14 @@ def worth(score: Score) -> str:
     return f" (worth {count(score.worth)} independent)" if score.worth is not None else ""
 
 
+def behind_n(score: Score) -> str:
+    """What a number divides by, how many independent ones that is worth, and of how many cases."""
+    return f"n {count(score.n)}{worth(score)}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
+
+
 def behind(score: Score) -> str:
     """What a number rests on, as its tooltip says it."""
-    said = f"n {count(score.n)}{worth(score)}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
+    said = behind_n(score)
     if score.low is None or score.high is None:
         return f"no interval, {said}"
     return f"95% interval {interval(score.low, score.high, score.chance)}, {said}"

@@ -52,7 +52,7 @@ from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
 NBSP = "\N{NO-BREAK SPACE}"
-COUNTED = "What the score divides by; in brackets the cases. Hover over one: how many independent ones it is worth"
+COUNTED = "What the score divides by; in brackets how many independent ones it is worth, where these are fewer. Hover over one for the cases"
 ABSTAINED = "Responses that choose no option, in percent of all requested; hover over one for the accuracy where an option was chosen"
 FROM_IMAGE = (
     "Points that the score loses without the right image (95% interval); the hollow dot is the best score without it"
@@ -281,13 +281,15 @@ def _row(
     what of scores comes from the images, which is a column where any is known."""
     result, score, metric = row.entry.result, with_interval(row.score, found.metric), found.metric
     few = " few" if score.n_cases < FEW and score.value is not None else ""
-    n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)})"
-    worth = f' title="{text(f"n {n}{sentences.worth(score)}", 100)}"' if score.worth is not None else ""
+    n = count(score.n) if score.worth is None else f"{count(score.n)} ({count(score.worth)})"
+    behind = f' title="{text(sentences.behind_n(score), 100)}"' if score.value is not None else ""
     ends = interval(score.low, score.high, score.chance)
     known = score.value is not None
     mark = entry_mark(row.entry, metric, None if row.recomputed else own_cell(row.entry, branches))
     said = (
-        [f"n {n}{f' (worth {count(score.worth)})' if score.worth else ''}", mark] if known else [mark]
+        [f"n {count(score.n)}{f' (worth {count(score.worth)})' if score.worth is not None else ''}", mark]
+        if known
+        else [mark]
     )  # what a narrow screen has no columns for
     if row.abstained:
         said.insert(1, f"{percent(row.abstained)}% abstained")
@@ -321,7 +323,7 @@ def _row(
         f'<td class="num val" data-ci="{ends}" title="{text(exact, 400)}"'
         f"{sorted_by(score.value)}>{text(score_text(score.value, info_of(metric, family).unit))}{note}</td>"
         f'<td class="num ci"{sorted_by(score.low)}>{ends}</td>'
-        f'<td class="num n"{worth}{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
+        f'<td class="num n"{behind}{sorted_by(score.n if known else None)}>{n if known else "–"}</td>'
         f"{image}{abstained}"
         f'<td class="src"{tables_title(result)}>{text(mark, 60)}</td></tr>'
     )
