@@ -52,7 +52,7 @@ from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
 NBSP = "\N{NO-BREAK SPACE}"
-COUNTED = "What the score divides by; in brackets how many independent ones it is worth, where these are fewer. Hover over one for the cases"
+COUNTED = "What the score divides by; in brackets how many independent ones it is worth, if fewer; hover over one for the cases"
 ABSTAINED = "Responses that choose no option, in percent of all requested; hover over one for the accuracy where an option was chosen"
 FROM_IMAGE = (
     "Points that the score loses without the right image (95% interval); the hollow dot is the best score without it"

@@ -85,7 +85,7 @@ def check_panel(page: str, truth: dict[str, Raw], metric: str, cell: tuple[str, 
             assert n == "–", (key, n)
         else:
             assert rounds_to(value, score.value), (key, metric, value, score.value)
-            of = f"{score.n:,}" if score.n == score.n_cases else f"{score.n:,} ({score.n_cases:,})"
+            of = f"{score.n:,}" if score.worth is None else f"{score.n:,} ({score.worth:,})"
             assert n == of, (key, metric, n, score)
             check_beside(beside, found, any(row.beside[1] not in ("", "–") for row in rows))
         assert info.unit == "percent" or ends == "–", (key, metric, ends)  # a count has no interval
