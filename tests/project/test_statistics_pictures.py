@@ -1,4 +1,4 @@
-"""The pictures of docs/statistics.md are those that its script draws now, and its words say what they show."""
+"""The pictures of docs/statistics.md and docs/sight.md are those that its script draws now, and the words say what they show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.scoring.statistics_pictures import DOCS, PICTURES
 
 
 def test_the_pictures_are_those_that_the_script_draws() -> None:
-    page = (DOCS / "statistics.md").read_text(encoding="utf-8")
+    page = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("statistics.md", "sight.md"))
     for name, draw in PICTURES.items():
         drawn = draw()
         assert (DOCS / name).read_text(encoding="utf-8") == drawn, (
@@ -16,6 +16,9 @@ def test_the_pictures_are_those_that_the_script_draws() -> None:
         )
         told = re.search(rf"!\[([^]]*)\]\({name}\)", page)
         assert told, name
+        assert all(
+            f"{score} %<" in drawn for score in re.findall(r"\b[A-C](?: scores)?,?(?: which [a-z ]+,)? (\d+) ", told[1])
+        ), name
         for low, high in re.findall(r"(\d+) to (\d+) from", told[1]):
             assert f">{low} to {high}<" in drawn, (name, low, high)
     worth = re.search(r"worth (\d+) independent\)", page)
