@@ -17,13 +17,13 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from dataset_builders.hub.dataset_files import dataset_files
-from dataset_builders.hub.space_files import space_files
+from dataset_builders.hub.space_files import READ_PRIVATE, space_files
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
 
-OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html")}
+OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html", ".whl")}
 """Files of these kinds that a repository holds and the folder does not are left from an earlier version, and are deleted with the same
 commit: a stale Parquet file would be loaded as data. Other files that the repository has of its own are kept."""
 
@@ -92,12 +92,13 @@ def publish(
     gated: Literal["auto", "manual"] | None = None,
     results: str | None = None,
     data: Sequence[str] = (),
+    wheel: str | Path | None = None,
 ) -> PublishReport:
     """Publish a dataset folder (or with `space` the board's folder) as `repo_id`, and tag the version.
 
     `notes`: the tag's message, what is new in this version. `gated`: readers of a dataset ask for access, which is granted at once or by
     the owner. `results`, `data`: the results store and the datasets (ORG/NAME) that the Space shows; they become its variables and
-    stand in its card. The Hub is the one of $HF_ENDPOINT.
+    stand in its card. `wheel`: of medprobe, which the Space runs instead of copies of the packages. The Hub is the one of $HF_ENDPOINT.
     Idempotent: files that are there already are not sent, and when nothing differs no commit is
     made. A commit that others get in between of is tried again on top of theirs.
     Raises BadInput: no token, no rights, gated, offline, a bad id, a tag that names another version, a folder that may not be published.
@@ -107,8 +108,8 @@ def publish(
     _check_tag(tag)
     if notes and not tag:
         raise BadInput("--notes: needs a version. Name it with --tag.")
-    if (results or data) and not space:
-        raise BadInput("--results, --data: are what a board shows. Add --space.")
+    if (results or data or wheel) and not space:
+        raise BadInput("--results, --data, --wheel: are what a board shows and runs. Add --space.")
     if gated and space:
         raise BadInput("--gated: is a setting of datasets, not of Spaces. Leave it out, or add --private.")
     shown = [*([results] if results else []), *data]
@@ -116,9 +117,12 @@ def publish(
         check_repo_id(each)
     kind = "space" if space else "dataset"
     files: Mapping[str, Content]
-    files, left_out = space_files(folder, shown) if space else dataset_files(folder, repo_id, private)
+    of_wheel = None if wheel is None else Path(wheel)
+    files, left_out = space_files(folder, shown, of_wheel) if space else dataset_files(folder, repo_id, private)
     api, who = sign_in(repo_id)
     private_shown = _private_of(api, shown, who)
+    if private_shown:
+        files, left_out = space_files(folder, shown, of_wheel, private=True)
     with quiet(), hub_errors(repo_id, "publish it", who):
         there = with_retries(lambda: _look(api, repo_id, kind))
         created = there is None
@@ -202,6 +206,9 @@ def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence
             done.append(f"variable {name}: {value}")
     if private:
         done.append(f"still needed: the secret HF_TOKEN, a token that may read {' and '.join(private)} (private)")
+        done.append(
+            f"the card asks readers who sign in for the scope {READ_PRIVATE}, too: without it they cannot submit there"
+        )
     return done
 
 

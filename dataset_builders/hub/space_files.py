@@ -7,6 +7,7 @@ A Space build sees only its own folder, so these packages are uploaded with it (
 from __future__ import annotations
 
 import ast
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,20 +28,48 @@ runpy.run_module("{package}.app", run_name="__main__")
 '''
 
 
-def space_files(folder: Path, datasets: Sequence[str] = ()) -> tuple[dict[str, Path | bytes], list[str]]:
+WHEEL_LAUNCHER = '''"""Starts the board from the wheel beside this file. Written by `medprobe publish --space --wheel`."""
+
+import os
+import runpy
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+place = tempfile.mkdtemp(prefix="medprobe-")  # a wheel without compiled parts, unpacked, is what installing it gives
+zipfile.ZipFile(Path(__file__).with_name("{wheel}")).extractall(place)
+sys.path.insert(0, place)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))  # for processes that it starts
+runpy.run_module("{package}.app", run_name="__main__")
+'''
+READ_PRIVATE = "read-repos"
+"""The OAuth scope with which a signed-in reader's token may read a private store, to open a pull request to it."""
+
+
+def space_files(
+    folder: Path, datasets: Sequence[str] = (), wheel: Path | None = None, private: bool = False
+) -> tuple[dict[str, Path | bytes], list[str]]:
     """(path in the Space -> file or content, files left out).
 
     README.md (the Space's card, which names the `datasets` that the board shows) and requirements.txt go to the top, where a Space wants
-    them, with an app.py that starts the package; the packages keep their names, so that imports hold. Raises BadInput when the folder is
-    no Space of that kind.
+    them, with an app.py that starts the package: from the `wheel`, or from the packages, which keep their names, so that imports hold.
+    `private`: one of the datasets is, so that the card asks for the scope that reads it. Raises BadInput when the folder is no Space of
+    that kind, or the file no wheel of medprobe.
     """
     folder = folder.resolve()
     card, body = _checked(folder)
     files: dict[str, Path | bytes] = {"app.py": LAUNCHER.format(package=folder.name).encode()}
     files |= {name: folder / name for name in ("README.md", "requirements.txt")}
+    if private:
+        card = {**card, "hf_oauth_scopes": list(dict.fromkeys([*card.get("hf_oauth_scopes", []), READ_PRIVATE]))}
     if datasets:
         head = yaml.safe_dump({**card, "datasets": list(datasets)}, sort_keys=False, allow_unicode=True, width=1000)
         files["README.md"] = f"---\n{head}---\n{body}".encode()
+    if wheel is not None:
+        _check_wheel(wheel, folder.name)
+        files["app.py"] = WHEEL_LAUNCHER.format(wheel=wheel.name, package=folder.name).encode()
+        return {**files, wheel.name: wheel}, []
     left_out = []
     for inside, path in _files_below(folder):
         if any(part.startswith(".") for part in Path(inside).parts):
@@ -51,6 +80,17 @@ def space_files(folder: Path, datasets: Sequence[str] = ()) -> tuple[dict[str, P
     for package in BELOW:
         files |= {f"{package}/{inside}": path for inside, path in _files_below(ours / package)}
     return dict(sorted(files.items())), left_out
+
+
+def _check_wheel(wheel: Path, package: str) -> None:
+    try:
+        names = zipfile.ZipFile(wheel).namelist()
+    except (OSError, zipfile.BadZipFile) as error:
+        raise BadInput(
+            f"--wheel {wheel}: cannot be read as a wheel ({error}). Build one: `pip wheel --no-deps .`"
+        ) from None
+    if not wheel.name.endswith("-none-any.whl") or f"{package}/app.py" not in names:
+        raise BadInput(f"--wheel {wheel}: is no wheel of medprobe. Build one in its folder: `pip wheel --no-deps .`")
 
 
 def _files_below(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -83,12 +83,16 @@ def publish(
         list[str] | None,
         typer.Option(metavar="ORG/NAME", help="with --space: a dataset of it, to show cases (repeatable)"),
     ] = None,
+    wheel: Annotated[
+        Path | None,
+        typer.Option(help="with --space: a wheel of medprobe, which it runs instead of copies of the packages"),
+    ] = None,
 ) -> None:
     """Publish a dataset folder to the Hub in one commit; unchanged files are not uploaded again."""
     from dataset_builders.hub.publish import publish as publish_folder
 
     report = publish_folder(
-        folder, repository, private, tag, space, notes=notes, gated=gated, results=results, data=data or ()
+        folder, repository, private, tag, space, notes=notes, gated=gated, results=results, data=data or (), wheel=wheel
     )
     typer.echo(str(report))
 

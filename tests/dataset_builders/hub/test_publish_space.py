@@ -1,10 +1,13 @@
 """A Space gets the board and the layers below it, and starts from there alone."""
 
+import zipfile
+
 import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
+from dataset_builders.hub.space_files import space_files
 from tests.localhub.accounts import CURATOR
 from tests.localhub.small_repo import small_repo
 
@@ -114,7 +117,11 @@ def test_the_board_is_told_what_it_shows_and_which_secret_is_still_needed(board,
     assert api.dataset_info("ORG/small").gated == "manual"
     shows = {"space": True, "results": "ORG/results", "data": ["ORG/small"]}
     said = str(publish(board, "ORG/board", **shows))
-    assert "still needed: the secret HF_TOKEN, a token that may read ORG/results (private)" in said
+    assert (
+        "still needed: the secret HF_TOKEN, a token that may read ORG/results (private)" in said
+        and "read-repos" in said
+    )
+    assert "read-repos" in api.space_info("ORG/board").card_data.hf_oauth_scopes
     variables = {name: one.value for name, one in api.get_space_variables("ORG/board").items()}
     assert variables == {"MEDPROBE_RESULTS": "ORG/results", "MEDPROBE_DATA": "ORG/small"}
     assert api.space_info("ORG/board").card_data.datasets == ["ORG/results", "ORG/small"]
@@ -125,3 +132,29 @@ def test_the_board_is_told_what_it_shows_and_which_secret_is_still_needed(board,
     assert not api.repo_exists("ORG/other", repo_type="space")
     with pytest.raises(BadInput, match="Add --space"):
         publish(tmp_path / "small", "ORG/small", results="ORG/results")
+
+
+def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local_hub):
+    """From the copies to the wheel, in one commit; what a wheel holds is the packages."""
+    publish(board, "ORG/board", space=True)
+    files, _ = space_files(board)
+    wheel = tmp_path / "medprobe-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        for name, content in files.items():
+            if "/" in name:
+                file.writestr(name, content if isinstance(content, bytes) else content.read_bytes())
+    report = publish(board, "ORG/board", space=True, wheel=wheel)
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    held = set(api.list_repo_files("ORG/board", repo_type="space"))
+    assert set(report.uploaded) == {"app.py", wheel.name} and not any(
+        name.endswith(".py") for name in held - {"app.py"}
+    )
+    space = api.snapshot_download("ORG/board", repo_type="space", local_dir=tmp_path / "space")
+    code = f"import os, runpy; os.chdir({space!r}); runpy.run_path('app.py', run_name='__main__')"
+    assert stranger().run(code).split() == ["it", "starts", "set_accuracy", "plain"]
+    for name, content in (("other.whl", wheel.read_bytes()), ("x-1-py3-none-any.whl", b"no zip")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(BadInput, match="wheel"):
+            publish(board, "ORG/board", space=True, wheel=tmp_path / name)
+    with pytest.raises(BadInput, match="Add --space"):
+        publish(board, "ORG/board", wheel=wheel)
