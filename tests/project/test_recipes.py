@@ -5,10 +5,13 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import tomllib
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
+import httpx
 import pytest
 import typer
 import yaml
@@ -17,7 +20,9 @@ from huggingface_hub import HfApi
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from medprobe.command_line import app
+from tests.commands import medprobe
 from tests.localhub.accounts import CURATOR
+from tests.processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "recipes"
@@ -155,6 +160,71 @@ def test_a_job_of_the_hub_opens_a_pull_request_that_the_action_verifies(shell, l
     shell(command.replace(volume["mountPath"], str(tmp_path / "bucket")) + "\n", **token)
     said = shell(steps[-1]["run"], STORE="ORG/results", DATA="ORG/mediconfusion-phantoms", **token)
     assert "ORG/results@1: added" in said, said
+
+
+def payload(repository, scope, action="create"):
+    """What the Hub's documentation says that a webhook sends (version 3)."""
+    address = {"web": "https://hub", "api": "https://hub/api"}
+    repo = {"id": "1", "owner": {"id": "2"}, "name": repository, "private": False, "type": "dataset", "url": address}
+    return {"event": {"action": action, "scope": scope}, "repo": repo, "webhook": {"id": "3", "version": 3}}
+
+
+def test_a_webhook_verifies_a_pull_request_at_once(local_hub, tmp_path, monkeypatch):
+    for name, value in {"HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1"}.items():
+        monkeypatch.setenv(name, value)
+    medprobe("build", "mediconfusion", "--text-only", cwd=tmp_path)
+    medprobe("publish", "data/mediconfusion", "ORG/mediconfusion-phantoms", "--tag", "v1", cwd=tmp_path)
+    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
+    api.create_repo("ORG/results", repo_type="dataset")
+    run = ("--model", "baseline:chance", "--data", "ORG/mediconfusion-phantoms", "--out", "run")
+    medprobe("eval", "mediconfusion", *run, cwd=tmp_path)
+    medprobe("submit", "run", "--to", "ORG/results", cwd=tmp_path)
+    port = free_port()
+    named = {"MEDPROBE_STORE": "ORG/results", "MEDPROBE_DATA": "ORG/mediconfusion-phantoms", "WEBHOOK_SECRET": "hush"}
+    named |= {
+        "GRADIO_SERVER_PORT": str(port),
+        "PYTHONPATH": str(ROOT),
+        "NO_PROXY": "127.0.0.1",
+        "GRADIO_ANALYTICS_ENABLED": "0",
+    }
+    with (tmp_path / "said").open("wb") as said:
+        server = subprocess.Popen(
+            [sys.executable, RECIPES / "verify_webhook.py"],
+            cwd=tmp_path,
+            env=os.environ | named,
+            stdout=said,
+            stderr=said,
+        )
+    try:
+
+        def sent(document, secret="hush"):
+            address = f"http://127.0.0.1:{port}/webhooks/verify"
+            return httpx.post(address, json=document, headers={"x-webhook-secret": secret}, timeout=20)
+
+        def answered():
+            assert server.poll() is None, (tmp_path / "said").read_text()
+            with suppress(httpx.TransportError):
+                return sent(payload("ORG/results", "discussion.comment")).status_code == 200
+            return False
+
+        wait_for(answered)
+        assert sent(payload("ORG/results", "discussion"), "guessed").status_code == 403
+        assert sent(payload("ORG/results", "discussion"), "").status_code in (401, 403)
+        for other in (payload("ORG/other", "discussion"), payload("ORG/results", "discussion.comment")):
+            assert sent(other).json() == {"due": False}
+        assert not [name for name in api.list_repo_files("ORG/results", repo_type="dataset") if "results/" in name]
+        assert sent(payload("ORG/results", "discussion")).json() == {"due": True}
+        wait_for(lambda: any("result.json" in name for name in api.list_repo_files("ORG/results", repo_type="dataset")))
+    finally:
+        server.kill()
+        server.wait()
+
+
+def wait_for(condition, seconds=120):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "nothing happened"
+        time.sleep(0.2)
 
 
 def test_a_models_ci_fails_when_its_score_is_too_low(shell, tmp_path):
