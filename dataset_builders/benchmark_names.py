@@ -20,7 +20,7 @@ def known_name(said: str, names: Iterable[str], what: str) -> str:
     'gmai-mmbench'
     """
     known: dict[str, str] = {}
-    for name in (listed := list(names)):
+    for name in (listed := list(dict.fromkeys(names))):
         known.setdefault(folded(name), name)
     if said in listed:
         return said

@@ -57,7 +57,7 @@ def summary(result: Result, all_metrics: bool = False) -> str:
     if result.statuses:
         answered = result.scores.get("answered_accuracy")
         known = answered is not None and answered.value is not None
-        right = f"; {_in_a_line('answered_accuracy', answered)}" if known and answered is not None else ""
+        right = f"; {_in_a_line('accuracy where answered', answered)}" if known and answered is not None else ""
         lines.append(_ends(result.statuses) + right)
     if result.kind == "aggregate":
         lines += _cells(result.breakdown)
