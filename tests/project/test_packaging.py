@@ -7,9 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -195,6 +197,31 @@ def outside(program, *arguments, cwd, code=0, **environment):
 def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     inside = {Path(name) for name in zipfile.ZipFile(wheel).namelist()}
     assert {path for path in inside if not path.parts[0].endswith(".dist-info")} == set(packaged())
+
+
+def test_the_source_distribution_is_the_repository(tmp_path):
+    """All that git knows but its own files and the hooks; from it a wheel can be built and the tests run."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("no git repository")
+    tracked = {name for name in listed.stdout.splitlines() if not name.startswith(".")}
+    copy = tmp_path / "copy"
+    for name in tracked:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
+    code = f"import setuptools.build_meta as build; print(build.build_sdist({str(tmp_path)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, timeout=200, check=True
+    )
+    archive = tmp_path / done.stdout.splitlines()[-1]
+    with tarfile.open(archive) as file:
+        inside = {member.name.partition("/")[2] for member in file.getmembers() if member.isfile()}
+    assert tracked <= inside, sorted(tracked - inside)[:10]
+    made = ("PKG-INFO", "setup.cfg", "medprobe.egg-info/")
+    assert not [name for name in inside - tracked if not name.startswith(made)]
+    if find_spec("twine") is None:
+        pytest.skip("the sdist is complete; `twine check` was not run: twine is not installed")
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", archive], check=True, timeout=100)
 
 
 def test_folders_of_data_hide_nothing_of_an_editable_install(source, tmp_path):
