@@ -31,7 +31,7 @@ from eval_harness.store import sandbox
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.models.claims import Claims
+from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import OverviewPages
@@ -40,9 +40,7 @@ from leaderboard_space.serving.access import SPACE, BodyLimit, guarded, on_space
 from leaderboard_space.serving.endpoint import Endpoint, Function
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import about, claims, frame
-from leaderboard_space.views.case_pages import cases
-from leaderboard_space.views.comparing import compare
+from leaderboard_space.views import about, cases, claims, compare, frame
 from leaderboard_space.views.model_pages import model
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

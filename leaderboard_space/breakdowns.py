@@ -1,6 +1,6 @@
 """The second part of a benchmark's page: the breakdown of a selection, its plots, and the tables as files.
 
-See also: the tables (`views/tables/`), the plots (`views/charts/`), the callers (`service.py`).
+See also: the tables (`views/tables/`), the plots (`views/plots.py`), the callers (`service.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.cost import tokens_of
 from leaderboard_space.data.facets import groups_of
-from leaderboard_space.data.models.cost import tokens_of
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, shown_method
 from leaderboard_space.data.result_names import labels
@@ -22,7 +22,7 @@ from leaderboard_space.data.tree import branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table, plot_note, selection_in_words
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.query import BoardQuery
-from leaderboard_space.views.charts import plots
+from leaderboard_space.views import plots
 from leaderboard_space.views.tables import aspects, breakdown, transfer
 from leaderboard_space.views.tables.breakdown import Cells
 from leaderboard_space.views.tables.published_cells import printed_table

@@ -1,6 +1,6 @@
 """Any results on the same questions compared with each other: paired where the answers of both are known, else by their numbers.
 
-See also: drawing (`views/comparing/compare.py`), sentences (`sentences/`).
+See also: drawing (`views/compare.py`), sentences (`sentences/`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
 from eval_harness.scores.comparing.unpaired import unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.ranks.groups import Owner, grouped
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
 from leaderboard_space.data.result_names import find_result, labels

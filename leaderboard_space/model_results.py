@@ -1,6 +1,6 @@
 """Everything that the board knows of one model: its results in every set of questions, and where each is weak and strong.
 
-See also: which names mean one model (`data/models/identity.py`), drawing (`views/model_pages/model.py`).
+See also: which names mean one model (`data/identity.py`), drawing (`views/model_pages/model.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
-from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
 from leaderboard_space.data.ranks.significance import is_random_run, tested
 from leaderboard_space.data.ranks.standings import ALL, ONE, Row, info_of, metrics_of, with_interval

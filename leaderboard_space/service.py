@@ -12,7 +12,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from leaderboard_space import breakdowns
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.models.claims import Claims
+from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.ranks.standings import Standings, info_of
 from leaderboard_space.export import as_file, citation
 from leaderboard_space.html import text

@@ -18,7 +18,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result
 from eval_harness.store.scan import Folder, open_store, scan_store
-from leaderboard_space.data.models.cost import tokens_of
+from leaderboard_space.data.cost import tokens_of
 from leaderboard_space.data.ranks.sight import read_sights
 from leaderboard_space.data.store import unverified
 from leaderboard_space.data.store.result_files import ResultFiles, Stamp, stamp_of

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from eval_harness.records.result import Result
-from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.store.sections import Entry

@@ -27,7 +27,7 @@ from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import deliver
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.open_submissions import OpenSubmissions
 from leaderboard_space.data.published_tables import models
 from leaderboard_space.data.store.sections import Entry, group

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dataset_builders.contents.eval_yaml import metric_of_task
 from eval_harness.records.result import Result
-from leaderboard_space.data.models.claims import Claim
-from leaderboard_space.data.models.identity import identity, identity_of
+from leaderboard_space.data.claims import Claim
+from leaderboard_space.data.identity import identity, identity_of
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.html import number, text
 

@@ -19,8 +19,7 @@ from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.export import as_csv
 from leaderboard_space.html import interval, number, text
 from leaderboard_space.service import Service
-from leaderboard_space.views.case_pages import cases
-from leaderboard_space.views.comparing import compare
+from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.checks.claims import check_words
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
 

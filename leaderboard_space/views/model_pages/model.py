@@ -13,8 +13,8 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.models.claims import Claims
-from leaderboard_space.data.models.identity import Identity, identity, snapshot_of
+from leaderboard_space.data.claims import Claims
+from leaderboard_space.data.identity import Identity, identity, snapshot_of
 from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.significance import is_random_run
 from leaderboard_space.data.ranks.standings import info_of

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 
 from leaderboard_space import sentences
-from leaderboard_space.data.models.identity import Identity
+from leaderboard_space.data.identity import Identity
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import interval, score_text, text
 from leaderboard_space.model_results import Line

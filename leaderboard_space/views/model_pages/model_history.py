@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.data.models.identity import Identity
+from leaderboard_space.data.identity import Identity
 from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method, with_interval
 from leaderboard_space.data.result_names import entry_mark
@@ -14,8 +14,8 @@ from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import plural, score_text, text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import Line
+from leaderboard_space.views import cases
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
-from leaderboard_space.views.case_pages import cases
 from leaderboard_space.views.tables.provenance import detail
 
 FAILURES = 3

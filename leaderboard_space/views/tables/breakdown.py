@@ -23,8 +23,8 @@ from leaderboard_space.data.units.scoring import Bools, scores_of
 from leaderboard_space.html import count, number, options, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
-from leaderboard_space.views.charts.plots import saves
 from leaderboard_space.views.parts import explained, files, sorted_by
+from leaderboard_space.views.plots import saves
 from leaderboard_space.views.tables.provenance import tags
 
 METRICS_FACET = "metric"

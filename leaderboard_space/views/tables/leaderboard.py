@@ -9,7 +9,7 @@ from eval_harness.records.result import Result, Score
 from eval_harness.scores.sight import Sight
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import groups_of
-from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, display_names
 from leaderboard_space.data.ranks.sight import sights_of

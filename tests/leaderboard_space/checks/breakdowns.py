@@ -14,7 +14,7 @@ from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import shown_label
 from leaderboard_space.sentences import in_running_text
 from leaderboard_space.service import Service
-from leaderboard_space.views.charts.slopes import ASPECTS as SLOPES
+from leaderboard_space.views.slopes import ASPECTS as SLOPES
 from tests.leaderboard_space.checks.claims import (
     check_behind,
     check_marks,

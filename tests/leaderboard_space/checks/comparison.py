@@ -20,8 +20,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import text
-from leaderboard_space.views.case_pages import cases
-from leaderboard_space.views.comparing import compare, compare_flips
+from leaderboard_space.views import cases, compare, compare_flips
 from tests.leaderboard_space.checks.claims import check_words, plain, rounds_to
 from tests.leaderboard_space.generated import Raw, apart
 

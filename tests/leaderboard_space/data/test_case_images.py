@@ -14,7 +14,7 @@ from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from leaderboard_space.data.board import Board
-from leaderboard_space.views.case_pages import cases
+from leaderboard_space.views import cases
 from tests.leaderboard_space.stores import add_run, answers
 from tests.localhub.accounts import CURATOR
 

@@ -13,12 +13,12 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.derive.files import read_readings
 from eval_harness.records.result import read_result
+from leaderboard_space.data.answers_shown import answers_to
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.evidence.answers_shown import answers_to
-from leaderboard_space.data.models.claims import Claims
+from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.memory import ViewCache
-from leaderboard_space.views.case_pages import case, case_results, cases
+from leaderboard_space.views import case, cases
 from leaderboard_space.views.model_pages import model as model_page
 from leaderboard_space.views.tables.choices import measured_sections
 from tests.leaderboard_space.checks.claims import plain
@@ -37,7 +37,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(case_results, "MOST_RUNS", 5)
+    monkeypatch.setattr(case, "MOST_RUNS", 5)
     board = Board(store)
     page = cases.page(board, {})
     assert "Of 8 results the best 5 are shown." in page
@@ -46,7 +46,7 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
     assert "None" not in page and not any("None" in row["labels"] for row in rows)  # labels that a question lacks
-    monkeypatch.setattr(case_results, "MOST_RUNS", 8)
+    monkeypatch.setattr(case, "MOST_RUNS", 8)
     assert "are shown" not in cases.page(board, {})
 
 

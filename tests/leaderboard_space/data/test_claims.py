@@ -10,7 +10,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.store.acceptance import Provenance, Withdrawal
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.models.claims import Claim, Claims
+from leaderboard_space.data.claims import Claim, Claims
 from leaderboard_space.data.published_tables import read_table
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.model_results import entries_of

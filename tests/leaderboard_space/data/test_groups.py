@@ -12,7 +12,7 @@ from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import ALL, ONE, Standings, standings
 from leaderboard_space.service import Service
-from leaderboard_space.views.comparing import compare
+from leaderboard_space.views import compare
 from tests.leaderboard_space.stores import add_run, answers, change, land, questions, remark, withdraw
 
 FORMAT = "halt-medvqa"

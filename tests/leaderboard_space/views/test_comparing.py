@@ -23,7 +23,7 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks import significance
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import text
-from leaderboard_space.views.comparing import compare, compare_flips, compare_settings
+from leaderboard_space.views import compare, compare_flips
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
@@ -154,7 +154,7 @@ def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> 
     board = Board(tmp_path)
     found = compared(board, {"first": "One", "second": "Two", "third": "Three"})
     assert found is not None
-    (row,) = compare_settings.rows(found)
+    (row,) = compare.setting_rows(found)
     assert [row[name] for name in ("setting", "first", "second", "third")] == ["temperature", "0.5", None, None]
     pairs = {(pair.one.result.model.name, pair.other.result.model.name): pair for pair in found.differences("average")}
     assert pairs["One", "Two"].is_paired and not pairs["One", "Three"].is_paired and not pairs["Two", "Three"].is_paired
@@ -187,10 +187,10 @@ def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> N
 
 def test_settings_are_words() -> None:
     assert (
-        compare_settings.said({"temperature": 0.0, "extra": {"top_k": 5}, "stop": []})
+        compare.setting_in_words({"temperature": 0.0, "extra": {"top_k": 5}, "stop": []})
         == "temperature 0.0, extra top_k 5, stop –"
     )
-    assert compare_settings.said(False) == "no" and compare_settings.said("") == "–"
+    assert compare.setting_in_words(False) == "no" and compare.setting_in_words("") == "–"
 
 
 @given(st.floats(0, 1))

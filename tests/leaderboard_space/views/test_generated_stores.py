@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leaderboard_space.views import about
-from leaderboard_space.views.case_pages.case_results import MOST_RUNS
+from leaderboard_space.views.case import MOST_RUNS
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.checks.pages import check_store
 from tests.leaderboard_space.generated import make, printed

@@ -12,8 +12,7 @@ from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
 from leaderboard_space.export import as_csv, as_json, breakdown_table
 from leaderboard_space.service import Service
-from leaderboard_space.views.case_pages import cases
-from leaderboard_space.views.comparing import compare
+from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
 TAGS = '<img src=x onerror="alert(1)"><script>alert(1)</script>'

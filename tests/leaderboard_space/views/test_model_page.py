@@ -13,8 +13,8 @@ from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, gives_away
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.models.claims import Claims
-from leaderboard_space.data.models.identity import exposure, identity_of
+from leaderboard_space.data.claims import Claims
+from leaderboard_space.data.identity import exposure, identity_of
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.published_tables import models, read_table
 from leaderboard_space.memory import ViewCache
@@ -29,7 +29,7 @@ from leaderboard_space.model_results import (
     weak_spots,
 )
 from leaderboard_space.service import Service
-from leaderboard_space.views.comparing import compare
+from leaderboard_space.views import compare
 from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, change, land, questions, withdraw

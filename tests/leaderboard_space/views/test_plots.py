@@ -12,7 +12,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.service import Service
-from leaderboard_space.views.charts.scatter import FRAMES, Frame, written
+from leaderboard_space.views.scatter import FRAMES, Frame, written
 
 
 @pytest.fixture(scope="module")

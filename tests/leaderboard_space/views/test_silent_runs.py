@@ -22,7 +22,7 @@ from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
-from leaderboard_space.views.comparing import compare
+from leaderboard_space.views import compare
 from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 from tests.sampling import few

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import Path, cells_in
-from leaderboard_space.data.models.identity import identity
+from leaderboard_space.data.identity import identity
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of, with_interval
 from leaderboard_space.data.tree import UNLABELLED, Tree
 from leaderboard_space.html import count, percent, plural, prose, score_text, text
-from leaderboard_space.views.charts.scatter import Point, date_scale, log_scale, percent_scale, svg
-from leaderboard_space.views.charts.slopes import Known, level_of, slopes
 from leaderboard_space.views.parts import look
+from leaderboard_space.views.scatter import Point, date_scale, log_scale, percent_scale, svg
+from leaderboard_space.views.slopes import Known, level_of, slopes
 
 FEWEST = 3
 """Points of which a plot is made."""

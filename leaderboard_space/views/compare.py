@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
@@ -15,13 +15,14 @@ from leaderboard_space.comparing import (
     compared,
 )
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.models.identity import identity_of
+from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.result_names import entry_mark
+from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, interval, number, options, prose, score_text, text
+from leaderboard_space.views import compare_flips
 from leaderboard_space.views.addresses import address_of, model_address, set_name
-from leaderboard_space.views.comparing import compare_flips, compare_settings
 from leaderboard_space.views.parts import CITE_BOX, acts, dots, fitted, framed, sorted_by
 from leaderboard_space.views.tables.choices import Request, name_input, not_known, result_input, set_select
 
@@ -48,7 +49,7 @@ def page(board: Board, request: Request) -> str:
     parts = [form, _finding(found, pairs), _scores(found)]
     if len(found.chosen) > 2:
         parts.append(_pairs(found, pairs))
-    return "".join([*parts, _every_score(found), compare_settings.view(found), compare_flips.view(board, found)])
+    return "".join([*parts, _every_score(found), _settings(found), compare_flips.view(board, found)])
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
@@ -63,7 +64,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
     tables = {
         "scores": _score_rows,
         "pairs": _score_rows,
-        "settings": compare_settings.rows,
+        "settings": setting_rows,
         "flips": compare_flips.rows,
     }
     if str(request.get("as")) == "cite":
@@ -257,3 +258,61 @@ def _score_rows(found: Comparison) -> Table:
             if (why := found.no_score(entry, name))
         ]
     return table
+
+
+def setting_in_words(value: object) -> str:
+    """A setting in words: nothing as a dash, a table of settings as `name value` pairs.
+
+    >>> setting_in_words({"temperature": 0.0, "stop": ["a", "b"]}), setting_in_words(None), setting_in_words(True)
+    ('temperature 0.0, stop a, b', '–', 'yes')
+    """
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {setting_in_words(one)}" for name, one in value.items()) or "–"
+    if isinstance(value, list | tuple):
+        return ", ".join(setting_in_words(one) for one in value) or "–"
+    return str(value)
+
+
+def _settings_of(entry: Entry) -> dict[str, object]:
+    """How a result was got."""
+    method = entry.result.method
+    found: dict[str, object] = {
+        "method" if name == "name" else name: getattr(method, name)
+        for name in ("name", "prompt", "shots", "samples", "extraction", "judge")
+    }
+    return {**found, **(method.generation or {}), "deviations": "; ".join(entry.result.deviations) or None}
+
+
+def _different(found: Comparison) -> list[tuple[str, list[object]]]:
+    """What differs in how the results were got: name, one value for each."""
+    held = [_settings_of(entry) for entry in found.chosen]
+    names = dict.fromkeys(name for settings in held for name in settings)
+    rows = [(name, [settings.get(name) for settings in held]) for name in names if not name.endswith("_hash")]
+    return [(name, values) for name, values in rows if any(value != values[0] for value in values)]
+
+
+def setting_rows(found: Comparison) -> Table:
+    return [
+        {"setting": name, **{SLOTS[at]: None if value is None else setting_in_words(value) for at, value in enumerate(values)},
+         **{f"{SLOTS[at]}_result": found.name(entry) for at, entry in enumerate(found.chosen)}}
+        for name, values in _different(found)
+    ]  # fmt: skip
+
+
+def _settings(found: Comparison) -> str:
+    """What differs in how they were run; a comparison is only about the models where nothing does."""
+    different = _different(found)
+    both = "Both" if len(found.chosen) == 2 else "All"
+    if not different:
+        known = all(entry.result.kind == "measured" for entry in found.chosen)  # papers print few settings
+        return f'<p class="sub">{both} were run with the same settings.</p>' if known else ""
+    rows = "".join(
+        f'<tr><th scope="row">{text(name)}</th>{"".join(f"<td>{text(setting_in_words(value), 300)}</td>" for value in values)}</tr>'
+        for name, values in different
+    )
+    heads = [("setting", "Setting"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
+    return framed("Settings that differ", "settings", heads, rows, left=True)

@@ -2,7 +2,7 @@
 
 Shown are only images that we drew (phantoms) or whose licence, as the dataset itself states it, lets anybody pass them on; and only where
 the dataset's questions are those of the section. No request waits for the Hub: an image that is not here yet is fetched in the background.
-See also: drawing the page (`views/case_pages/cases.py`).
+See also: drawing the page (`views/cases.py`).
 """
 
 from __future__ import annotations

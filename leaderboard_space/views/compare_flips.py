@@ -10,14 +10,13 @@ import pandas as pd
 
 from leaderboard_space import sentences
 from leaderboard_space.comparing import Comparison
+from leaderboard_space.data.answers_shown import responses
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.evidence.answers_shown import responses
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.export import Table
 from leaderboard_space.html import prose, text
 from leaderboard_space.views.addresses import address_of, set_name
-from leaderboard_space.views.case_pages.case import article, given_to, in_full
-from leaderboard_space.views.case_pages.case_results import datasets_of
+from leaderboard_space.views.case import article, datasets_of, given_to, in_full
 from leaderboard_space.views.parts import files
 from leaderboard_space.views.tables.choices import key_of
 

@@ -9,8 +9,8 @@ from eval_harness.records.result import Score
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of
 from leaderboard_space.html import percent, text
-from leaderboard_space.views.charts.scatter import shape
 from leaderboard_space.views.parts import look
+from leaderboard_space.views.scatter import shape
 
 Known = Callable[[str], dict[str, Score]]
 """Metric -> (entry key -> score)."""

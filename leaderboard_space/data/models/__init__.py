@@ -1,1 +1,0 @@
-"""Facts on models other than their results."""

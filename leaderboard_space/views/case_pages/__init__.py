@@ -1,1 +1,0 @@
-"""The list of cases, and the page of one."""
