@@ -202,17 +202,6 @@ def test_probmeds_official_output(probmed, tmp_path):
         from_file(write_lines(tmp_path / "m.jsonl", rows), probmed)
 
 
-def test_flags_are_for_a_human(data, tmp_path):
-    rows = list(questions_of(data).itertuples())
-    perfect = write_lines(
-        tmp_path / "p.jsonl", [{"question_id": r.question_id, "response": said(r, True), "seconds": 0} for r in rows]
-    )
-    found = from_file(perfect, data)
-    assert found.problems == []
-    assert any("perfect" in flag for flag in found.flags)
-    assert from_file(write_lines(tmp_path / "m.jsonl", responses(data)), data).flags == []
-
-
 @pytest.mark.parametrize("many", few([6, 20]))
 def test_many_submissions_at_once_all_land(data, tmp_path, many):
     """Two of them are of one model."""

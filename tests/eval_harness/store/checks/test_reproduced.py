@@ -161,8 +161,7 @@ def test_a_submission_that_was_reproduced_is_no_suspicious_twin(run, api, data, 
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     first, second = verify(STORE, everything=True, data=[str(data)])
     assert first.word == "added"
-    # A baseline is what it says it is; the flag here is that its answers stand under another name already.
-    assert second.word == "for a person" and "identical" in second.reasons[0]
+    assert second.word == "added", "a baseline's answers are those of every other, whatever it is called"
 
 
 def test_from_a_published_dataset_by_command(run, api, data, tmp_path, monkeypatch):
