@@ -20,6 +20,7 @@ from leaderboard_space import sentences
 from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.groups import judge_of
+from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import SEPARATOR, Path
@@ -96,8 +97,10 @@ def as_file(table: Table, name: str, form: str) -> dict[str, str]:
 def leaderboard_table(section: Section, found: Standings, branches: Sequence[Path]) -> Table:
     """The standings as plain rows, everything that a number rests on beside it."""
     where = selection_in_words(branches)
+    seen = {} if branches else sights_of(section, found.metric)
     rows = []
     for row in found.rows:
+        sight = seen.get(row.entry.key)
         result, score = row.entry.result, with_interval(row.score, found.metric)
         rows.append(
             {
@@ -116,6 +119,9 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
                 **score_columns(score, result),
                 "place_first": row.first,
                 "place_last": row.last,
+                "from_image": sight and sight.value,
+                "from_image_low": sight and sight.low,
+                "from_image_high": sight and sight.high,
                 "kind": result.kind,
                 "provenance": result.provenance,
                 **_said_by_store(row),
