@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
@@ -28,9 +27,6 @@ from eval_harness.store.acceptance import (
 )
 from eval_harness.store.hub import COMMIT_TRIES, acceptance_at
 from eval_harness.store.scan import is_hub_store
-
-if TYPE_CHECKING:
-    pass
 
 NOTE = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(withdrawn|note-[0-9a-f]{16})\.json", re.ASCII
