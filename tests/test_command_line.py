@@ -69,6 +69,13 @@ def test_every_command_and_option_that_the_guides_name_is_there():
     assert not wrong and seen > 100, wrong
 
 
+def test_a_dataset_is_written_under_its_official_name_in_any_case(tmp_path):
+    medprobe("build", "HALT_MedVQA,ProbMed-VQA-RAD", "--text-only", cwd=tmp_path)
+    medprobe("build", "Mediconfusion", "--text-only", "--out", tmp_path / "here", cwd=tmp_path)
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["halt-medvqa", "probmed-vqa-rad"]
+    assert (tmp_path / "here" / "manifest.json").is_file()
+
+
 def test_help_of_build_names_every_benchmark():
     described = get_command(app).commands["build"].params[0].help
     assert described.removesuffix(", or all").split(", ") == list(BENCHMARKS)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dataset_builders.benchmark_names import BENCHMARKS
+from dataset_builders.benchmark_names import BENCHMARKS, benchmarks_named
 
 app = typer.Typer()
 
@@ -44,10 +44,13 @@ def build(
     from dataset_builders.build import build as build_dataset
     from dataset_builders.errors import BadInput
 
-    if benchmark == "all" and (name or source or images):
-        raise BadInput("build all: takes no --as, --source or --images. Build the benchmarks one by one with these.")
-    for each in BENCHMARKS if benchmark == "all" else (benchmark,):
-        folder = out / each if out and benchmark == "all" else out or Path("data") / (name or each)
+    benchmarks = benchmarks_named(benchmark)
+    if len(benchmarks) > 1 and (name or source or images):
+        raise BadInput(
+            f"build {benchmark}: takes no --as, --source or --images. Build the benchmarks one by one with these."
+        )
+    for each in benchmarks:
+        folder = out / each if out and len(benchmarks) > 1 else out
         report = build_dataset(
             each,
             name=name,
