@@ -28,6 +28,7 @@ _AFTER_A = re.compile(
     re.IGNORECASE,
 )
 """What stands after the article."""
+_BOXES = ("[x]", "[X]")
 ENDS = re.compile(rf"\s*(?:$|\n|[(.,;:!?)\]}}\"'<>|/&]|[-–—]\s|(?:and|n?or|et|und|oder|ou|y|o)\b|[{CJK}])")
 
 
@@ -42,14 +43,12 @@ def letters_in(text: str, lowered: str, words: Iterable[int]) -> Iterator[re.Mat
     for match in filter(None, (_LETTER.match(text, word) for word in words)):
         start, end = match.start(), match.end()
         letter, closed = match["letter"], bool(match["close"])
-        if text[start - 1 : start + 2] in ("[x]", "[X]"):
-            continue  # a ticked box
         opened = start > 0 and text[start - 1] in "\"'([{<「"
         if letter.islower() and not (opened and closed) and not _BEGINS_LINE.search(lowered, max(0, start - 20), start):
             continue
         if letter == "I" and not (opened and closed) and (ENDS.match(text, end) is None or text[end : end + 1] == "'"):
             continue
-        if letter == "A" and not closed and _is_article(text, lowered, start, end):
+        if (letter == "A" and not closed and _is_article(text, lowered, start, end)) or text[start - 1 : end] in _BOXES:
             continue
         yield match
 

@@ -60,6 +60,7 @@ RULES = (
     Rule("words of one option", "implied", "a few words that only one option has, and nothing else", "Fracture of a rib"),
 )  # fmt: skip
 """Every rule, in the order in which they decide. `name` is stored in `answers.parquet` (column `rule`)."""
+_OUTRIGHT = ("answer statement", "leading option", "last line")
 LONGEST = 8_000
 """Characters up to which a response is read whole; of a longer one the first quarter and the last three quarters of as many."""
 
@@ -203,17 +204,11 @@ def _marked(said: PlainResponse, marked: list[str], stated: list[OptionClaim]) -
 def _decisive(said: PlainResponse, stated: list[OptionClaim]) -> list[OptionClaim]:
     """Where claims disagree, those after the last correction, and of these the ones that name the answer outright."""
     if len({claim.options for claim in stated}) > 1:
-        for correction in reversed(list(CORRECTION.finditer(said.lowered))):
-            if later := [claim for claim in stated if claim.place >= correction.start()]:
-                stated = later
-                break
+        corrections = reversed([correction.start() for correction in CORRECTION.finditer(said.lowered)])
+        stated = next(filter(None, ([claim for claim in stated if claim.place >= at] for at in corrections)), stated)
     if stated and _reopened(said, stated[-1]):
         return [OptionClaim(stated[-1].kind, stated[-1].place, ())]
-    outright = [
-        claim
-        for claim in stated
-        if said.options.yes_no or said.multiple or claim.kind in ("answer statement", "leading option", "last line")
-    ]
+    outright = [claim for claim in stated if said.options.yes_no or said.multiple or claim.kind in _OUTRIGHT]
     return [claim for claim in outright or stated if claim.options != (-1,)] or stated
 
 
