@@ -372,7 +372,6 @@ class _Lead:
 
     @cached_property
     def clauses(self) -> list[int]:
-        """Where a clause may begin."""
         return [clause.end() for clause in _CLAUSE.finditer(self.text)]
 
     def has(self, form: re.Pattern[str]) -> bool:
