@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import prepare, submit
 from eval_harness.store.verification import verify
-from tests.eval_harness.store.submitting import phantom, responses, run_folder
+from tests.eval_harness.store.submitting import phantom, questions_of, run_folder, said
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER
@@ -179,7 +179,10 @@ def main() -> None:
         folder, draw = Path(temporary), random.Random(args.seed)
         data = phantom("mediconfusion", folder / "mediconfusion")
         for number in range(args.uploads):
-            write_lines(folder / f"{number}.jsonl", responses(data, number % 20))
+            right = random.Random(number)  # no two are alike: a copy would wait for a person
+            rows = questions_of(data).itertuples()
+            answers = [{"question_id": row.question_id, "response": said(row, right.random() < 0.6)} for row in rows]
+            write_lines(folder / f"{number}.jsonl", answers)
         if args.only in (None, "folder"):
             print(to_a_folder(folder, data, args.uploads, draw), flush=True)
         if args.only in (None, "hub"):
