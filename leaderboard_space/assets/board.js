@@ -80,11 +80,13 @@ function show(area, html) {
 }
 async function update(quiet, ranks = false) {  // ranks: also those that take seconds; who clicks on does not wait for them
   const number = ++asked;
-  const slow = setTimeout(() => panel.classList.add("busy"), 150);
+  const slow = setTimeout(() => panel.classList.toggle("busy", !quiet), 150);  // a look for news dims nothing
   try {
     const shown = await ask("view", { stamp: quiet ? stamp : null, ranks });
     if (number !== asked) return;
     if (shown.unchanged) return;
+    clearTimeout(slow);  // what follows is below the table
+    panel.classList.remove("busy");
     show(panel, shown.html);
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
     stamp = shown.stamp;
