@@ -1,6 +1,6 @@
 """Measure how much of a score comes from the image: the same questions with the image, and with another, a blank, or none (the arms).
 
-See also: differences of two runs (`comparing/comparisons.py`), what an arm shows (`runs/planning/images.py`), in words (docs/sight.md).
+See also: differences of two runs (`comparing/comparisons.py`), what an arm shows (`runs/images.py`), in words (docs/sight.md).
 """
 
 from __future__ import annotations

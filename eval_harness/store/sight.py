@@ -50,43 +50,56 @@ class Arms:
 
 
 def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
-    """The runs of these folders, each with its arms: runs of the same request but for what they showed, in these folders or beside them.
+    """The runs of these folders, each with its arms: runs of the same model and request but for what they showed, in these folders or
+    beside them. Of several, those that are named count first, then those that `--arms` put beside their run (RUN-blank). An arm beside
+    another run is not taken: a plug-in model may have changed between two runs of one request.
 
     Raises BadInput for what is no run folder, and for an arm of which the run with the right images is not there.
     """
-    named = {folder: _known(folder) for folder in folders}
-    beside: dict[Path, Known] = {}
-    for path in sorted({path.parent for folder in folders for path in folder.resolve().parent.glob(f"*/{RUN}")}):
+    named = {folder.resolve(): folder for folder in folders}
+    known: dict[Path, Known] = {}
+    for path in sorted({path.parent for folder in named for path in folder.parent.glob(f"*/{RUN}")}):
         with suppress(BadInput):  # a damaged neighbour is left out
             if (path / RESULT).is_file():
-                beside[path] = _known(path)
-    found: dict[tuple[str | None, ...], Arms] = {}
-    for folder, (image, *rest) in named.items():
-        identity = tuple(rest)
-        if identity in found:
-            continue
-        # Those named come last, and count.
-        there = {its[0]: other for other, its in {**beside, **named}.items() if its[1:] == identity}
-        if "real" not in there:
+                known[path.resolve()] = _known(path)
+    known |= {path: _known(folder) for path, folder in named.items()}
+    found: dict[Path, Arms] = {}
+    for path, folder in named.items():
+        real = _together(path, known, named).get("real")
+        if real is None:
             raise BadInput(
-                f"{folder}: shows {image} images, and the run with the right ones is not beside it. Name it too."
+                f"{folder}: shows {known[path][0]} images, and the run with the right ones is not beside it. Name it too."
             )
-        found[identity] = Arms({shown: load_side(str(path), list) for shown, path in there.items()})
+        if real not in found:
+            there = _together(real, known, named)
+            found[real] = Arms({image: load_side(str(named.get(each, each)), list) for image, each in there.items()})
     return list(found.values())
 
 
-Known = tuple[Images, str | None, str, str]
-"""What a run showed, and what it has in common with its arms: in a store the account; the model, and the request but for what was shown."""
+Known = tuple[Images, tuple[str | None, ...]]
+"""What a run showed, and what it has in common with its arms: in a store the account; the model, its revision, and the request but for what
+was shown."""
 
 
 def _known(folder: Path) -> Known:
     run, accepted = read_run(folder), read_acceptance(folder)
-    return (
-        run.request.image,
-        accepted.account if accepted else None,
-        run.model.name,
-        run.request.of_arms.model_dump_json(),
-    )
+    account = accepted.account if accepted else None
+    return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())
+
+
+def _together(path: Path, known: Mapping[Path, Known], named: Mapping[Path, Path]) -> dict[Images, Path]:
+    """What was shown -> the folder, of a run and its arms or of an arm and the others."""
+
+    def run_of(other: Path) -> Path:
+        """The folder of the run that an arm was put beside."""
+        return other.with_name(other.name.removesuffix(f"-{known[other][0]}"))
+
+    def of_another(other: Path) -> bool:
+        return run_of(other) not in (other, run_of(path)) and known.get(run_of(other)) == ("real", known[other][1])
+
+    same = [other for other in known if known[other][1] == known[path][1] and (other in named or not of_another(other))]
+    same.sort(key=lambda other: (other in named, run_of(other) == run_of(path)))
+    return {known[other][0]: other for other in same}  # the last counts
 
 
 def sight_table(arms: Arms) -> pd.DataFrame:

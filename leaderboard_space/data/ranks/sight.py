@@ -47,13 +47,13 @@ def read_sights(section: Section) -> None:
     section.memory["sights"] = found
 
 
-def _identity(entry: Entry) -> tuple[str | None, str, str] | None:
+def _identity(entry: Entry) -> tuple[str | None, ...] | None:
     try:
         assert entry.folder is not None
         run = read_run(entry.folder)
     except (AssertionError, BadInput):
         return None
-    return entry.account, run.model.name, run.request.of_arms.model_dump_json()
+    return entry.account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json()
 
 
 def _sights(section: Section, entry: Entry) -> dict[str, Sight]:

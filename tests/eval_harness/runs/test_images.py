@@ -139,6 +139,41 @@ def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
     assert "not beside it" in command("sight", "run-blank", cwd=tmp_path, code=2).stderr
 
 
+@pytest.mark.parametrize("order", [("a", "a-2", "a-3"), ("a-3", "a-2", "a")])
+def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path, order):
+    class Model:
+        """Right with its own image; without it with this share of the questions."""
+
+        def __init__(self, share):
+            self.share = share
+
+        def generate(self, requests):
+            return [
+                "AB"[
+                    request.answer[0]
+                    if own or int(request.question_id[-1], 36) % 3 < self.share
+                    else 1 - request.answer[0]
+                ]
+                for request in requests
+                for own in [request.image is not None and not request.shown]
+            ]
+
+    tables = {}
+    for share, name in enumerate(order, 1):
+        run = medprobe.evaluate("sides", Model(share), data=sides / "data", arms=True, out=tmp_path / name)
+        scores = {arm: medprobe.load_run(tmp_path / f"{name}-{arm}").scores for arm in ("withheld", "swapped")}
+        tables[name] = {
+            arm: float(table.set_index("metric").loc["individual_accuracy", "value"]) for arm, table in scores.items()
+        }
+        assert run.result is not None
+    assert len({str(each) for each in tables.values()}) == 3
+    for name, wanted in tables.items():
+        found = medprobe.load_run(tmp_path / name).sight.set_index("metric").loc["individual_accuracy"]
+        assert {arm: found[arm] for arm in wanted} == wanted
+    said = command("sight", *order, f"{order[0]}-blank", cwd=tmp_path).stdout
+    assert said.count("Model on") == 3
+
+
 def test_answers_in_a_file_have_no_arms(sides, tmp_path):
     question = medprobe.open_dataset(str(sides / "data")).questions("test")["question_id"][0]
     (tmp_path / "answers.jsonl").write_text(json.dumps({"question_id": question, "response": "A"}))
