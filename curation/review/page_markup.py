@@ -50,9 +50,9 @@ const ask = async (path, body) => {
 };
 let leaving = false; addEventListener('beforeunload', () => { leaving = true; });
 const inTurn = (act) => { queue = queue.then(act).catch(() => {}); return queue; };
-const go = (where) => inTurn(async () => {
+const go = (where, from) => inTurn(async () => {
   document.activeElement?.blur?.();
-  const query = new URLSearchParams({reviewer: name(), item: now.item ?? '', go: where});
+  const query = new URLSearchParams({reviewer: name(), item: from ?? now.item ?? '', go: where});
   const found = await ask('item?' + query), same = found.item === now.item;
   now = found; draw(!same); tell(name() ? '' : 'Give your name to begin.');
 });
@@ -169,7 +169,7 @@ document.addEventListener('input', (event) => { const side = event.target.closes
   const [light, contrast] = [...side.querySelectorAll('input')].map((slider) => slider.value); side.querySelector('img').style.filter = `brightness(${light}%) contrast(${contrast}%)`; });
 const who = config.names.length ? make('select', {id: 'reviewer'}, make('option', {value: '', textContent: 'your name'}), ...config.names.map((one) => make('option', {textContent: one})))
   : make('input', {id: 'reviewer', placeholder: 'your name', disabled: config.linked, value: config.name || (config.linked ? '' : localStorage.reviewer || '')});
-who.setAttribute('aria-label', 'Your name'); who.onchange = () => { localStorage.reviewer = who.value; go('here'); }; $('name').append(who);
+who.setAttribute('aria-label', 'Your name'); who.onchange = () => { localStorage.reviewer = who.value; go('open', ''); }; $('name').append(who);
 build(); $('previous').onclick = () => go('previous'); $('next').onclick = () => go('next'); $('open').onclick = () => go('open');
 $('number').onchange = () => go($('number').value || '1');
 $('summary').hidden = !config.summary; $('summary').textContent = config.summary;

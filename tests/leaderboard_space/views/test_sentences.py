@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_harness.records.result import Score
+from eval_harness.scores.sight import Sight
 from leaderboard_space import sentences
 from leaderboard_space.html import number, percent
 from leaderboard_space.sentences import Caption, HeadlineFacts, Ranked
@@ -171,10 +172,24 @@ def test_an_effective_size_is_told_where_it_is_notably_less_than_n(n, worth) -> 
     assert not said or said == f" (worth {max(round(worth), 1):,} independent)"
 
 
+@given(st.lists(st.floats(-100, 100).map(lambda value: round(value, 6)), min_size=3, max_size=3).map(sorted), VALUES)
+def test_points_that_need_the_image(numbers, score) -> None:  # type: ignore[no-untyped-def]
+    """Every printed interval is above 0 exactly where the model sees, and the sentence says that points need the image exactly then."""
+    low, value, high = numbers
+    found = Sight("accuracy", score, {}, "withheld", value, low, high, None, None, None, 100)
+    printed = re.fullmatch(r"(-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\)", sentences.points(found))
+    assert printed and [float(printed[at]) for at in (1, 2, 3)] == pytest.approx([value, low, high], abs=0.5)
+    said = sentences.from_the_image("MediConfusion", found)
+    assert said.startswith("MediConfusion: Of ") and f"({printed[2]} to {printed[3]})" in said
+    assert found.sees == (float(printed[2]) > 0) == ("none is shown to need" not in said)
+
+
 @given(ends=ENDS, n=st.integers(0, 30_000), cases=st.integers(0, 30_000))
 def test_what_a_number_rests_on(ends, n, cases) -> None:  # type: ignore[no-untyped-def]
     low, high = ends or (None, None)
-    said = sentences.behind(Score(value=50.0, low=low, high=high, n=n, n_cases=cases))
+    score = Score(value=50.0, low=low, high=high, n=n, n_cases=cases)
+    said = sentences.behind(score)
+    assert said.endswith(f", {sentences.behind_n(score)}")
     found = re.fullmatch(
         r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n (?:not known|([\d,]+), ([\d,]+) (cases?))", said
     )
