@@ -105,7 +105,10 @@ class Server(Drawn, ChaosServer):
         self.served = served
         slow = self.kind in SLOW
         self.settings = Settings(
-            in_flight=self.chance.choice([4, 8] if slow else [1, 3, 8]), timeout=1.5 if slow else 20.0, wait_server=5.0, base_url=self.url
+            in_flight=self.chance.choice([4, 8] if slow else [1, 3, 8]),
+            timeout=1.5 if slow else 20.0,
+            wait_server=5.0,
+            base_url=self.url,
         )
 
     def fault_for(self, question):
