@@ -177,7 +177,8 @@ class SubmitTab:
         user: str | None = None,
         client: str = "",
     ) -> tuple[Any, ...]:
-        """Compute it again, exactly as `check` did, and deliver it: (what became of it, the open submissions, the outcome as data).
+        """Compute it again, exactly as `check` did, and deliver it: (what became of it, the report, which goes once it is submitted, the
+        open submissions, the outcome as data).
 
         `token`, `user`: of who is signed in; None is this machine, where `may_write` says that this is the user.
         """
@@ -185,11 +186,8 @@ class SubmitTab:
             if key == HIDDEN and self.hidden:
                 who = user or ("this-machine" if self.may_write else "")
                 score = self.hidden.score(_one_file(files), str(model or "").strip(), who)
-                return (
-                    words.hidden_scored(score),
-                    self.open_submissions(),
-                    {"ok": True, "problems": [], **asdict(score)},
-                )
+                told = {"ok": True, "problems": [], **asdict(score)}
+                return words.hidden_scored(score), "", self.open_submissions(), told
             if not self.takes or self.store is None:
                 raise BadInput(
                     "submissions cannot be sent from here. Download the submission bundle and submit it yourself."
@@ -200,10 +198,15 @@ class SubmitTab:
                 )
             found = self.received(key, files, model, kind, client)
             if found.problems:
-                return words.report(found), self.open_submissions(), outcome(found, found.problems)
+                return (
+                    words.not_submitted(found.problems),
+                    gr.skip(),
+                    self.open_submissions(),
+                    outcome(found, found.problems),
+                )
             done = deliver(found, self.store, token, published=self.published)
         except BadInput as error:
-            return words.refused([str(error)]), self.open_submissions(), outcome(None, [str(error)])
+            return words.not_submitted([str(error)]), gr.skip(), self.open_submissions(), outcome(None, [str(error)])
         if self.waiting:
             self.waiting.forget()
         where = done.location if self.on_hub else found.folder
@@ -213,7 +216,7 @@ class SubmitTab:
         shown = words.sent(
             where, done.new, self.on_hub, self.row_of(found), model_address(identity_of(found.result.model.name))
         )
-        return shown, self.open_submissions(), {**outcome(found, []), "place": where, "new": done.new}
+        return shown, "", self.open_submissions(), {**outcome(found, []), "place": where, "new": done.new}
 
     def row_of(self, found: Submission) -> str:
         """The address of a submission's row on the board."""
@@ -273,19 +276,20 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
                 gr.LoginButton(size="sm", elem_id="mp-sign-in")
             send = gr.Button("Submit", interactive=False, elem_id="mp-send")
         with gr.Column(scale=5, min_width=300):
+            # What became of submitting has a place of its own: a scoring that ends later cannot replace it.
+            sent = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-sent")
             report = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-report")
             ready = gr.DownloadButton("Download the submission bundle", visible=False, size="sm", elem_id="mp-ready")
             how = gr.HTML("", apply_default_css=False, js_on_load=None)
     waiting = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-waiting")
     told = gr.JSON(visible=False)
     form: list[Any] = [target, files, model, kind]
-    # What was scored is no longer what stands in the form, or is being scored again: while a score is on its way nothing can be submitted,
-    # so none comes late and replaces what became of submitting. (A choice that its files make is scored at once.)
+    # What was scored or submitted is no longer what stands in the form. (A choice that its files make is scored at once.)
     for changed in (target.input, files.change, model.change, kind.change, check.click, model.submit):
         changed(
-            lambda: gr.Button(interactive=False),
+            lambda: (gr.Button(interactive=False), ""),
             None,
-            send,
+            [send, sent],
             queue=False,
             show_progress="hidden",
             api_visibility="private",
@@ -309,8 +313,8 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
     model.submit(**at_once)
     send.click(
         _signed_in(tab) if tab.signs_in else _by_client(tab.send, "submit"),
-        form, [report, waiting, told], api_name="submit", api_description=SUBMITS,
-        concurrency_limit=SENDING, show_progress="minimal", show_progress_on=report,
+        form, [sent, report, waiting, told], api_name="submit", api_description=SUBMITS,
+        concurrency_limit=SENDING, show_progress="minimal", show_progress_on=sent,
     )  # fmt: skip
     return whole, target, waiting
 

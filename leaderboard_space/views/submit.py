@@ -97,6 +97,11 @@ def refused(problems: Sequence[str]) -> str:
     return f'<div class="mp-page report">{_told("Nothing could be scored.")}{_problems(problems)}</div>'
 
 
+def not_submitted(problems: Sequence[str]) -> str:
+    """Why nothing was submitted."""
+    return f'<div class="mp-page report">{_told("Not submitted.")}{_problems(problems)}</div>'
+
+
 def sent(where: str, new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
     """Where a submission went. `row`, `model`: the addresses of its row on the board and of its model's page."""
     if is_pull_request:

@@ -143,8 +143,9 @@ def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Serve
         page.reload()
     expect(page.locator("#mp-send")).to_be_enabled()  # a key that is pressed before is lost
     visitor.press(page.locator("#mp-send"))
-    expect(report).to_contain_text("see its row on the board", timeout=60_000)
-    visitor.press(report.get_by_role("link", name="see its row on the board"))
+    sent = page.locator("#mp-sent")
+    expect(sent).to_contain_text("see its row on the board", timeout=60_000)
+    visitor.press(sent.get_by_role("link", name="see its row on the board"))
     row = page.locator("#mp-mediconfusion table[data-table=leaderboard] tr[data-key]")
     eventually(
         lambda: [name.split(" (")[0] for name in row.locator(".who span").all_inner_texts()],
@@ -200,7 +201,7 @@ def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served,
     expect(page.locator("#mp-send")).to_be_enabled()
     tab_to(page, "Submit")
     page.keyboard.press("Enter")
-    page.locator("#mp-report [role=alert]", has_text="Added to the store").wait_for()
+    page.locator("#mp-sent [role=alert]", has_text="Added to the store").wait_for()
     tab_to(page, "see its row")
     page.keyboard.press("Enter")
     page.locator("#mp-mediconfusion table[data-table=leaderboard] tr[data-key]", has_text="Typed").wait_for()

@@ -149,7 +149,7 @@ def test_a_table_of_other_columns_is_told_which_it_has(tab: SubmitTab, data: Pat
 def test_what_was_added_is_linked_to_its_row(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     write_lines(answers, responses(data))
-    report, _, outcome = tab.send(tab.choices()[0][1], [str(answers)], "Model A & B", None)
+    report, _, _, outcome = tab.send(tab.choices()[0][1], [str(answers)], "Model A & B", None)
     assert outcome["ok"]
     link = html.unescape(re.search(r'href="(#/b/[^"]+)"', report)[1])
     asked = {name: one for name, (one,) in parse_qs(urlsplit(link[1:]).query).items()}
