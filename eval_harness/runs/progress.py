@@ -31,7 +31,9 @@ def progress(total: int, done: int, name: str) -> Iterator[Callable[[], None]]:
         said, said_at = done, time.monotonic()
         rate = (done - first) / max(said_at - start, 1e-9)
         left = tqdm.format_interval((total - done) / rate) if rate else "?"
-        print(f"{name}: {done:,} of {total:,} answers ({done / total:.0%}), {rate:,.1f}/s, {left} left", file=sys.stderr)
+        print(
+            f"{name}: {done:,} of {total:,} answers ({done / total:.0%}), {rate:,.1f}/s, {left} left", file=sys.stderr
+        )
 
     def one_more() -> None:
         nonlocal done
