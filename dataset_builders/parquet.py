@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from dataset_builders.benchmarks import case_columns, question_columns
+from dataset_builders.benchmarks import question_columns
 from dataset_builders.case_groups import sharing_images
 from dataset_builders.errors import Problems
-from dataset_builders.images.lookup import ImageError, check_image
+from dataset_builders.images.lookup import ImageError, check_image, data_uri
 from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.schema import Case, CaseImage, Kind, Question
+from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Kind, Question, text_columns
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Distinct image bytes per row group: the most that a reader streaming `cases` has to fetch for its first row."""
@@ -121,24 +121,35 @@ def plan(cases: Sequence[Case], *, images: bool) -> Plan:
     return shards
 
 
-def write_cases(
-    folder: Path,
-    family: str,
-    configs: Iterable[str],
-    split: str,
-    cases: Sequence[Case],
-    known: ImageFacts,
-    several: bool = False,
-) -> dict[str, ConfigSizes]:
-    """Write the cases of a split under each config's folder: `cases` one row per case, others one row per question.
+def held_columns(family: str, content: Content) -> dict[str, Kind]:
+    """The columns of a repository's questions: of those that the benchmark declares, the ones in which some question has a value, and
+    `image` and `answer`, which may be empty."""
+    declared = question_columns(family)
+    held = {"image", "answer"}
+    waiting = [name for name in declared if name not in ("image", "answer", "more_images")]
+    for case in content.all_cases(more=True):
+        for question in case.questions:
+            found = {
+                name for name in waiting if _value(name, question, _shown(question, case.images)) not in (None, ())
+            }
+            if found:
+                held |= found
+                waiting = [name for name in waiting if name not in found]
+    held |= {"more_images"} & declared.keys() if "more_image_ids" in held else set()
+    return {name: kind for name, kind in declared.items() if name in held}
 
-    Configs ending in `_text` carry no images. `several`: with the columns of questions about several images. The images of a row group
-    are read once for all configs, the next ones while these are written. After a first wrong image nothing more is written but the rest
-    is still checked, so that `known.problems` names all.
+
+def write_cases(
+    folder: Path, configs: Mapping[str, dict[str, Kind]], split: str, cases: Sequence[Case], known: ImageFacts
+) -> dict[str, ConfigSizes]:
+    """Write the cases of a split under each config's folder: one row per case where its columns are `case_columns`, else per question.
+
+    `configs`: config -> columns. The images of a row group are read once for all configs, the next ones while these are written. After a
+    first wrong image nothing more is written but the rest is still checked, so that `known.problems` names all.
     """
-    configs = list(configs)
     done = {config: ConfigSizes() for config in configs}
-    with_images = [config for config in configs if not config.endswith("_text")]
+    with_images = [config for config, columns in configs.items() if text_columns(columns) != columns]
+    held = {name: kind for columns in configs.values() for name, kind in _of_questions(columns).items()}
     texts: list[pa.Table] = []
     shards = plan(cases, images=bool(with_images))
     with (
@@ -147,21 +158,18 @@ def write_cases(
     ):
         for number, shard in enumerate(shards):
             name = f"{split}-{number:05d}-of-{len(shards):05d}.parquet"
-            files = {
-                config: ParquetFile(folder / config / name, columns_of(family, config, several))
-                for config in with_images
-            }
+            files = {config: ParquetFile(folder / config / name, configs[config]) for config in with_images}
             running: list[Future[None]] = []
             for group in shard:
                 shown = {image.image_id: image for case in group for image in case.images} if with_images else {}
                 bank = ImageBank(known.fetch(shown.values()))
                 if not known.problems:
-                    rows = Rows(group, question_columns(family, images=False, several=several))
+                    rows = Rows(group, held)
                     texts.append(rows.text)
                     for future in running:
                         future.result()
                     running = [
-                        pool.submit(_write_group, config, file, rows, bank, done[config], split)
+                        pool.submit(_write_group, file, rows, bank, done[config], split)
                         for config, file in files.items()
                     ]
                 bar.update(len(group))
@@ -170,25 +178,22 @@ def write_cases(
             for config, file in files.items():
                 file.close()
                 done[config].parquet_bytes += file.path.stat().st_size
-    for config in set(configs) - set(with_images):
+    for config in configs.keys() - set(with_images):
         path = folder / config / f"{split}-00000-of-00001.parquet"
-        done[config] = write_table(path, columns_of(family, config, several), split, texts)
+        done[config] = write_table(path, configs[config], split, [text.select(list(configs[config])) for text in texts])
     return done
 
 
-def columns_of(family: str, config: str, several: bool = False) -> dict[str, Kind]:
-    """The columns of a config of cases or questions. `several`: a question may show several images."""
-    if config == "cases":
-        return case_columns(family, several=several)
-    return question_columns(family, images=not config.endswith("_text"), several=several)
+def _of_questions(columns: Mapping[str, Kind]) -> dict[str, Kind]:
+    """The columns of the questions of a config, less their images."""
+    return dict(columns["questions"].fields) if "questions" in columns else text_columns(columns)
 
 
-def _write_group(config: str, file: ParquetFile, rows: Rows, bank: ImageBank, done: ConfigSizes, split: str) -> None:
-    table, ids = rows.cases(file.schema, bank) if config == "cases" else rows.questions(file.schema, bank)
+def _write_group(file: ParquetFile, rows: Rows, bank: ImageBank, done: ConfigSizes, split: str) -> None:
+    table, repeated = rows.cases(file, bank) if "questions" in file.columns else rows.questions(file, bank)
     file.write(table)
-    expanded = table.nbytes + sum(bank.sizes[bank.codes[image_id]] for image_id in ids) - sum(bank.sizes)
     done.rows[split] = done.rows.get(split, 0) + table.num_rows
-    done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + expanded
+    done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + table.nbytes + repeated
 
 
 def write_table(path: Path, columns: dict[str, Kind], split: str, tables: Sequence[pa.Table]) -> ConfigSizes:
@@ -250,36 +255,45 @@ def _leaves(name: str, type_: pa.DataType) -> Iterator[str]:
 class Rows:
     """The questions of a row group as Arrow columns, made once for all configs."""
 
-    def __init__(self, group: Sequence[Case], columns: dict[str, Kind]) -> None:
+    def __init__(self, group: Sequence[Case], columns: Mapping[str, Kind]) -> None:
         self.group = group
-        questions = [(question, case.images) for case in group for question in case.questions]
+        questions = [(question, _shown(question, case.images)) for case in group for question in case.questions]
         self.image_ids = [question.image_id for question, _ in questions]
         self.more_image_ids = [question.more_image_ids for question, _ in questions]
-        shown = [_shown(question, images) for question, images in questions]
-        values = [_values(name, kind, [question for question, _ in questions], shown) for name, kind in columns.items()]
-        arrays = [pa.array(value, arrow_type(kind)) for value, kind in zip(values, columns.values(), strict=True)]
+        arrays = []
+        for name, kind in columns.items():
+            values = [_value(name, question, shown) for question, shown in questions]
+            if kind.names:
+                codes = {label: number for number, label in enumerate(kind.names)}
+                values = [codes.get(value) for value in values]
+            arrays.append(pa.array(values, arrow_type(kind)))
         self.text = pa.Table.from_arrays(arrays, names=list(columns))
 
-    def questions(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
-        """A row per question with its images, and the ids of the images shown."""
+    def questions(self, file: ParquetFile, bank: ImageBank) -> tuple[pa.Table, int]:
+        """A row per question with its images, and the bytes that repeated images would take beyond the table's."""
         more = [name for names in self.more_image_ids for name in names]
+        repeated = 0
+        arrays = []
+        for name, kind in file.columns.items():
+            if kind.name == "image":
+                arrays.append(bank.array(self.image_ids))
+                repeated += bank.repeated(bank.sizes, [*self.image_ids, *more])
+            elif kind.name == "list of image":
+                of_images = _offsets(map(len, self.more_image_ids))
+                arrays.append(pa.ListArray.from_arrays(of_images, bank.array(more)))
+            elif kind.name == "uri":
+                uris = [data_uri(data) for data in bank.values.to_pylist()]
+                arrays.append(bank.coded(self.image_ids, pa.array(uris, pa.string())))
+                repeated += bank.repeated([len(uri) for uri in uris], self.image_ids)
+            else:
+                arrays.append(self.text[name].chunk(0))
+        return pa.Table.from_arrays(arrays, schema=file.schema), repeated
 
-        def column(name: str) -> pa.Array:
-            if name == "image":
-                return bank.array(self.image_ids)
-            if name == "more_images":
-                return pa.ListArray.from_arrays(_offsets(map(len, self.more_image_ids)), bank.array(more))
-            return self.text[name].chunk(0)
-
-        arrays = [column(name) for name in schema.names]
-        return pa.Table.from_arrays(arrays, schema=schema), [*self.image_ids, *more]
-
-    def cases(self, schema: pa.Schema, bank: ImageBank) -> tuple[pa.Table, list[str]]:
-        """A row per case with its images once, and the ids of the images shown."""
+    def cases(self, file: ParquetFile, bank: ImageBank) -> tuple[pa.Table, int]:
+        """A row per case with its images once, and the bytes as in `questions`."""
         ids = [image.image_id for case in self.group for image in case.images]
-        questions = pa.StructArray.from_arrays(
-            [self.text[name].chunk(0) for name in self.text.column_names], names=self.text.column_names
-        )
+        names = [name for name, _ in file.columns["questions"].fields]
+        questions = pa.StructArray.from_arrays([self.text[name].chunk(0) for name in names], names=names)
         of_images = _offsets(len(case.images) for case in self.group)
         arrays = [
             pa.array([case.case_id for case in self.group], pa.string()),
@@ -287,42 +301,31 @@ class Rows:
             pa.ListArray.from_arrays(of_images, pa.array(ids, pa.string())),
             pa.ListArray.from_arrays(_offsets(len(case.questions) for case in self.group), questions),
         ]
-        return pa.Table.from_arrays(arrays, schema=schema), ids
+        return pa.Table.from_arrays(arrays, schema=file.schema), bank.repeated(bank.sizes, ids)
 
 
 def _offsets(lengths: Iterable[int]) -> pa.Array:
     return pa.array([0, *accumulate(lengths)], pa.int32())
 
 
-def _shown(question: Question, images: Sequence[CaseImage]) -> list[CaseImage]:
+def _shown(question: Question, images: Sequence[CaseImage]) -> Sequence[CaseImage]:
     """The images that a question shows, of those of its case."""
     if len(images) == 1:
-        return list(images)
+        return images
     return [next(image for image in images if image.image_id == name) for name in question.image_ids]
 
 
-def _joined(values: Iterable[str | None]) -> str | None:
-    """What is said of several images: the different values, apart by semicolons (`images/licences.py` asks for all of them)."""
-    return "; ".join(dict.fromkeys(value for value in values if value)) or None
-
-
-def _values(name: str, kind: Kind, questions: list[Question], shown: list[list[CaseImage]]) -> list[Any]:
-    """The values of a column of `questions`, each with the images it shows."""
-    values: list[Any]
-    if name == "image_license":
-        values = [images[0].license if len(images) == 1 else _joined(i.license for i in images) for images in shown]
-    elif name == "image_source":
-        values = [images[0].source if len(images) == 1 else _joined(i.source for i in images) for images in shown]
-    elif name == "group":
-        values = [images[0].group for images in shown]
-    elif name in Question.__dataclass_fields__:
-        values = [getattr(question, name) for question in questions]
-    else:
-        values = [question.extra.get(name) for question in questions]
-    if kind.names:
-        codes: dict[Any, int] = {label: number for number, label in enumerate(kind.names)}
-        return [codes.get(value) for value in values]
-    return values
+def _value(name: str, question: Question, shown: Sequence[CaseImage]) -> Any:
+    """What a question that shows these images has in a column. What is said of several images are the different values, apart by
+    semicolons (`images/licences.py` asks for all of them)."""
+    if name in ("image_license", "image_source"):
+        said = [image.license if name == "image_license" else image.source for image in shown]
+        return said[0] if len(said) == 1 else "; ".join(dict.fromkeys(each for each in said if each)) or None
+    if name == "group":
+        return shown[0].group
+    if name == "target":
+        return "".join(LETTERS[position] for position in question.answer)
+    return getattr(question, name) if name in Question.__dataclass_fields__ else question.extra.get(name)
 
 
 class ImageBank:
@@ -343,10 +346,16 @@ class ImageBank:
 
     def array(self, ids: list[str]) -> pa.Array:
         """An image column (struct of bytes and path) showing these images."""
-        coded = pa.DictionaryArray.from_arrays(pa.array([self.codes[i] for i in ids], pa.int32()), self.values)
-        return pa.StructArray.from_arrays(
-            [coded, pa.array([self.names[i] for i in ids], pa.string())], names=["bytes", "path"]
-        )
+        paths = pa.array([self.names[i] for i in ids], pa.string())
+        return pa.StructArray.from_arrays([self.coded(ids, self.values), paths], names=["bytes", "path"])
+
+    def coded(self, ids: list[str], values: pa.Array) -> pa.DictionaryArray:
+        """For each id its value, of those of the distinct images."""
+        return pa.DictionaryArray.from_arrays(pa.array([self.codes[i] for i in ids], pa.int32()), values)
+
+    def repeated(self, sizes: Sequence[int], ids: list[str]) -> int:
+        """How many bytes more these images take if each is written out; `sizes`: of the distinct ones."""
+        return sum(sizes[self.codes[i]] for i in ids) - sum(sizes)
 
 
 def arrow_type(kind: Kind) -> pa.DataType:

@@ -83,14 +83,25 @@ COMMON: dict[str, Kind] = {
     "image_source": TEXT.of("where the image comes from"),
     "group": TEXT.of("patient, study or article of the image: never in two splits, and a cluster of the intervals"),
 }
-"""The columns that every set of questions has, in the order in which they are stored."""
+"""The columns of all benchmarks, in the order in which they are stored."""
 SEVERAL_IMAGES: dict[str, Kind] = {
     "more_images": IMAGES.of("images after the first, in order"),
     "more_image_ids": TEXTS.of("their ids"),
 }
-"""The images after the first; only sets in which a question shows several have these columns."""
+"""The images after the first."""
 TREE_COLUMNS: dict[str, Kind] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)
 ANSWER_COLUMNS: dict[str, Kind] = {"question_id": TEXT, "answer": INTS}
+
+
+def text_columns(columns: Mapping[str, Kind]) -> dict[str, Kind]:
+    """The columns that hold no image."""
+    return {name: kind for name, kind in columns.items() if kind.name not in ("image", "list of image", "uri")}
+
+
+def case_columns(columns: Mapping[str, Kind]) -> dict[str, Kind]:
+    """The columns of the config `cases`, for questions that have `columns`."""
+    questions = Kind("list of struct", fields=tuple(text_columns(columns).items()))
+    return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": questions}
 
 
 def image_ids(row: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -156,11 +167,6 @@ class Content:
     """Of custom sets: how the images were de-identified, approval, consent, licence, terms, each in words."""
     validated: bool | None = None
     """Of custom sets: whether a person has checked any of the questions; None where the source does not say."""
-
-    @property
-    def has_several_images(self) -> bool:
-        """True if any question shows more than one image; then the repository has the columns for it."""
-        return any(question.more_image_ids for case in self.all_cases(more=True) for question in case.questions)
 
     def all_cases(self, *, more: bool = False) -> Iterator[Case]:
         """The cases of all splits, and with `more` those of the further configs."""

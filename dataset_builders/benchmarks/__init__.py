@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.benchmark_names import BENCHMARKS
 from dataset_builders.benchmarks.spec import DatasetSpec, load_part, load_spec
-from dataset_builders.schema import COMMON, IMAGES, SEVERAL_IMAGES, TEXT, TEXTS, Kind
+from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,16 +43,9 @@ RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
 """(benchmark, split) -> fingerprint of the complete released set."""
 
 
-def question_columns(name: str, *, images: bool, several: bool = False) -> dict[str, Kind]:
-    """Columns of the configs `questions` (with images) and `questions_text` (without). `several`: a question may show several images."""
-    columns = {**COMMON, **spec(name).columns, **(SEVERAL_IMAGES if several else {})}
-    return {column: kind for column, kind in columns.items() if images or column not in ("image", "more_images")}
-
-
-def case_columns(name: str, *, several: bool = False) -> dict[str, Kind]:
-    """Columns of the config `cases`."""
-    question = Kind("list of struct", fields=tuple(question_columns(name, images=False, several=several).items()))
-    return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": question}
+def question_columns(name: str) -> dict[str, Kind]:
+    """Every column that a question of a benchmark may have; a repository has those of which it has values (`parquet.held_columns`)."""
+    return {**COMMON, **spec(name).columns, **SEVERAL_IMAGES}
 
 
 def recognise(questions: pd.DataFrame) -> str | None:

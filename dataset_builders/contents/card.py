@@ -241,7 +241,7 @@ def _columns(content: Content, columns: dict[str, Kind]) -> str:
         lines.append(f"| `{name}` | {kind.name}{f': {labels}' if labels else ''} | {kind.meaning} | {shown} |")
     return "\n".join(lines) + (
         "\n\nA label is stored as its position: `features[column].int2str` of `datasets` names it; pandas and duckdb show the number. "
-        "A column that the source does not give is null."
+        "A column without any value is left out; where only some questions have one, it is null in the others."
     )
 
 

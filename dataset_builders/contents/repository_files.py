@@ -12,13 +12,24 @@ from typing import Any
 import pyarrow as pa
 
 from dataset_builders.contents.card import LICENCE_FILE, Description, card_text, licence_text, summary_of, title_of
-from dataset_builders.contents.eval_yaml import eval_yaml, task_columns, tasks_of, write_task
+from dataset_builders.contents.eval_yaml import eval_yaml, task_columns, tasks_of
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.lexical_tree import COLUMNS
-from dataset_builders.parquet import ConfigSizes, ImageFacts, arrow_type, columns_of, write_cases, write_table
-from dataset_builders.schema import ANSWER_COLUMNS, SCHEMA_VERSION, TREE_COLUMNS, Case, CaseImage, Content, Count, Kind
+from dataset_builders.parquet import ConfigSizes, ImageFacts, arrow_type, held_columns, write_cases, write_table
+from dataset_builders.schema import (
+    ANSWER_COLUMNS,
+    SCHEMA_VERSION,
+    TREE_COLUMNS,
+    Case,
+    CaseImage,
+    Content,
+    Count,
+    Kind,
+    case_columns,
+    text_columns,
+)
 
 EXAMPLES = 3
 SHARED_LICENCES = ("CC0", "CC0-1.0", "CC BY", "CC BY-SA")
@@ -31,33 +42,32 @@ def write_repository(folder: Path, description: Description, content: Content) -
     Raises BadInput naming every image that is none, too large or cut off.
     """
     known = ImageFacts()
-    configs = ["questions_text"] if description.text_only else ["questions", "cases", "questions_text"]
-    written: dict[str, ConfigSizes] = {config: ConfigSizes() for config in configs}
-    several = content.has_several_images
-    for split, cases in content.cases.items():
-        for config, done in write_cases(folder, description.family, configs, split, cases, known, several).items():
-            _add(written[config], done)
-    more = {} if description.text_only else content.more
-    for config, splits in more.items():
-        written[config] = ConfigSizes()
+    held = held_columns(description.family, content)
+    columns = {"questions": held, "cases": case_columns(held), "questions_text": text_columns(held)}
+    if description.text_only:
+        columns = {"questions_text": text_columns(held)}
+    written: dict[str, ConfigSizes] = {}
+
+    def write(configs: dict[str, dict[str, Kind]], splits: dict[str, list[Case]]) -> None:
         for split, cases in splits.items():
-            done = write_cases(folder, description.family, [config], split, cases, known, several)[config]
-            _add(written[config], done)
-    known.problems.check("Replace these images, or leave out their entries; nothing was written.")
-    columns: dict[str, dict[str, Kind]] = {
-        config: columns_of(description.family, config, several) for config in written
-    }
+            for config, done in write_cases(folder, configs, split, cases, known).items():
+                _add(written.setdefault(config, ConfigSizes()), done)
+
+    write(dict(columns), content.cases)
+    for config, splits in {} if description.text_only else content.more.items():
+        columns[config] = held
+        write({config: held}, splits)
     if content.tree is not None:
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[column] for row in content.tree] for column, name in enumerate(COLUMNS)}
         written["lexical_tree"] = _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
+    several = "more_images" in held
     tasks = tasks_of(description.family, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
         content.notes.append("no eval.yaml: inspect-ai's own reader of the Hub takes one image a question.")
     for task, cases in tasks:
         columns[task.config] = task_columns(images=not description.text_only)
-        done = write_task(folder, task.config, task.split, cases, known, images=not description.text_only)
-        _add(written.setdefault(task.config, ConfigSizes()), done)
+        write({task.config: columns[task.config]}, {task.split: cases})
     known.problems.check("Replace these images, or leave out their entries; nothing was written.")
     if tasks:
         text = eval_yaml(

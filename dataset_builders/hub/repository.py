@@ -22,7 +22,7 @@ from dataset_builders.benchmarks import BENCHMARKS, question_columns, recognise
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import QUESTION_COLUMNS, fingerprint_of
 from dataset_builders.hub.repository_layout import REMEDY, data_files, read_card, read_manifest
-from dataset_builders.schema import SCHEMA_VERSION
+from dataset_builders.schema import SCHEMA_VERSION, SEVERAL_IMAGES, text_columns
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -73,7 +73,8 @@ class Repository:
         return "cases" in self._files
 
     def questions(self, split: str) -> pd.DataFrame:
-        """The questions of a split in stored order: labels as texts, lists as Python lists, absent values as None.
+        """The questions of a split in stored order: labels as texts, lists as Python lists, absent values as None, also in columns that
+        the benchmark declares and the files lack.
 
         Raises BadInput for an unknown split or damaged files.
         """
@@ -81,13 +82,13 @@ class Repository:
             raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
         config = "questions_text" if "questions_text" in self._files else "questions"
         tables = [_read_table(path) for path in self._paths(config, split)]
-        known = {
-            name: list(kind.names)
-            for family in BENCHMARKS
-            for name, kind in question_columns(family, images=False).items()
-        }
+        known = {name: list(kind.names) for family in BENCHMARKS for name, kind in question_columns(family).items()}
         labels = known | _label_names(tables[0].schema)
-        return pd.DataFrame({name: _column(tables, name, labels.get(name)) for name in tables[0].column_names})
+        held = {name: _column(tables, name, labels.get(name)) for name in tables[0].column_names}
+        nothing = pd.Series([None] * sum(table.num_rows for table in tables), dtype=object)
+        declared = question_columns(self.family) if self.family else {}
+        absent = [name for name in text_columns(declared) if name not in held and name not in SEVERAL_IMAGES]
+        return pd.DataFrame(held | dict.fromkeys(absent, nothing))
 
     def cases(self, split: str, case_ids: Collection[str] | None = None) -> Iterator[StoredCase]:
         """The cases of a split with their images, in stored order, one row group in memory at a time; only those named, if any.

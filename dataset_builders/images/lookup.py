@@ -5,6 +5,7 @@ See also: downloading (`download.py`), writing (`parquet.py`).
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import os
@@ -195,6 +196,13 @@ def check_image(data: bytes) -> str:
 def image_format(data: bytes) -> str:
     """The format that an image's header states (Pillow's name for it). Raises ImageError for what is no image; decodes nothing."""
     return _checked(data, decode=False)
+
+
+def data_uri(data: bytes) -> str:
+    """An encoded image as a data URI. Raises ImageError for bytes that are no image."""
+    kind = image_format(data).lower()
+    mime = {"jpeg2000": "jp2"}.get(kind, kind)
+    return f"data:image/{mime};base64,{base64.b64encode(data).decode()}"
 
 
 def _checked(data: bytes, decode: bool) -> str:

@@ -31,7 +31,7 @@ def kept_columns(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 def question_of(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of a question, less its images, of a row as `datasets` gives it: labels as texts."""
-    names = {name: kind.names for name, kind in question_columns(family, images=False).items() if kind.names}
+    names = {name: kind.names for name, kind in question_columns(family).items() if kind.names}
     return {
         name: names[name][value] if name in names and isinstance(value, int) and value >= 0 else value
         for name, value in row.items()

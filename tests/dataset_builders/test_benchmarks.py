@@ -36,8 +36,7 @@ def test_what_a_package_must_give_is_one_clear_error(fifth):
 
 def test_what_it_leaves_out_has_a_default(fifth):
     fifth.SPEC = DatasetSpec(facts=FACTS)
-    columns = benchmarks.question_columns("vqa-fifth", images=False)
-    assert list(columns) == [name for name in benchmarks.COMMON if name != "image"]
+    assert list(benchmarks.question_columns("vqa-fifth")) == [*benchmarks.COMMON, *benchmarks.SEVERAL_IMAGES]
     assert not spec("vqa-fifth").is_whole(None)
 
 

@@ -10,13 +10,19 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from datasets import load_dataset
 from PIL import Image
 
 from dataset_builders import parquet as parquet_files
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import BENCHMARKS, question_columns, spec
 from dataset_builders.build import build
+from dataset_builders.contents.card import Description
+from dataset_builders.contents.repository_files import write_repository
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.images.lookup import as_png
+from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Case, CaseImage, Content, Question
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
@@ -43,6 +49,48 @@ def test_a_repository_without_our_manifest_opens(phantoms, tmp_path):
         assert foreign.manifest["splits"] == ours.manifest["splits"]
         (folder / "README.md").unlink()
         pd.testing.assert_frame_equal(open_repository(folder).questions(ours.splits[0]), ours.questions(ours.splits[0]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_files_have_the_columns_of_which_some_question_has_a_value(seed, tmp_path):
+    """The frame of a split has every column that the benchmark declares; the fingerprint does not depend on which are stored."""
+    rng = random.Random(seed)
+    family = rng.choice(BENCHMARKS)
+    own = [name for name, kind in spec(family).columns.items() if kind.name == "string"]
+    optional = ["task", "modality", "department", "granularity", "keyword", "categories", "group", *own]
+    given = set(rng.sample(optional, rng.randrange(len(optional) + 1)))
+    filled: set[str] = set()
+
+    def value(name):
+        if name not in given or rng.random() < 0.6:
+            return () if name == "categories" else None
+        filled.add(name)
+        return ("a",) if name == "categories" else "a"
+
+    def case(number):
+        image = CaseImage(f"i{number}", picture, 1, f"{number}.png", group=value("group"))
+        plain = {name: value(name) for name in optional if name not in (*own, "group")}
+        extra = {name: value(name) for name in own}
+        one = Question(f"q{number}", f"c{number}", image.image_id, "Which?", ("x", "y"), (), extra=extra, **plain)
+        return Case(one.case_id, (image,), (one,))
+
+    cases = {"validation": [case(number) for number in range(3)], "test": [case(number) for number in range(3, 6)]}
+    write_repository(tmp_path, Description("own", family, "custom", None, False), Content(cases))
+    always = {name for name, kind in COMMON.items() if name not in optional and name != "image_source"}
+    repository = open_repository(tmp_path)
+    for split in cases:
+        for config, held in (("questions", always | filled), ("questions_text", always - {"image"} | filled)):
+            (path,) = (tmp_path / config).glob(f"{split}-*.parquet")
+            assert set(pq.read_schema(path).names) == held
+        frame = repository.questions(split)
+        assert set(frame.columns) == set(question_columns(family)) - {"image", *SEVERAL_IMAGES}
+        assert fingerprint_of(frame) == repository.manifest["splits"][split]["fingerprint"]
+        stated = load_dataset(str(tmp_path), split=split, cache_dir=str(tmp_path / "cache")).features
+        assert set(stated) == always | filled
+
+
+def picture():
+    return as_png(Image.new("L", (2, 2)))
 
 
 @pytest.mark.parametrize(
