@@ -38,9 +38,9 @@ def dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, 
     manifest = load_manifest(folder) or {}
     data = _data_files(folder, card)
     _check_name(repo_id, [manifest.get("origin"), card.get("origin"), *(card.get("tags") or [])])
-    _check_counts(folder, card, data)
+    paths = sorted({path for found in data for path in found})
+    _check_parquet(folder, paths)
     check_said(manifest)
-    paths = sorted({path for found in data.values() for path in found})
     if not private:
         _check_answers(folder, manifest, card)
         _check_licences(folder, paths)
@@ -69,17 +69,17 @@ def _card(folder: Path) -> tuple[dict[str, Any], str]:
     return card, body
 
 
-def _data_files(folder: Path, card: dict[str, Any]) -> dict[tuple[str, str], list[str]]:
-    """(config, split) -> Parquet files, as the card's patterns find them."""
-    found: dict[tuple[str, str], list[str]] = {}
+def _data_files(folder: Path, card: dict[str, Any]) -> list[list[str]]:
+    """The Parquet files of each config and split, as the card's patterns find them."""
+    found = []
     for config in card["configs"]:
         name = str(config.get("config_name", "default"))
         stated = patterns_of(config.get("data_files"))
         if not stated:
             raise BadInput(f"{folder / 'README.md'}: config {name} names no data_files. {REBUILD}")
         for split, patterns in stated:
-            found[name, split] = sorted({path for pattern in patterns for path in _matches(folder, pattern)})
-            if not found[name, split]:
+            found.append(sorted({path for pattern in patterns for path in _matches(folder, pattern)}))
+            if not found[-1]:
                 raise BadInput(f"{folder}: config {name}, split {split}: no file fits {', '.join(patterns)}. {REBUILD}")
     return found
 
@@ -108,25 +108,14 @@ def _check_name(repo_id: str, said: list[Any]) -> None:
         )
 
 
-def _check_counts(folder: Path, card: dict[str, Any], data: dict[tuple[str, str], list[str]]) -> None:
-    """A card that states another number of rows than its files hold makes load_dataset fail."""
-    rows: Counter[tuple[str, str]] = Counter()
-    for key, path in ((key, path) for key, paths in data.items() for path in paths):
-        if not path.endswith(".parquet"):
-            raise BadInput(f"{folder / path}: is not a Parquet file. Only Parquet is published. {REBUILD}")
+def _check_parquet(folder: Path, paths: list[str]) -> None:
+    for path in paths:
         try:
-            rows[key] += pq.read_metadata(folder / path).num_rows
+            pq.read_metadata(folder / path)
         except (pa.ArrowException, OSError):
-            raise BadInput(f"{folder / path}: is damaged or no Parquet file. {REBUILD}") from None
-    stated = card.get("dataset_info")
-    for info in stated if isinstance(stated, list) else [stated or {}]:
-        for split in info.get("splits") or []:
-            key = str(info.get("config_name", "default")), str(split["name"])
-            if key in rows and rows[key] != split.get("num_examples", rows[key]):
-                raise BadInput(
-                    f"{folder}: README.md states {split['num_examples']} rows for config {key[0]}, split {key[1]}, "
-                    f"its files hold {rows[key]}. {REBUILD}"
-                )
+            raise BadInput(
+                f"{folder / path}: is damaged or no Parquet file. Only Parquet is published. {REBUILD}"
+            ) from None
 
 
 def _check_answers(folder: Path, manifest: dict[str, Any], card: dict[str, Any]) -> None:

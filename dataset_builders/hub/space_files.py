@@ -6,7 +6,6 @@ A Space build sees only its own folder, so these packages are uploaded with it (
 
 from __future__ import annotations
 
-import ast
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -62,9 +61,9 @@ def space_files(
     files: dict[str, Path | bytes] = {"app.py": LAUNCHER.format(package=folder.name).encode()}
     files |= {name: folder / name for name in ("README.md", "requirements.txt")}
     if private:
-        card = {**card, "hf_oauth_scopes": list(dict.fromkeys([*card.get("hf_oauth_scopes", []), READ_PRIVATE]))}
+        card["hf_oauth_scopes"] = list(dict.fromkeys([*card.get("hf_oauth_scopes", []), READ_PRIVATE]))
     if datasets:
-        head = yaml.safe_dump({**card, "datasets": list(datasets)}, sort_keys=False, allow_unicode=True, width=1000)
+        head = yaml.safe_dump(card | {"datasets": list(datasets)}, sort_keys=False, allow_unicode=True, width=1000)
         files["README.md"] = f"---\n{head}---\n{body}".encode()
     if wheel is not None:
         _check_wheel(wheel, folder.name)
@@ -107,15 +106,7 @@ def _checked(folder: Path) -> tuple[dict[str, Any], str]:
         if not (folder / name).is_file():
             raise BadInput(f"{folder}: is no Space of the board: {name} is missing. Give the folder leaderboard_space.")
     card, body = read_card(folder / "README.md")
-    if card is None or card.get("sdk") != "gradio":
-        raise BadInput(f"{folder / 'README.md'}: its metadata does not say `sdk: gradio`. Add it.")
+    if card is None:
+        raise BadInput(f"{folder / 'README.md'}: does not begin with YAML metadata between two lines of ---.")
     check_header(folder / "README.md", card, "space")
-    if card.get("app_file", "app.py") != "app.py":
-        raise BadInput(f"{folder / 'README.md'}: its metadata names another app_file than app.py. Correct it.")
-    if not any(_is_main(node) for node in ast.parse((folder / "app.py").read_text(encoding="utf-8")).body):
-        raise BadInput(f'{folder / "app.py"}: has no `if __name__ == "__main__":`, so a Space would start nothing.')
     return card, body
-
-
-def _is_main(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "__name__" in ast.dump(node.test) and "__main__" in ast.dump(node.test)

@@ -1,7 +1,7 @@
 """Remove everything from an image file that is not its picture: EXIF, XMP, comments, text chunks, colour profiles, thumbnails, bytes
 after the end. The pixels that readers decode stay the same.
 
-JPEG, PNG and WebP files lose the parts that hold no picture and are otherwise copied; other formats become PNG, which loses nothing.
+JPEG and PNG files lose the parts that hold no picture and are otherwise copied; other formats become PNG, which loses nothing.
 An EXIF orientation other than "upright" is kept, and nothing else: without it the picture would lie on its side.
 
 See also: what an image is checked for (`lookup.py`).
@@ -22,9 +22,6 @@ PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 JPEG_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDA, 0xDB, 0xDD)
 """Frames, tables, scans, and how often these restart."""
-WEBP_CHUNKS = (b"VP8 ", b"VP8L", b"ALPH", b"VP8X")
-WEBP_METADATA_FLAGS = 0b0010_1100
-"""Bits of VP8X that announce a colour profile, EXIF and XMP."""
 
 
 class _Unexpected(Exception):
@@ -32,7 +29,7 @@ class _Unexpected(Exception):
 
 
 def strip_metadata(data: bytes) -> bytes:
-    """The image with nothing but its picture, as JPEG, PNG or WebP.
+    """The image with nothing but its picture, as JPEG or PNG.
 
     Raises ImageError for bytes that are no image that readers can open.
     """
@@ -42,8 +39,6 @@ def strip_metadata(data: bytes) -> bytes:
             return _jpeg(data, orientation)
         if found == "PNG" and orientation == 1:
             return _png(data)
-        if found == "WEBP" and orientation == 1:
-            return _webp(data)
     except _Unexpected:
         pass
     return _as_png(data)
@@ -51,8 +46,8 @@ def strip_metadata(data: bytes) -> bytes:
 
 def file_name(name: str, data: bytes) -> str:
     """The name with a suffix that fits what `strip_metadata` gave: one that fits stays, another (.tif) or none is replaced."""
-    kind = ".png" if data.startswith(PNG_START) else ".webp" if data[8:12] == b"WEBP" else ".jpg"
-    if re.search(r"\.(jpe?g|png)$", name, re.IGNORECASE) or name.lower().endswith(kind):
+    kind = ".png" if data.startswith(PNG_START) else ".jpg"
+    if re.search(r"\.(jpe?g|png)$", name, re.IGNORECASE):
         return name
     return re.sub(r"\.(webp|gif|bmp|tiff?|jp2|jpx|j2k)$", "", name, flags=re.IGNORECASE) + kind
 
@@ -177,25 +172,3 @@ def _without_rest(packed: bytes, size: int) -> bytes:
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
-
-
-def _webp(data: bytes) -> bytes:
-    """A WebP's picture chunks."""
-    if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
-        raise _Unexpected
-    parts = [b"WEBP"]
-    seen: set[bytes] = set()
-    at, whole = 12, min(len(data), 8 + int.from_bytes(data[4:8], "little"))
-    while at + 8 <= whole:
-        size = int.from_bytes(data[at + 4 : at + 8], "little")
-        kind, body = data[at : at + 4], data[at + 8 : at + 8 + size]
-        if len(body) < size or kind == b"ANMF" or kind in seen:
-            raise _Unexpected  # cut off, or a film, whose frames hold chunks of their own, or of two pictures
-        seen.update({kind} & set(WEBP_CHUNKS))
-        if kind == b"VP8X":
-            body = bytes([body[0] & ~WEBP_METADATA_FLAGS]) + body[1:]
-        if kind in WEBP_CHUNKS:
-            parts.append(kind + size.to_bytes(4, "little") + body + (b"\0" if size % 2 else b""))
-        at += 8 + size + size % 2
-    inner = b"".join(parts)
-    return b"RIFF" + len(inner).to_bytes(4, "little") + inner

@@ -95,9 +95,8 @@ def test_a_module_that_is_gone_is_deleted(board, local_hub):
     [
         ("app.py", None, "app.py is missing"),
         ("requirements.txt", None, "requirements.txt is missing"),
-        ("README.md", "# no card", "sdk: gradio"),
-        ("README.md", CARD.replace("app.py", "main.py"), "another app_file"),
-        ("app.py", "print('no main')", "would start nothing"),
+        ("README.md", "# no card", "does not begin with YAML metadata"),
+        ("README.md", CARD.replace("gradio", "streamlit"), "sdk: 'streamlit'"),
     ],
 )
 def test_what_is_no_space_is_refused(board, local_hub, name, text, said):
