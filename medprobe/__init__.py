@@ -5,6 +5,8 @@ A name is imported when it is first used: `import medprobe` alone loads no libra
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
 from collections.abc import Callable
 from functools import wraps
@@ -77,6 +79,8 @@ def __getattr__(name: str) -> Any:
     return globals()[name]
 
 
+_PATH = re.compile(r"Source\b|(str \| )?Path\b")
+"""Annotations of arguments that name a folder, a file or a repository."""
 _OPTION = re.compile(r"--([a-z][a-z-]+)")
 
 
@@ -84,8 +88,19 @@ def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose errors name arguments as Python does: `base_url` where the command line says --base-url."""
     from dataset_builders.errors import BadInput
 
+    signature = inspect.signature(function)
+
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind_partial(*args, **kwargs).arguments
+        for name, parameter in signature.parameters.items():
+            several = given.get(name, ()) if parameter.kind is parameter.VAR_POSITIONAL else [given.get(name, "")]
+            if _PATH.match(str(parameter.annotation)):
+                for value in several:
+                    if not isinstance(value, str | os.PathLike) and (
+                        value is not None or "None" not in parameter.annotation
+                    ):
+                        raise BadInput(f"{name}: takes a folder or a name, and this is {type(value).__name__}.")
         try:
             return function(*args, **kwargs)
         except BadInput as error:

@@ -237,6 +237,13 @@ BAD_CALLS = {
     "question_type 'open'": lambda data: medprobe.read_choice("A", ["x", "y"], "open"),
     "response None": lambda data: medprobe.read_choice(None, ["x", "y"]),
     "options 'xy'": lambda data: medprobe.read_choice("A", "xy"),
+    "facet: .* list": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, facet={}),
+    "^data: .* this is Repository": lambda data: medprobe.evaluate(
+        "mediconfusion", "baseline:chance", data=medprobe.open_dataset(data)
+    ),
+    "^folder: .* this is NoneType": lambda data: medprobe.load_run(None),
+    "^sources: .* this is Repository": lambda data: medprobe.load_results("runs", medprobe.open_dataset(data)),
+    "^to: .* this is NoneType": lambda data: medprobe.submit(data, None),
     "benchmark None: give its name": lambda data: medprobe.evaluate(None, "baseline:chance", data=data),
 }
 

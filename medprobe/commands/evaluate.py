@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,8 +25,10 @@ from medprobe.commands.output import (
 )
 
 app = typer.Typer()
-RUN, PROMPT, SAMPLING, SERVER, LOCAL = "Run", "Prompt", "Sampling", "Server", "Local model"
-"""The panels of `medprobe eval --help`, and `OUTPUT`."""
+RUN, PROMPT, SAMPLING, SERVER, LOCAL = (
+    partial(typer.Option, rich_help_panel=name) for name in ("Run", "Prompt", "Sampling", "Server", "Local model")
+)
+"""An option in a panel of `medprobe eval --help`, as `OUTPUT`."""
 
 
 @app.command("eval", short_help="Run a model on benchmarks.", rich_help_panel="Run")
@@ -36,198 +39,111 @@ def run_model(
     ],
     model: Annotated[
         str,
-        typer.Option(
+        RUN(
             help="transformers id or folder | vllm:ID | openai:NAME | azure:DEPLOYMENT | recorded:FILE | my_model.py:MyModel | "
-            "baseline:chance | baseline:always-A | baseline:oracle",
-            rich_help_panel=RUN,
+            "baseline:chance | baseline:always-A | baseline:oracle"
         ),
     ],
     data: Annotated[
-        str | None,
-        typer.Option(help="dataset folder, folder of datasets, or Hub repository (default: data)", rich_help_panel=RUN),
+        str | None, RUN(help="dataset folder, folder of datasets, or Hub repository (default: data)")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)", rich_help_panel=RUN)] = None,
+    split: Annotated[str | None, RUN(help="split (default: the benchmark's)")] = None,
     branch: Annotated[
-        list[str] | None,
-        typer.Option(
-            help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (may be given again)', rich_help_panel=RUN
-        ),
+        list[str] | None, RUN(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (may be given again)')
     ] = None,
     facet: Annotated[
         list[str] | None,
-        typer.Option(
-            help="only questions with this label, e.g. modality=CT (repeatable: OR within a facet, AND across facets)",
-            rich_help_panel=RUN,
-        ),
+        RUN(help="only questions with this label, e.g. modality=CT (repeatable: OR within a facet, AND across facets)"),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="only the first N questions, completed to whole cases", rich_help_panel=RUN)
-    ] = None,
-    method: Annotated[
-        str, typer.Option(help="how the model is asked: mc, gd, ps, ps_official, ff", rich_help_panel=RUN)
-    ] = "mc",
+    limit: Annotated[int | None, RUN(help="only the first N questions, completed to whole cases")] = None,
+    method: Annotated[str, RUN(help="how the model is asked: mc, gd, ps, ps_official, ff")] = "mc",
     image: Annotated[
         str,
-        typer.Option(
-            help="what is shown as a question's images: real, withheld (none), blank (grey), swapped (another case's)",
-            rich_help_panel=RUN,
-        ),
+        RUN(help="what is shown as a question's images: real, withheld (none), blank (grey), swapped (another case's)"),
     ] = "real",
     arms: Annotated[
         bool,
-        typer.Option(
+        RUN(
             "--arms",
             help="run it with the real images and with each other --image; `medprobe sight RUN` then says what the images add",
-            rich_help_panel=RUN,
         ),
     ] = False,
-    extraction: Annotated[str, typer.Option(help="how answers are read: ours, official", rich_help_panel=RUN)] = "ours",
+    extraction: Annotated[str, RUN(help="how answers are read: ours, official")] = "ours",
     judge: Annotated[
-        str | None,
-        typer.Option(
-            help="openai:NAME, a model that reads free-form answers and those that the rules cannot read",
-            rich_help_panel=RUN,
-        ),
+        str | None, RUN(help="openai:NAME, a model that reads free-form answers and those that the rules cannot read")
     ] = None,
-    no_resume: Annotated[
-        bool, typer.Option("--no-resume", help="start over instead of resuming", rich_help_panel=RUN)
-    ] = False,
+    no_resume: Annotated[bool, RUN("--no-resume", help="start over instead of resuming")] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="show the first prompt and its image without asking anything", rich_help_panel=RUN
-        ),
+        bool, RUN("--dry-run", help="show the first prompt and its image without asking anything")
     ] = False,
-    prompt: Annotated[
-        str | None, typer.Option(help="name of a prompt of the benchmark's paper", rich_help_panel=PROMPT)
-    ] = None,
-    shots: Annotated[
-        int, typer.Option(help="worked examples with images before each question", rich_help_panel=PROMPT)
-    ] = 0,
+    prompt: Annotated[str | None, PROMPT(help="name of a prompt of the benchmark's paper")] = None,
+    shots: Annotated[int, PROMPT(help="worked examples with images before each question")] = 0,
     form: Annotated[
         str | None,
-        typer.Option(
-            help="conversation format: image-first, text-first, image-first-system, authors (default: image-first)",
-            rich_help_panel=PROMPT,
-        ),
+        PROMPT(help="conversation format: image-first, text-first, image-first-system, authors (default: image-first)"),
     ] = None,
-    system: Annotated[
-        str | None,
-        typer.Option(help='system message instead of the format\'s own; "" sends none', rich_help_panel=PROMPT),
-    ] = None,
+    system: Annotated[str | None, PROMPT(help='system message instead of the format\'s own; "" sends none')] = None,
     permute: Annotated[
         bool,
-        typer.Option(
-            "--permute",
-            help="ask once per option order, to test whether the model follows the option or the letter",
-            rich_help_panel=PROMPT,
+        PROMPT(
+            "--permute", help="ask once per option order, to test whether the model follows the option or the letter"
         ),
     ] = False,
     chat_template: Annotated[
-        Path | None,
-        typer.Option(help="file with a Jinja chat template to use instead of the model's own", rich_help_panel=PROMPT),
+        Path | None, PROMPT(help="file with a Jinja chat template to use instead of the model's own")
     ] = None,
-    chat_template_kwargs: Annotated[
-        str | None, typer.Option(help="arguments for the chat template as JSON", rich_help_panel=PROMPT)
-    ] = None,
-    max_image_side: Annotated[
-        int | None, typer.Option(help="downscale images whose longer side has more pixels", rich_help_panel=PROMPT)
-    ] = None,
+    chat_template_kwargs: Annotated[str | None, PROMPT(help="arguments for the chat template as JSON")] = None,
+    max_image_side: Annotated[int | None, PROMPT(help="downscale images whose longer side has more pixels")] = None,
     samples: Annotated[
         int | None,
-        typer.Option(
-            help="answers per question; more than one are drawn at temperature 0.7 unless --generation sets it (default: 1, temperature 0)",
-            rich_help_panel=SAMPLING,
+        SAMPLING(
+            help="answers per question; more than one are drawn at temperature 0.7 unless --generation sets it (default: 1, temperature 0)"
         ),
     ] = None,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="maximum output tokens per answer, reasoning included (default: the benchmark's)",
-            rich_help_panel=SAMPLING,
-        ),
+        int | None, SAMPLING(help="maximum output tokens per answer, reasoning included (default: the benchmark's)")
     ] = None,
     thinking: Annotated[
-        str | None,
-        typer.Option(
-            help="on, off, or the maximum number of reasoning tokens (default: the model's own)",
-            rich_help_panel=SAMPLING,
-        ),
+        str | None, SAMPLING(help="on, off, or the maximum number of reasoning tokens (default: the model's own)")
     ] = None,
     generation: Annotated[
-        str | None,
-        typer.Option(help="further generation parameters as JSON, e.g. '{\"top_p\": 0.9}'", rich_help_panel=SAMPLING),
+        str | None, SAMPLING(help="further generation parameters as JSON, e.g. '{\"top_p\": 0.9}'")
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option(help="address of an OpenAI-compatible server", rich_help_panel=SERVER)
-    ] = None,
-    in_flight: Annotated[
-        int, typer.Option(help="maximum number of concurrent requests to a server", rich_help_panel=SERVER)
-    ] = 16,
-    timeout: Annotated[
-        float, typer.Option(help="seconds to wait for one answer from a server", rich_help_panel=SERVER)
-    ] = 120.0,
+    base_url: Annotated[str | None, SERVER(help="address of an OpenAI-compatible server")] = None,
+    in_flight: Annotated[int, SERVER(help="maximum number of concurrent requests to a server")] = 16,
+    timeout: Annotated[float, SERVER(help="seconds to wait for one answer from a server")] = 120.0,
     wait_server: Annotated[
         float | None,
-        typer.Option(
-            help="seconds to wait for a server that starts, is busy or has stopped answering (default: 600)",
-            rich_help_panel=SERVER,
-        ),
+        SERVER(help="seconds to wait for a server that starts, is busy or has stopped answering (default: 600)"),
     ] = None,
     send_to_provider: Annotated[
         bool,
-        typer.Option(
-            "--send-to-provider",
-            help="permit sending a custom dataset to a server that is not on this machine",
-            rich_help_panel=SERVER,
-        ),
+        SERVER("--send-to-provider", help="permit sending a custom dataset to a server that is not on this machine"),
     ] = False,
     cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="folder that caches replies across runs, so that no request is sent twice", rich_help_panel=SERVER
-        ),
+        Path | None, SERVER(help="folder that caches replies across runs, so that no request is sent twice")
     ] = None,
     price: Annotated[
-        str | None,
-        typer.Option(
-            help="price per million input and output tokens, e.g. 2.5,10: adds the cost to the result",
-            rich_help_panel=SERVER,
-        ),
+        str | None, SERVER(help="price per million input and output tokens, e.g. 2.5,10: adds the cost to the result")
     ] = None,
-    batch_size: Annotated[str, typer.Option(help="a number, or auto", rich_help_panel=LOCAL)] = "auto",
+    batch_size: Annotated[str, LOCAL(help="a number, or auto")] = "auto",
     model_args: Annotated[
         str | None,
-        typer.Option(
+        LOCAL(
             help="the library's own arguments as JSON: dtype, attn_implementation, device_map, quantization, adapter, min_pixels, "
-            "max_pixels; with vllm: also its engine's, e.g. '{\"tensor_parallel_size\": 2}'",
-            rich_help_panel=LOCAL,
+            "max_pixels; with vllm: also its engine's, e.g. '{\"tensor_parallel_size\": 2}'"
         ),
     ] = None,
     allow_missing_weights: Annotated[
-        bool,
-        typer.Option(
-            "--allow-missing-weights",
-            help="load a checkpoint that lacks some of the model's weights",
-            rich_help_panel=LOCAL,
-        ),
+        bool, LOCAL("--allow-missing-weights", help="load a checkpoint that lacks some of the model's weights")
     ] = False,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="run code that comes with the model", rich_help_panel=LOCAL)
-    ] = False,
+    trust_remote_code: Annotated[bool, LOCAL("--trust-remote-code", help="run code that comes with the model")] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="run folder (default: runs/<run id>); of several benchmarks, the folder of theirs",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, OUTPUT(help="run folder (default: runs/<run id>); of several benchmarks, the folder of theirs")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="display name of the model", rich_help_panel=OUTPUT)] = None,
+    name: Annotated[str | None, OUTPUT(help="display name of the model")] = None,
     track: Annotated[
-        str | None,
-        typer.Option(
-            help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT", rich_help_panel=OUTPUT
-        ),
+        str | None, OUTPUT(help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT")
     ] = None,
     all_metrics: AllMetrics = False,
     output: Form = "table",

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,30 +20,19 @@ from dataset_builders.errors import BadInput
 if TYPE_CHECKING:
     from eval_harness.records.result import Result
 
-OUTPUT = "Output"
-"""The panel of these options in `--help`."""
+OUTPUT = partial(typer.Option, rich_help_panel="Output")
+"""An option in this panel of `--help`."""
 
-Form = Annotated[
-    Literal["table", "json"],
-    typer.Option("--format", help="table, or json: the whole document", rich_help_panel=OUTPUT),
-]
+Form = Annotated[Literal["table", "json"], OUTPUT("--format", help="table, or json: the whole document")]
 AllMetrics = Annotated[
-    bool,
-    typer.Option(
-        "--all-metrics",
-        help="also how responses ended, accuracy where answered, shares of the letters",
-        rich_help_panel=OUTPUT,
-    ),
+    bool, OUTPUT("--all-metrics", help="also how responses ended, accuracy where answered, shares of the letters")
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", help="no progress and no table: the headline score alone", rich_help_panel=OUTPUT)
-]
+Quiet = Annotated[bool, OUTPUT("--quiet", help="no progress and no table: the headline score alone")]
 FailUnder = Annotated[
     list[str] | None,
-    typer.Option(
+    OUTPUT(
         metavar="METRIC=VALUE",
         help="end with exit code 1 if the metric is under the value, or if there is no score (may be given again)",
-        rich_help_panel=OUTPUT,
     ),
 ]
 
