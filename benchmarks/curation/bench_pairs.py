@@ -19,8 +19,12 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from curation.mining.pair_search import PairSearch
 
 MED_AT_LEAST, GEN_AT_MOST = 0.9, 0.75
 NEAR = 1e-5
@@ -128,20 +132,21 @@ def by_faiss(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
     return np.sort(np.concatenate(keys))
 
 
-def by_us(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
-    """`find_pairs`, everything included."""
-    from curation.mining.pair_search import find_pairs
+def by_us(med: np.ndarray, gen: np.ndarray, device: str = "cpu") -> np.ndarray:
+    """The search, everything included: check, upload, search, download."""
+    search = ready(med, gen, device)
+    return np.concatenate([pairs.i * len(med) + pairs.j for pairs in search.all()])
 
-    found = find_pairs(med, gen, MED_AT_LEAST, GEN_AT_MOST, device="cpu")
-    return found["i"].to_numpy() * len(med) + found["j"].to_numpy()
+
+def ready(med: np.ndarray, gen: np.ndarray, device: str) -> PairSearch:
+    from curation.mining.pair_search import PairSearch, Thresholds
+
+    return PairSearch(med, gen, Thresholds(med_at_least=MED_AT_LEAST, gen_at_most=GEN_AT_MOST), device)
 
 
 def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tuple[np.ndarray, dict[str, object]]:
-    """The device's search, and its times: whole (`find_pairs`: check, upload, search, download), with the embeddings on the
-    device already, and the floor."""
+    """The device's search, and its times: whole (`by_us`), with the embeddings on the device already, and the floor."""
     import torch
-
-    from curation.mining.pair_search import Pairs, PairSearch, Thresholds
 
     def timed(work: Callable[[], object]) -> list[float]:
         seconds = []
@@ -157,12 +162,6 @@ def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tu
         if device.startswith("cuda"):
             torch.cuda.synchronize()
 
-    def ready() -> PairSearch:
-        return PairSearch(med, gen, Thresholds(med_at_least=MED_AT_LEAST, gen_at_most=GEN_AT_MOST), device)
-
-    def find(search: PairSearch) -> Pairs:
-        return Pairs.join(list(search.all()))
-
     there = [torch.from_numpy(x).to(device) for x in (med, gen)]
 
     def products(encoders: list[torch.Tensor]) -> None:
@@ -171,12 +170,11 @@ def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tu
                 for x in encoders:
                     x[first : first + 4096] @ x[last : last + 16384].t()
 
-    search = ready()
-    pairs = find(search)
+    search = ready(med, gen, device)
     report: dict[str, object] = {
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
-        "whole": timed(lambda: find(ready())),
-        "embeddings_there": timed(lambda: find(search)),
+        "whole": timed(lambda: by_us(med, gen, device)),
+        "embeddings_there": timed(lambda: list(search.all())),
         "floor_both_products": timed(lambda: products(there)),
         "floor_med_product": timed(lambda: products(there[:1])),
     }
@@ -185,7 +183,7 @@ def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tu
             statistics.median(report[name]) / statistics.median(report["floor_both_products"]),  # type: ignore[call-overload]
             1,
         )
-    return pairs.i * len(med) + pairs.j, report
+    return by_us(med, gen, device), report
 
 
 METHODS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {

@@ -134,21 +134,14 @@ def pairs(
     from curation.mining.embedding import embedding_path, open_embeddings
     from curation.mining.pair_choice import Choice, images_of
     from curation.mining.pair_mining import Runner, mine, run_here, why_none
-    from curation.mining.pair_search import MODES, PairSearch, Thresholds, pick_device
+    from curation.mining.pair_search import MODES, PairSearch, Thresholds
     from dataset_builders.errors import BadInput
 
-    pick_device(device)
     if mode not in MODES:
         raise BadInput(f"--mode {mode}: give one of {', '.join(MODES)}.")
     given = {
-        "med_at_least": med_at_least,
-        "med_at_most": med_at_most,
-        "gen_at_least": gen_at_least,
-        "gen_at_most": gen_at_most,
-    }
-    for name, value in given.items():
-        if value is not None and not -1 <= value <= 1:
-            raise BadInput(f"--{name.replace('_', '-')} {value}: a cosine lies between -1 and 1. Give such a number.")
+        "med_at_least": med_at_least, "med_at_most": med_at_most, "gen_at_least": gen_at_least, "gen_at_most": gen_at_most,
+    }  # fmt: skip
     thresholds = Thresholds(**(vars(MODES[mode]) | {name: value for name, value in given.items() if value is not None}))
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000

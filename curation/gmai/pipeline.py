@@ -199,8 +199,6 @@ def _check_name(out: Path) -> None:
             f"--out {out}: {out.name!r} is taken: it is a published benchmark's name, or holds 'mmbench', for which VLMEvalKit "
             "turns the options around. Choose another."
         )
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"--out {out}: is a file. Name a folder.")
 
 
 def _check_any(usable: list[Candidate], cases: list[Candidate], left_out: Counter[str]) -> None:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from curation.mining.embedding import Encode, Encoding, encode_here
 from curation.mining.pair_choice import Images
-from curation.mining.pair_mining import BlockWriter, block_name, largest_so_far, read_block
+from curation.mining.pair_mining import BlockWriter, block_name
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
 
@@ -120,7 +120,7 @@ def run_on_ray(source: SearchInput, cluster: Cluster) -> Callable[[BlockWriter, 
 
     def run(writer: BlockWriter, blocks: Path, todo: list[int]) -> Iterator[int]:
         with connected(cluster) as ray:
-            known = largest_so_far(writer, blocks)
+            known = writer.largest_so_far(blocks)
             nameless = Images(np.empty(0, object), writer.images.hashes, writer.images.groups, np.empty(0, np.int64))
             given = ray.put({"images": nameless, "choice": writer.choice})
             options = cluster.resources | {"max_restarts": -1, "max_task_retries": SEARCH_TRIES}
@@ -142,7 +142,7 @@ def run_on_ray(source: SearchInput, cluster: Cluster) -> Callable[[BlockWriter, 
                     continue
                 done += 1
                 if known:
-                    known.add(read_block(blocks / block_name(first)))
+                    writer.add(known, blocks / block_name(first))
                     if done % TOLD_EVERY == 0:
                         least = ray.put(known.least)
                 yield first

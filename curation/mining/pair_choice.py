@@ -9,11 +9,9 @@ See also: the blocks (`pair_mining.py`), workers on other machines (`on_ray.py`)
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,8 +24,6 @@ from dataset_builders.files import replace_file
 
 BATCH = 1_000_000
 """Pairs handled at a time once they are found."""
-BINS = 8192
-"""Bins of the gap, by which the largest gaps are taken first without sorting everything."""
 PAIR_SCHEMA = pa.schema([("i", pa.int64()), ("j", pa.int64()), ("sim_med", pa.float64()), ("sim_gen", pa.float64())])
 ABOUT_SCHEMA = pa.schema([*PAIR_SCHEMA, ("image_1", pa.string()), ("image_2", pa.string())])
 REASONS = ("near_duplicate", "same_group")
@@ -75,6 +71,8 @@ class Choice:
         ):
             if value is not None and value < 1:
                 raise BadInput(f"{name} {value}: give a positive integer.")
+        if self.per_image and (self.top or self.cap_per_image):
+            raise BadInput("--per-image: goes without --top and --cap-per-image. Leave one of them out.")
 
 
 def reasons(pairs: Pairs, images: Images, near_duplicate: int) -> np.ndarray:
@@ -153,65 +151,47 @@ def largest_of(parts: Iterable[Pairs], k: int, least: np.ndarray) -> Pairs:
     return kept
 
 
-def finish(blocks: list[Path], images: Images, out: Path, choice: Choice) -> dict[str, Any]:
-    """Write pairs.parquet and set_aside.parquet from the blocks; returns the counts."""
-    if choice.per_image is not None:
-        return _finish_per_image(blocks, images, out, choice.per_image)
-    counts = {"found": 0, "near_duplicate": 0, "same_group": 0, "kept": 0, "chosen": 0}
-    chooses = choice.top is not None or choice.cap_per_image is not None
-    histogram = np.zeros(BINS, np.int64)
+def finish(
+    found: Callable[[], Iterator[Pairs]], least: np.ndarray | None, images: Images, out: Path, choice: Choice
+) -> dict[str, int]:
+    """Write pairs.parquet and set_aside.parquet; returns the counts of each reason, kept and chosen.
+
+    found: gives the pairs that were found in (i, j) order, a piece at a time. least: (n,) the gap that `per_image` asks of a pair.
+    `top` and `cap_per_image` sort all pairs that are kept, in memory; everything else holds a piece at a time.
+    """
+    counts = dict.fromkeys((*REASONS, "kept", "chosen"), 0)
+    sorts = choice.top is not None or choice.cap_per_image is not None
+    held: list[Pairs] = []
 
     def write(pairs_path: Path, aside_path: Path) -> None:
         with (
             pq.ParquetWriter(pairs_path, ABOUT_SCHEMA) as kept_writer,
             pq.ParquetWriter(aside_path, ASIDE_SCHEMA) as aside_writer,
         ):
-            for pairs in batches(blocks):
+
+            def keep(pairs: Pairs) -> None:
+                counts["chosen"] += len(pairs)
+                kept_writer.write_table(_table(pairs, images))
+
+            for pairs in found():
                 why = reasons(pairs, images, choice.near_duplicate)
                 kept, aside = pairs.take(why == ""), pairs.take(why != "")
-                counts["found"] += len(pairs)
                 counts["kept"] += len(kept)
                 for reason in REASONS:
                     counts[reason] += int((why == reason).sum())
-                aside_writer.write_table(
-                    _table(aside, images).append_column("reason", pa.array(why[why != ""], pa.string()))
-                )
-                if chooses:
-                    np.add.at(histogram, _bin(kept), 1)
+                named = _table(aside, images)
+                aside_writer.write_table(named.append_column("reason", pa.array(why[why != ""], pa.string())))
+                if sorts:
+                    held.append(kept)
                 else:
-                    kept_writer.write_table(_table(kept, images))
-            if chooses:
-                for chosen in _choose(blocks, images, choice, histogram):
-                    counts["chosen"] += len(chosen)
-                    kept_writer.write_table(_table(chosen, images))
-            else:
-                counts["chosen"] = counts["kept"]
+                    keep(kept if least is None else reaching(kept, least))
+            if sorts:
+                keep(_choose(Pairs.join(held), len(images.names), choice))
 
     replace_file(
         out / "set_aside.parquet", lambda aside: replace_file(out / "pairs.parquet", lambda pairs: write(pairs, aside))
     )
-    return {"counts": counts}
-
-
-def _finish_per_image(blocks: list[Path], images: Images, out: Path, k: int) -> dict[str, Any]:
-    """Write pairs.parquet: what reaches the k-th largest gap of either image over all blocks. What was set aside is counted, not listed."""
-    counts = {"found": 0, "near_duplicate": 0, "same_group": 0, "kept": 0, "chosen": 0}
-    known = Largest(len(images.names), k)
-    for block in blocks:
-        for name, count in json.loads(pq.read_metadata(block).metadata[b"counts"]).items():
-            counts[name] += count
-        known.add(Pairs.join(list(batches([block]))))
-    counts["kept"] = counts["found"] - counts["near_duplicate"] - counts["same_group"]
-
-    def write(path: Path) -> None:
-        with pq.ParquetWriter(path, ABOUT_SCHEMA) as writer:
-            for pairs in batches(blocks):
-                chosen = reaching(pairs, known.least)
-                counts["chosen"] += len(chosen)
-                writer.write_table(_table(chosen, images))
-
-    replace_file(out / "pairs.parquet", write)
-    return {"counts": counts}
+    return counts
 
 
 def _table(pairs: Pairs, images: Images) -> pa.Table:
@@ -228,46 +208,16 @@ def _table(pairs: Pairs, images: Images) -> pa.Table:
     )
 
 
-def _bin(pairs: Pairs) -> np.ndarray:
-    """The bin of each pair's gap, which lies in [0, 2]."""
-    return np.minimum((gaps_of(pairs) * (BINS / 2)).astype(np.int64), BINS - 1)
-
-
-def _choose(blocks: list[Path], images: Images, choice: Choice, histogram: np.ndarray) -> Iterator[Pairs]:
-    """The kept pairs by gap, largest first (ties by (i, j)), no image more often than the cap, until there are
-    `top`."""
-    used = np.zeros(len(images.names), np.int64)
-    left = choice.top if choice.top is not None else int(histogram.sum())
-    cap = choice.cap_per_image if choice.cap_per_image is not None else int(histogram.sum())
-    for low, high in _ranges(histogram):
-        if left <= 0:
-            return
-        parts = []
-        for pairs in batches(blocks):
-            inside = (_bin(pairs) >= low) & (_bin(pairs) < high)
-            picked = pairs.take(inside)
-            parts.append(picked.take(reasons(picked, images, choice.near_duplicate) == ""))
-        pairs = Pairs.join(parts)
-        pairs = pairs.take(np.lexsort((pairs.j, pairs.i, -gaps_of(pairs))))
-        taken = []
-        for at, (i, j) in enumerate(zip(pairs.i.tolist(), pairs.j.tolist(), strict=True)):
-            if left > 0 and used[i] < cap and used[j] < cap:
-                used[i] += 1
-                used[j] += 1
-                left -= 1
-                taken.append(at)
-        yield pairs.take(np.array(taken, np.int64))
-
-
-def _ranges(histogram: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges of bins from the largest gap down, each of about `BATCH` pairs."""
-    high = len(histogram)
-    while high > 0:
-        low = high - 1
-        total = int(histogram[low])
-        while low > 0 and total + histogram[low - 1] <= BATCH:
-            low -= 1
-            total += int(histogram[low])
-        if total:
-            yield low, high
-        high = low
+def _choose(pairs: Pairs, n: int, choice: Choice) -> Pairs:
+    """The pairs by gap, largest first (ties by (i, j)), none of n images more often than the cap, until there are `top`."""
+    pairs = pairs.take(np.lexsort((pairs.j, pairs.i, -gaps_of(pairs))))
+    top = len(pairs) if choice.top is None else choice.top
+    if choice.cap_per_image is None:
+        return pairs.take(np.arange(min(top, len(pairs))))
+    used = np.zeros(n, np.int64)
+    taken: list[int] = []
+    for at, (i, j) in enumerate(zip(pairs.i.tolist(), pairs.j.tolist(), strict=True)):
+        if len(taken) < top and max(used[i], used[j]) < choice.cap_per_image:
+            used[[i, j]] += 1
+            taken.append(at)
+    return pairs.take(np.array(taken, np.int64))

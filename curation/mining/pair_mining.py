@@ -42,11 +42,12 @@ from dataset_builders.files import lock, remove_temp_files, replace_file, write_
 CONFIG = "search.json"
 LOCK = "search"
 BLOCK_ROWS = 1024
+FOUND = "found"
 
 
 @dataclass(frozen=True)
 class BlockWriter:
-    """Writes blocks of a search: all pairs of its rows, or with `per_image` those of them that can be kept.
+    """Writes blocks of a search: all pairs of its rows, or with `per_image` those that are set aside or can be kept.
 
     `least`: (n,) the gap that a pair must reach, as far as was known when the writer was made; None: none.
     """
@@ -57,24 +58,49 @@ class BlockWriter:
     least: np.ndarray | None = None
 
     def write(self, blocks: Path, first: int) -> None:
-        """Write the block of the rows from `first` on."""
-        k, stop = self.choice.per_image, min(self.search.n, first + BLOCK_ROWS)
-        parts = self.search.blocks(first, stop)
-        if k is None:
-            _write_block(blocks / block_name(first), parts)
-            return
-        counts = dict.fromkeys(("found", *REASONS), 0)
+        """Write the block of the rows from `first` on; how many pairs it was chosen from goes into its metadata."""
+        found = 0
 
-        def not_set_aside() -> Iterator[Pairs]:
+        def counted() -> Iterator[Pairs]:
+            nonlocal found
+            for part in self.search.blocks(first, min(self.search.n, first + BLOCK_ROWS)):
+                found += len(part)
+                yield part
+
+        def write(partial: Path) -> None:
+            with pq.ParquetWriter(partial, PAIR_SCHEMA, compression="zstd") as writer:
+                for part in counted() if self.choice.per_image is None else self._can_be_kept(counted()):
+                    writer.write_table(pa.table(vars(part), schema=PAIR_SCHEMA), row_group_size=BATCH)
+                writer.add_key_value_metadata({FOUND: str(found)})
+
+        replace_file(blocks / block_name(first), write)
+
+    def _can_be_kept(self, parts: Iterator[Pairs]) -> Iterator[Pairs]:
+        aside = []
+
+        def kept() -> Iterator[Pairs]:
             for part in parts:
-                why = reasons(part, self.images, self.choice.near_duplicate)
-                counts["found"] += len(part)
-                for reason in REASONS:
-                    counts[reason] += int((why == reason).sum())
-                yield part.take(why == "")
+                is_aside = reasons(part, self.images, self.choice.near_duplicate) != ""
+                aside.append(part.take(is_aside))
+                yield part.take(~is_aside)
 
         least = np.full(self.search.n, NONE) if self.least is None else self.least
-        _write_block(blocks / block_name(first), iter([largest_of(not_set_aside(), k, least)]), counts)
+        pairs = Pairs.join([largest_of(kept(), self.choice.per_image or 1, least), *aside])
+        yield pairs.take(np.lexsort((pairs.j, pairs.i)))
+
+    def largest_so_far(self, blocks: Path) -> Largest | None:
+        """The largest gaps in the blocks that are written; None where all pairs are listed."""
+        if self.choice.per_image is None:
+            return None
+        known = Largest(self.search.n, self.choice.per_image)
+        for path in sorted(blocks.glob("*.parquet")):
+            self.add(known, path)
+        return known
+
+    def add(self, known: Largest, block: Path) -> None:
+        """Take the gaps of a block's pairs that are not set aside."""
+        for pairs in batches([block]):
+            known.add(pairs.take(reasons(pairs, self.images, self.choice.near_duplicate) == ""))
 
 
 Runner = Callable[[BlockWriter, Path, list[int]], Iterator[int]]
@@ -83,27 +109,12 @@ Runner = Callable[[BlockWriter, Path, list[int]], Iterator[int]]
 
 def run_here(writer: BlockWriter, blocks: Path, todo: list[int]) -> Iterator[int]:
     """One block after the other in this process."""
-    known = largest_so_far(writer, blocks)
+    known = writer.largest_so_far(blocks)
     for first in todo:
         replace(writer, least=known.least if known else None).write(blocks, first)
         if known:
-            known.add(read_block(blocks / block_name(first)))
+            writer.add(known, blocks / block_name(first))
         yield first
-
-
-def largest_so_far(writer: BlockWriter, blocks: Path) -> Largest | None:
-    """The largest gaps in the blocks that are written; None where all pairs are listed."""
-    if writer.choice.per_image is None:
-        return None
-    known = Largest(writer.search.n, writer.choice.per_image)
-    for path in sorted(blocks.glob("*.parquet")):
-        known.add(read_block(path))
-    return known
-
-
-def read_block(path: Path) -> Pairs:
-    """All pairs of one block."""
-    return Pairs.join(list(batches([path])))
 
 
 def mine(
@@ -121,12 +132,10 @@ def mine(
     same search. pairs.parquet is sorted by (i, j), with `top` or `cap_per_image` by |sim_med - sim_gen|, largest first;
     i and j are rows of the embeddings' images.parquet.
     """
-    if sample is not None and sample < 1:
-        raise BadInput(f"--sample {sample}: give a positive integer.")
+    if sample is not None and (sample < 1 or choice.per_image):
+        raise BadInput(f"--sample {sample}: give a positive integer, without --per-image.")
     if seed < 0:
         raise BadInput(f"--seed {seed}: give a non-negative integer.")
-    if choice.per_image is not None and (sample or choice.top or choice.cap_per_image):
-        raise BadInput("--per-image: goes without --sample, --top and --cap-per-image. Leave one of them out.")
     config: dict[str, Any] = {
         "thresholds": asdict(search.thresholds),
         "sample": sample,
@@ -135,55 +144,35 @@ def mine(
     }
     if choice.per_image is not None:  # decided while searching, so blocks of another choice are of no use
         config["choice"] = {"per_image": choice.per_image, "near_duplicate": choice.near_duplicate}
-    _check(out, config)
     with lock(out, LOCK):
-        return _mine(search, images, out, choice, config, sample, seed, run)
-
-
-def _mine(
-    search: PairSearch,
-    images: Images,
-    out: Path,
-    choice: Choice,
-    config: dict[str, Any],
-    sample: int | None,
-    seed: int,
-    run: Runner,
-) -> dict[str, Any]:
-    """`mine`, once no other process is at it."""
-    _check(out, config)
-    if not (out / CONFIG).is_file():
+        _check(out, config)
         write_json(out / CONFIG, config)
-    blocks = out / "blocks"
-    blocks.mkdir(exist_ok=True)
-    remove_temp_files(out)
-    remove_temp_files(blocks)
-    effort: dict[str, Any] = {"pairs_of_images": search.n * (search.n - 1) // 2}
-    if sample is None:
-        _search(BlockWriter(search, images, choice), blocks, run)
-    elif not (blocks / block_name(0)).is_file():
-        drawn = sample_pairs(search, sample, seed)
-        effort |= {"drawn": drawn.drawn, "all_there_are": drawn.complete}
-        write_json(out / "effort.json", effort, indent=None)
-        _write_block(blocks / block_name(0), iter([drawn.pairs]))  # last: a sample that is there is complete
-    if (out / "effort.json").is_file():
-        effort = json.loads((out / "effort.json").read_text())
-    report = (
-        config
-        | effort
-        | {"images": search.n, "choice": asdict(choice)}
-        | finish(sorted(blocks.glob("*.parquet")), images, out, choice)
-    )
-    write_json(out / "report.json", report)
+        remove_temp_files(out)
+        effort: dict[str, Any] = {"pairs_of_images": search.n * (search.n - 1) // 2}
+        if sample is None:
+            writer = BlockWriter(search, images, choice)
+            blocks = _search(writer, out / "blocks", run)
+            count = sum(int(pq.read_metadata(path).metadata[FOUND.encode()]) for path in blocks)
+            known = writer.largest_so_far(out / "blocks")
+            counts = finish(lambda: batches(blocks), known.least if known else None, images, out, choice)
+            counts["kept"] = count - sum(counts[reason] for reason in REASONS)  # blocks hold some of them
+        else:
+            drawn = sample_pairs(search, sample, seed)
+            effort |= {"drawn": drawn.drawn, "all_there_are": drawn.complete}
+            count = len(drawn.pairs)
+            counts = finish(lambda: iter([drawn.pairs]), None, images, out, choice)
+        about = {"images": search.n, "choice": asdict(choice), "counts": {"found": count} | counts}
+        report = config | effort | about
+        write_json(out / "report.json", report)
     return report
 
 
 def _fingerprint(search: PairSearch, images: Images) -> str:
     """sha256 of both encoders' vectors and of the images' names: blocks of another set must not be mixed in."""
     digest = hashlib.sha256("\n".join(images.names).encode() + images.rows.tobytes())
-    for part in search.embeddings:
+    for side in search.sides:
         for first in range(0, search.n, 8192):
-            digest.update(part.x[first : first + 8192].tobytes())
+            digest.update(side.x[first : first + 8192].cpu().numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -195,7 +184,7 @@ def _check(out: Path, config: dict[str, Any]) -> None:
             raise BadInput(
                 f"{out}: holds another search (see {file.name}). Give another --out, or delete the folder to search anew."
             )
-    elif out.exists() and (not out.is_dir() or not all(path.name.startswith(".") for path in out.iterdir())):
+    elif not all(path.name.startswith(".") for path in out.iterdir()):
         raise BadInput(f"{out}: is not empty and holds no search. Give another --out.")
 
 
@@ -203,30 +192,19 @@ def block_name(first: int) -> str:
     return f"{first:010d}.parquet"
 
 
-def _search(writer: BlockWriter, blocks: Path, run: Runner) -> None:
-    """Write the blocks that are not there yet."""
-    search = writer.search
-    firsts = range(0, search.n, BLOCK_ROWS)
+def _search(writer: BlockWriter, blocks: Path, run: Runner) -> list[Path]:
+    """Write the blocks that are not there yet; all of them, in order."""
+    blocks.mkdir(exist_ok=True)
+    remove_temp_files(blocks)
+    n = writer.search.n
+    firsts = range(0, n, BLOCK_ROWS)
     todo = [first for first in firsts if not (blocks / block_name(first)).is_file()]
-    work = np.array([search.n - first for first in firsts])
-    bar = tqdm(total=int(work.sum()), desc="searching pairs", unit="row", disable=None)
-    bar.update(int(work.sum()) - sum(search.n - first for first in todo))
-    with bar:
+    work = sum(n - first for first in firsts)
+    done = work - sum(n - first for first in todo)
+    with tqdm(total=work, initial=done, desc="searching pairs", unit="row", disable=None) as bar:
         for first in run(writer, blocks, todo):
-            bar.update(search.n - first)
-
-
-def _write_block(path: Path, parts: Iterator[Pairs], counts: dict[str, int] | None = None) -> None:
-    """Write a block; `counts` of pairs that it was chosen from go into its metadata."""
-
-    def write(partial: Path) -> None:
-        with pq.ParquetWriter(partial, PAIR_SCHEMA, compression="zstd") as writer:
-            for part in parts:
-                writer.write_table(pa.table(vars(part), schema=PAIR_SCHEMA), row_group_size=BATCH)
-            if counts is not None:
-                writer.add_key_value_metadata({"counts": json.dumps(counts)})
-
-    replace_file(path, write)
+            bar.update(n - first)
+    return [blocks / block_name(first) for first in firsts]
 
 
 def why_none(search: PairSearch) -> list[str]:

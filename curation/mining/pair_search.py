@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-import pandas as pd
 import torch
 
 from dataset_builders.errors import BadInput
@@ -48,7 +47,7 @@ SAMPLE, SEEN = 8192, 1024
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a pair must meet; None = free. All are cosines; a number beyond -1 or 1 is met by all pairs or by none."""
+    """What a pair must meet; None = free. Raises BadInput for what is no cosine."""
 
     med_at_least: float | None = None
     med_at_most: float | None = None
@@ -57,8 +56,10 @@ class Thresholds:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value is not None and math.isnan(value):
-                raise BadInput(f"{name} {value}: a cosine lies between -1 and 1. Give such a number.")
+            if value is not None and not -1 <= value <= 1:
+                raise BadInput(
+                    f"--{name.replace('_', '-')} {value}: a cosine lies between -1 and 1. Give such a number."
+                )
 
     def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """(at least, at most) for med and for gen, infinite where free."""
@@ -93,10 +94,6 @@ class Pairs:
         """Some of the pairs: rows are positions or a mask."""
         return Pairs(self.i[rows], self.j[rows], self.sim_med[rows], self.sim_gen[rows])
 
-    def frame(self) -> pd.DataFrame:
-        """The pairs as a table with the columns i, j, sim_med, sim_gen."""
-        return pd.DataFrame(vars(self))
-
     @staticmethod
     def join(parts: list[Pairs]) -> Pairs:
         """One after the other."""
@@ -118,59 +115,31 @@ def pick_device(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Embeddings:
-    """Vectors of n images, (n, d) float32 or float64 in C order, with `scale` (n,) = 1 / norm in float64."""
-
-    x: np.ndarray
-    scale: np.ndarray
-
-
-def read_embeddings(x: np.ndarray, what: str) -> Embeddings:
-    """Check embeddings and take their norms. x: (n, d), any number type; memory maps of float32 are used where they lie.
-
-    Raises BadInput for another shape, for entries that are not finite, and for a vector of zeros (it has no direction).
-    """
-    x = np.asarray(x)
-    if x.ndim != 2 or (len(x) and not x.shape[1]) or x.dtype.kind not in "fiu":
-        raise BadInput(
-            f"{what}: has shape {x.shape} and type {x.dtype}, not (images, dimensions) of numbers. Embed the images again."
-        )
-    kind = np.float32 if x.dtype in (np.float16, np.float32) else np.float64
-    x = np.ascontiguousarray(x, dtype=kind)
-    norms = _norms(x)
-    if kind is np.float64 and not ((norms > 1e-100) & (norms < 1e100)).all():  # squares may have left float64's range
-        largest = np.abs(x).max(axis=1, keepdims=True, initial=0.0)
-        x = np.divide(x, largest, out=x.copy(), where=np.isfinite(largest) & (largest > 0))
-        norms = _norms(x)
-    bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
-    if len(bad):
-        raise BadInput(
-            f"{what}: row {bad[0]} and {len(bad) - 1} more are zero or not finite. Embed these images again."
-        )
-    if len(x) and not (norms.min() > 1e-12 and norms.max() < 1e12):  # products would leave float32's range
-        x = x.astype(np.float64) / norms[:, None]
-        norms = np.ones(len(x))
-    return Embeddings(x, 1 / norms)
-
-
-def _norms(x: np.ndarray) -> np.ndarray:
-    """Norms (n,) of the rows of x (n, d), in float64."""
-    norms = np.empty(len(x))
-    for first in range(0, len(x), 8192):
-        block = x[first : first + 8192].astype(np.float64)
-        norms[first : first + 8192] = np.sqrt(np.einsum("ij,ij->i", block, block))
-    return norms
-
-
 class EncoderVectors:
-    """One encoder's vectors (n, d) on a device, and the limits of their cosines."""
+    """One encoder's vectors (n, d), float32 or float64, on a device, 1 / norm of each (n,) in float64, and the limits of their cosines."""
 
-    def __init__(self, given: Embeddings, low: float, high: float, device: str) -> None:
+    def __init__(self, x: np.ndarray, what: str, low: float, high: float, device: str = "cpu") -> None:
+        """x: (n, d), any number type; memory maps of float32 are used where they lie. Raises BadInput for another shape, for entries that
+        are not finite, and for a vector of zeros (it has no direction)."""
+        x = np.asarray(x)
+        if x.ndim != 2 or (len(x) and not x.shape[1]) or x.dtype.kind not in "fiu":
+            raise BadInput(
+                f"{what}: has shape {x.shape} and type {x.dtype}, not (images, dimensions) of numbers. Embed the images again."
+            )
+        x = np.ascontiguousarray(x, dtype=np.float32 if x.dtype in (np.float16, np.float32) else np.float64)
+        norms = _norms(x)
+        bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
+        if len(bad):
+            raise BadInput(
+                f"{what}: row {bad[0]} and {len(bad) - 1} more are zero or not finite. Embed these images again."
+            )
+        if len(x) and not (norms.min() > 1e-12 and norms.max() < 1e12):  # products would leave float32's range
+            x = x.astype(np.float64) / norms[:, None]
+            norms = np.ones(len(x))
         with warnings.catch_warnings():  # memory maps cannot be written to, and nothing here writes
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-            self.x = torch.from_numpy(given.x).to(device)
-        self.scale = torch.from_numpy(given.scale).to(device)
+            self.x = torch.from_numpy(x).to(device)
+        self.scale = torch.from_numpy(1 / norms).to(device)
         self.low, self.high = low, high
         self.slack = float(np.finfo(np.float32).eps) * (self.x.shape[1] + 16) + 2 * TIE
         """Largest rounding error of a float32 cosine, in any order of summation; what lies on a threshold stays inside it."""
@@ -182,9 +151,7 @@ class EncoderVectors:
     def may_meet(self, rows: slice, columns: slice) -> torch.Tensor:
         """(rows, columns) bool: False where a float32 cosine says that the pair is out."""
         product = self.unit(rows, torch.float32) @ self.unit(columns, torch.float32).t()
-        # float32 holds no limit of 1e300, and no cosine is beyond 4
-        low, high = max(self.low - self.slack, -4.0), min(self.high + self.slack, 4.0)
-        return (product >= low) & (product <= high)
+        return (product >= self.low - self.slack) & (product <= self.high + self.slack)
 
     def snap(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines in float64, those on a threshold as the threshold; and which of them meet both thresholds."""
@@ -202,6 +169,14 @@ class EncoderVectors:
         """`snap` of the listed pairs."""
         dots = dots_here if self.x.device.type == "cpu" else dots_there
         return self.snap(dots(self.x, i, j) * (self.scale[i] * self.scale[j]))
+
+
+def _norms(x: np.ndarray) -> np.ndarray:
+    """Norms (n,) of the rows of x (n, d), in float64."""
+    norms = np.empty(len(x))
+    for first in range(0, len(x), 8192):
+        norms[first : first + 8192] = np.linalg.norm(x[first : first + 8192].astype(np.float64), axis=1)
+    return norms
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
@@ -270,7 +245,7 @@ def _prefix(unit: torch.Tensor, axes: torch.Tensor) -> torch.Tensor:
 
 
 def _floor(low: float, width: int) -> float:
-    return max(low - float(np.finfo(np.float32).eps) * (width + 16) - 2 * TIE, -4.0)
+    return low - float(np.finfo(np.float32).eps) * (width + 16) - 2 * TIE
 
 
 class PairSearch:
@@ -283,18 +258,13 @@ class PairSearch:
     def __init__(self, med: np.ndarray, gen: np.ndarray, thresholds: Thresholds, device: str = "auto") -> None:
         self.device = pick_device(device)
         self.thresholds = thresholds
-        self.embeddings = read_embeddings(med, "med"), read_embeddings(gen, "gen")
-        self.n = len(self.embeddings[0].x)
-        if len(self.embeddings[1].x) != self.n:
-            raise BadInput(
-                f"med has {self.n} rows and gen {len(self.embeddings[1].x)}: embed the same images with both encoders."
-            )
-        self.sides = tuple(
-            EncoderVectors(given, low, high, self.device)
-            for given, (low, high) in zip(self.embeddings, thresholds.ranges(), strict=True)
-        )
+        self.n = len(med)
+        if len(gen) != self.n:
+            raise BadInput(f"med has {self.n} rows and gen {len(gen)}: embed the same images with both encoders.")
+        given = zip((med, gen), ("med", "gen"), thresholds.ranges(), strict=True)
+        self.sides = tuple(EncoderVectors(x, what, *limits, self.device) for x, what, limits in given)
         # The first product is of one encoder: that with the higher lower limit, else with the lower upper one.
-        self._main = max((0, 1), key=lambda at: (max(self.sides[at].low, -4.0), -self.sides[at].high))
+        self._main = max((0, 1), key=lambda at: (self.sides[at].low, -self.sides[at].high))
         self._bound = make_bound(self.sides[self._main])
         self.step = TILE["cpu" if self.device == "cpu" else "cuda"]
         """Rows worth asking for at once."""
@@ -319,7 +289,7 @@ class PairSearch:
         return med, gen
 
     def all(self) -> Iterator[Pairs]:
-        """All pairs, a piece at a time."""
+        """All pairs in (i, j) order, a piece at a time."""
         for first in range(0, self.n, self.step):
             yield from self.blocks(first, min(self.n, first + self.step))
 
@@ -395,18 +365,6 @@ def _positions(maybe: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return i, j
     flat = torch.from_numpy(np.flatnonzero(maybe.numpy()))
     return flat // maybe.shape[1], flat % maybe.shape[1]
-
-
-def find_pairs(
-    med: np.ndarray, gen: np.ndarray, med_at_least: float = 0.9, gen_at_most: float = 0.75, device: str = "auto"
-) -> pd.DataFrame:
-    """Every confusing pair among n images: cosine(med) >= med_at_least and cosine(gen) <= gen_at_most, decided in float64.
-
-    Arguments and errors as those of `PairSearch`. Returns the columns i, j (int64, i < j) and sim_med, sim_gen (float64), sorted by (i, j).
-    Source: MediConfusion, section 2.1.
-    """
-    search = PairSearch(med, gen, Thresholds(med_at_least=med_at_least, gen_at_most=gen_at_most), device)
-    return Pairs.join(list(search.all())).frame()
 
 
 # Samples of thresholds that too many pairs meet to list them (easy, reversed)

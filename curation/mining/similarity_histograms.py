@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import torch
 
 from curation.mining.embedding import open_embeddings
-from curation.mining.pair_search import EncoderVectors, read_embeddings
+from curation.mining.pair_search import EncoderVectors
 from curation.report.quality_page import STYLE, histogram
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
@@ -37,7 +37,7 @@ def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Pa
     i, j = (table.column(name).to_numpy()[rows] for name in ("i", "j"))
     drawn, medians = [], {}
     for name in encoders:
-        side = EncoderVectors(read_embeddings(open_embeddings(embeddings, name), name), -np.inf, np.inf, "cpu")
+        side = EncoderVectors(open_embeddings(embeddings, name), name, -np.inf, np.inf)
         last = int(max(i.max(), j.max()))
         if last >= len(side.x):
             raise BadInput(

@@ -42,7 +42,7 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     report = mine(search, images, tmp_path / "s", Choice(near_duplicate=6))
     kept, aside = read(tmp_path / "s"), read(tmp_path / "s", "set_aside")
     found = pd.concat([kept, aside]).sort_values(["i", "j"], ignore_index=True)
-    whole = pd.concat([part.frame() for part in search.blocks(0, search.n)], ignore_index=True)
+    whole = pd.concat([pd.DataFrame(vars(part)) for part in search.blocks(0, search.n)], ignore_index=True)
     pd.testing.assert_frame_equal(found[["i", "j", "sim_med", "sim_gen"]], whole)
     assert kept[["i", "j"]].to_numpy().tolist() == sorted(kept[["i", "j"]].to_numpy().tolist())
     assert report["counts"]["found"] == len(whole)
