@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import BaseUrl, SendToProvider, Temperature
+from curation.commands.options import BaseUrl, NoTextSearch, SendToProvider, Temperature
 from curation.commands.questions import open_writer
 
 
@@ -20,17 +20,7 @@ def gmai(
     base_url: BaseUrl = None,
     send_to_provider: SendToProvider = False,
     temperature: Temperature = 1.0,
-    blind_model: Annotated[
-        str | None,
-        typer.Option(help="language model that is asked every question without its image, for report/blind_model.csv"),
-    ] = None,
-    embeddings: Annotated[
-        Path | None,
-        typer.Option(
-            help="embeddings folder of OUT/private/pictures, for selecting diverse cases (default: thumbnails)"
-        ),
-    ] = None,
-    no_text_search: Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")] = False,
+    no_text_search: NoTextSearch = False,
     accept_text_alone: Annotated[
         bool, typer.Option("--accept-text-alone", help="build the set even if its text alone gives answers away")
     ] = False,
@@ -40,9 +30,8 @@ def gmai(
     from curation.writing.asking import Asking
 
     writer = open_writer(model, base_url) if model is not None else None
-    blind = open_writer(blind_model, base_url) if blind_model is not None else None
     asking = Asking(temperature=temperature, send=send_to_provider)
-    made = run(sources, out, writer, asking, embeddings, blind, not no_text_search, accept_text_alone)
+    made = run(sources, out, writer, asking, not no_text_search, accept_text_alone)
     funnel = made.funnel
     for name, counts in funnel["read"].items():
         typer.echo(

@@ -11,7 +11,6 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +122,11 @@ def tree_rows(written: list[Written]) -> list[Row]:
 
 
 def write_report(
-    folder: Path, written: list[Written], table: LabelTable, branches: list[Branch], by_model: list[Branch] | None,
+    folder: Path, written: list[Written], table: LabelTable, branches: list[Branch],
     funnel: dict[str, Any], tasks: Mapping[str, str], departments: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Tables 5 to 7, cases per label with MeSH ids, the blind baselines per branch (text-only majority; a model, where one was asked), and
-    the funnel. A multiple-choice question counts once per right option."""
+    """Tables 5 to 7, cases per label with MeSH ids, what is right without the images per branch, and the funnel. A multiple-choice question
+    counts once per right option."""
     rows = [
         {"task": e.case.task, "department": e.case.department, "granularity": e.case.granularity, "modality": e.case.modality,
          "label": name, "kind": "multiple" if e.case.is_multiple else "single", "question": e.index}
@@ -154,9 +153,9 @@ def write_report(
     )
     labels["mesh"] = [table.labels[name].mesh if name in table.labels else "" for name in labels["label"]]
     labels.to_csv(folder / "labels.csv", index=False)
-    for file, found in (("blind_majority.csv", branches), ("blind_model.csv", by_model)):
-        if found is not None:
-            pd.DataFrame(map(asdict, found), columns=BRANCH_COLUMNS).to_csv(folder / file, index=False)
+    pd.DataFrame([each.row() for each in branches], columns=BRANCH_COLUMNS).to_csv(
+        folder / "blind_majority.csv", index=False
+    )
     write_json(folder / "funnel.json", funnel)
 
 

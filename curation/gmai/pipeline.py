@@ -22,7 +22,7 @@ from curation.gmai.labels import COLUMNS, LabelTable, read_labels
 from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.output import write_outputs, write_report
 from curation.gmai.overlay import without_text
-from curation.gmai.selecting import Appearance, Kept, Written, read_kept, select, split, write_kept
+from curation.gmai.selecting import Kept, Written, read_kept, select, split, write_kept
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside
 from curation.readers.pictures import Skip, reasons
@@ -52,8 +52,6 @@ def run(
     out: Path,
     model: Writer | None = None,
     asking: Asking | None = None,
-    embeddings: Path | None = None,
-    blind_model: Writer | None = None,
     search_text: bool = True,
     accept_text_alone: bool = False,
 ) -> Made:
@@ -61,7 +59,7 @@ def run(
     that is accepted); then no output folder is written or changed.
 
     model: proposes questions for a person to review (`private/candidates.csv`); without one, templates are used.
-    blind_model: is asked every question without its image. search_text: look for burned-in text in the pictures of questions.
+    search_text: look for burned-in text in the pictures of questions.
     """
     sources = read_sources(path)
     about = _about(path, sources)
@@ -93,7 +91,7 @@ def run(
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
         _check_any(usable, cases, left_out)
         unique, duplicates = without_duplicates(usable, sources.near_duplicate)
-        choose = partial(select, sources=sources, appearance=Appearance(private, embeddings))
+        choose = partial(select, sources=sources)
         if search_text:
             chosen, limits, text = without_text(unique, choose, private, sources)
         else:
@@ -120,12 +118,7 @@ def run(
         branches = text_alone.majority(written)
         if not accept_text_alone:
             text_alone.check_text_alone(branches, written)
-        by_model = (
-            text_alone.by_model(written, blind_model, private, asking or Asking()) if blind_model is not None else None
-        )
         notes += [f"the text alone gives answers away, {each}" for each in branches if each.flagged]
-        if blind_model is not None:
-            notes += [f"{blind_model.name}, {each}" for each in by_model or () if each.flagged]
         funnel: dict[str, Any] = {
             "read": read,
             "skipped": [{"dataset": name, "reason": reason, "count": n} for (name, reason), n in sorted(reasons(skips).items())],
@@ -144,7 +137,6 @@ def run(
             "unwritten": dict(unwritten),
             "model_questions": proposed,
             "flagged_branches": sum(each.flagged for each in branches),
-            "flagged_branches_of_model": None if by_model is None else sum(each.flagged for each in by_model),
             "questions": len(written),
             "splits": dict(Counter(each.split for each in written)),
             "patients": len({each.case.item.patient for each in written}),
@@ -153,7 +145,7 @@ def run(
         }  # fmt: skip
         write_outputs(
             out, out.name, written, private, sources, table, about, _checked(funnel, branches),
-            lambda page: write_report(page, written, table, branches, by_model, funnel, tasks, departments),
+            lambda page: write_report(page, written, table, branches, funnel, tasks, departments),
         )  # fmt: skip
         write_kept(private, written, kept, sources, candidates, read_withdrawn(private))
         validation.write_page_data(private, written, sources)

@@ -13,55 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from PIL import Image
 
 from curation.gmai.cases import Candidate
-from curation.gmai.items import PICTURES
 from curation.gmai.options import OptionSet
 from curation.gmai.sources import Sources
-from curation.images.file_names import file_names
 from dataset_builders.case_groups import connected
-from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS
 
-THUMBNAIL = 16
 
-
-class Appearance:
-    """Vectors of pictures, of length one: rows of an embeddings folder where one is given, else grey thumbnails of 16 x 16."""
-
-    def __init__(self, private: Path, embeddings: Path | None) -> None:
-        self.folder = private / PICTURES
-        self._known: dict[str, np.ndarray] = {}
-        if embeddings is not None:
-            arrays = sorted(embeddings.glob("*.npy"))
-            if not arrays or not (embeddings / "images.parquet").is_file():
-                raise BadInput(
-                    f"--embeddings {embeddings}: is not an embeddings folder. Make it with `medprobe curate embed {self.folder}`."
-                )
-            index = pd.read_parquet(embeddings / "images.parquet")
-            vectors = np.load(arrays[0], mmap_mode="r")
-            files = file_names(embeddings)
-            for image, vector in zip(index["image"], vectors, strict=True):
-                self._known[Path(files.get(image, image)).stem] = _unit(np.asarray(vector, np.float64))
-
-    def of(self, picture: str) -> np.ndarray:
-        """The vector of a picture (its sha256)."""
-        if picture not in self._known:
-            with Image.open(self.folder / f"{picture}.png") as image:
-                small = image.convert("L").resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
-            vector = np.asarray(small, np.float64).ravel()
-            self._known[picture] = _unit(vector - vector.mean())
-        return self._known[picture]
-
-
-def _unit(vector: np.ndarray) -> np.ndarray:
-    return vector / max(float(np.linalg.norm(vector)), 1e-12)
-
-
-def select(cases: list[Candidate], sources: Sources, appearance: Appearance) -> tuple[list[Candidate], Counter[str]]:
+def select(cases: list[Candidate], sources: Sources) -> tuple[list[Candidate], Counter[str]]:
     """The chosen cases in order of `order`, and how many fell to each limit."""
     counts: Counter[str] = Counter()
     cells: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
@@ -71,7 +32,7 @@ def select(cases: list[Candidate], sources: Sources, appearance: Appearance) -> 
     for own in cells.values():
         per_patient = _limit_patients(own, sources.per_patient)
         counts["more cases of one patient and answer"] += len(own) - len(per_patient)
-        kept = _far_apart(per_patient, sources, appearance)
+        kept = _far_apart(per_patient, sources)
         counts[f"over {sources.per_answer} cases per answer"] += len(per_patient) - len(kept)
         chosen += kept
     return sorted(chosen, key=lambda case: case.order), counts
@@ -90,13 +51,14 @@ def _limit_patients(cases: list[Candidate], most: int | None) -> list[Candidate]
     return sorted(kept, key=lambda case: case.order)
 
 
-def _far_apart(cases: list[Candidate], sources: Sources, appearance: Appearance) -> list[Candidate]:
-    """Farthest-first: each next case is the one farthest from all chosen ones, within the stratum that has the fewest so far."""
+def _far_apart(cases: list[Candidate], sources: Sources) -> list[Candidate]:
+    """Farthest-first: each next case is the one farthest from all chosen ones (in bits of the perceptual hashes), within the stratum that
+    has the fewest so far."""
     if len(cases) <= sources.per_answer:
         return cases
-    vectors = np.stack([appearance.of(case.item.picture) for case in cases])
+    hashes = np.array([int(case.item.phash, 16) for case in cases], np.uint64)
     strata = [tuple(_value(case, name) for name in sources.even) for case in cases]
-    nearest = np.full(len(cases), np.inf)
+    nearest = np.full(len(cases), 64)
     chosen: list[int] = []
     open_ = set(range(len(cases)))
     used: Counter[tuple[str, ...]] = Counter()
@@ -107,7 +69,7 @@ def _far_apart(cases: list[Candidate], sources: Sources, appearance: Appearance)
         chosen.append(best)
         open_.remove(best)
         used[strata[best]] += 1
-        nearest = np.minimum(nearest, 1 - vectors @ vectors[best])
+        nearest = np.minimum(nearest, np.bitwise_count(hashes ^ hashes[best]))
     return [cases[at] for at in sorted(chosen)]
 
 

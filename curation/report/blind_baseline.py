@@ -52,58 +52,36 @@ class BlindAsking:
     asking: Asking
 
 
-def replies_without_images(
-    family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking
-) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
-    """Put every question (rows as `questions_text` has them) to `model` without its image: the answers as the reader takes them, and the
-    journal's entries.
+def ask_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> BlindModel:
+    """A model's scores on questions (rows as `questions_text` has them) that are put to it without their images.
 
-    Replies go to `journal` as they come; asking the same model the same questions again costs nothing, failed ones are asked anew.
+    Replies go to the journal as they come; asking the same model the same questions again costs nothing, failed ones are asked anew.
     """
+    model, asking = blind.model, blind.asking
     by_kind = {kind: prompt_for(family, None, str(kind), "mc") for kind in questions["question_type"].unique()}
-    prompts = {
-        json.dumps(
-            [
-                model.name,
-                asking.temperature,
-                row["question_id"],
-                by_kind[row["question_type"]].render(row["question"], row["options"]),
-            ],
-            ensure_ascii=False,
-        ): row["question_id"]
-        for row in questions.to_dict("records")
-    }
+    ids: dict[str, str] = {}
+    prompts: dict[str, str] = {}
+    for row in questions.to_dict("records"):
+        text = by_kind[row["question_type"]].render(row["question"], row["options"])
+        key = json.dumps([model.name, asking.temperature, row["question_id"], text], ensure_ascii=False)
+        ids[key], prompts[key] = row["question_id"], text
     system = spec(family).system if getattr(model, "is_api", False) else None  # as in the harness
-    texts = {key: json.loads(key)[-1] for key in prompts}
-    replies = list(ask_once(model, texts, asking, journal, "asking without images", system).values())
+    replies = list(ask_once(model, prompts, asking, blind.journal, "asking without images", system).values())
     answers = pd.DataFrame(
-        {
-            "question_id": [prompts[entry["id"]] for entry in replies],
-            "sample": 0,
-            "response": [entry["reply"] for entry in replies],
-            "status": [entry["status"] for entry in replies],
-        }
+        [(ids[each["id"]], 0, each["reply"], each["status"]) for each in replies],
+        columns=["question_id", "sample", "response", "status"],
     )
-    return answers, replies
-
-
-def ask_blind(family: str, questions: pd.DataFrame, model: Writer, journal: Path, asking: Asking) -> BlindModel:
-    """A model's scores on questions that are put to it without their images (`replies_without_images`)."""
-    answers, replies = replies_without_images(family, questions, model, journal, asking)
     scored = score(family, questions, read_answers(answers, questions, family))
-    tokens = [sum(entry["tokens"][side] for entry in replies if entry["tokens"]) for side in (0, 1)]
-    cost = None
-    if asking.price:
-        cost = round((tokens[0] * asking.price[0] + tokens[1] * asking.price[1]) / 1e6, 4)
+    tokens = [sum(each["tokens"][side] for each in replies if each["tokens"]) for side in (0, 1)]
     return BlindModel(
         model.name,
-        ", ".join(sorted({prompt_for(family, None, str(kind), "mc").name for kind in questions["question_type"]})),
+        ", ".join(sorted({prompt.name for prompt in by_kind.values()})),
         asking.temperature,
         {name: found.model_dump() for name, found in scored.scores.items()},
         scored.statuses,
         tokens[0],
         tokens[1],
-        cost,
+        asking.cost(tokens),
     )
 
 

@@ -170,7 +170,7 @@ def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
         alike_images=alike,
         often={str(image): int(count) for image, count in use.items() if count > OFTEN * use.median()},
         of_pairs=_pairs(questions) if family == PAIRS else None,
-        blind_model=ask_blind(family, questions, blind.model, blind.journal, blind.asking) if blind else None,
+        blind_model=ask_blind(family, questions, blind) if blind else None,
     )
 
 

@@ -6,7 +6,7 @@ See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -54,6 +54,12 @@ class Asking:
             raise BadInput(f"--tries {self.tries}: give a positive integer.")
         if not 0 <= self.temperature <= 2:
             raise BadInput(f"--temperature {self.temperature}: give a number from 0 to 2.")
+
+    def cost(self, tokens: Sequence[int]) -> float | None:
+        """The price of tokens in and out; None where none is given."""
+        if self.price is None:
+            return None
+        return round((tokens[0] * self.price[0] + tokens[1] * self.price[1]) / 1e6, 4)
 
 
 def ask(

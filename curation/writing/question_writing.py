@@ -74,7 +74,6 @@ def write_questions(
         why |= dict.fromkeys(replies.failed, "no reply from the server")
         tokens = [entry["tokens"] or (0, 0) for entry in read_journal(journal)]
         tokens_in, tokens_out = (sum(each[side] for each in tokens) for side in (0, 1))
-        price = asking.price
         funnel = {
             "pairs": len(table),
             "short_caption": int((~long_enough).sum()),
@@ -84,7 +83,7 @@ def write_questions(
             "replies": replies.tried.total(),
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
-            "cost": round((tokens_in * price[0] + tokens_out * price[1]) / 1e6, 4) if price else None,
+            "cost": asking.cost((tokens_in, tokens_out)),
         }
         write_json(out / FUNNEL, funnel, ensure_ascii=True)
     return funnel

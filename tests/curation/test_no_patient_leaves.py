@@ -222,6 +222,7 @@ def build_and_publish(ward):
     for name, family in FORMATS.items():
         ward.run(f"build {family} --as {name} --source {name} --out data/{name}")
         ward.ask(f"curate quality data/{name} --out quality-{name}.html")
+    ward.ask("curate quality gmai-set/dataset --out quality-gmai.html")
     for data in ("data/probe-set", "gmai-set/dataset"):
         ward.run(f"publish {data} ORG/set --private")
     withdrawn = ward.people[0].number
@@ -230,7 +231,7 @@ def build_and_publish(ward):
         ward.run(f"build {family} --as {name} --source {name} --out after/{name}")
     ward.run("diff data/probe-set after/probe-set")
     ward.run(f"curate withdraw gmai-set --group {withdrawn}")
-    ward.run(f"curate gmai given/sources.yaml --out gmai-set --blind-model stand-in --base-url {ward.address}")
+    ward.run("curate gmai given/sources.yaml --out gmai-set")
     for command in ("export-tsv", "export-lmms-eval"):
         ward.run(f"{command} data/probe-set --out {command}")
 

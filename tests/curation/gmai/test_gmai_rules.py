@@ -15,7 +15,7 @@ from curation.gmai.labels import CanonicalLabel, LabelTable, read_labels
 from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
-from curation.gmai.selecting import Appearance, Kept, Written, select, split
+from curation.gmai.selecting import Kept, Written, select, split
 from curation.gmai.sources import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS, Overlay, Sources
 from curation.gmai.tags import assigned, merge
 from curation.readers.volumes import slices_apart
@@ -311,20 +311,10 @@ def cases_of(count, patients, **fields):
     return made
 
 
-class Random(Appearance):
-    def __init__(self):
-        self.rng = np.random.default_rng(0)
-        self.vectors = {}
-
-    def of(self, picture):
-        vector = self.vectors.setdefault(picture, self.rng.normal(size=4))
-        return vector / np.linalg.norm(vector)
-
-
 def test_selection_keeps_30_per_answer_one_per_patient_and_is_even():
     sources = Sources.model_construct(per_answer=30, per_patient=1, even=("source", "sex"), seed=0, validation=0.2)
     cases = cases_of(300, 120)
-    chosen, counts = select(cases, sources, Random())
+    chosen, counts = select(cases, sources)
     assert len(chosen) == 30
     assert max(Counter(case.item.patient for case in chosen).values()) == 1
     strata = Counter((case.item.dataset, case.item.attributes["sex"]) for case in chosen)
@@ -362,14 +352,13 @@ def test_a_patient_less_or_more_moves_no_other_to_the_other_split(seed):
 def test_far_apart_is_farther_than_the_first_30():
     sources = Sources.model_construct(per_answer=30, per_patient=None, even=(), seed=0)
     cases = cases_of(400, 400)
-    looks = Random()
 
     def nearest(some):
-        vectors = np.stack([looks.of(case.item.picture) for case in some])
-        return np.sort(vectors @ vectors.T, axis=1)[:, -2].max()
+        hashes = [int(case.item.phash, 16) for case in some]
+        return min((one ^ other).bit_count() for at, one in enumerate(hashes) for other in hashes[at + 1 :])
 
-    chosen, _ = select(cases, sources, looks)
-    assert nearest(chosen) < nearest(cases[:30])
+    chosen, _ = select(cases, sources)
+    assert nearest(chosen) > nearest(cases[:30])
 
 
 def test_near_duplicates_of_other_patients_go_and_contradicting_ones_both():
