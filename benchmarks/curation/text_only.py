@@ -161,11 +161,10 @@ def _organ(number: int) -> str:
 
 
 def of_probe(images: list[Probed], seed: int, balanced: bool) -> tuple[int, dict[str, float]]:
-    """(questions, reader -> percent right over all; `worst aspect`: the best reader's of the worst aspect)."""
+    """(questions, percent right overall and in the worst aspect)."""
     rows, _ = probe(images, seed, balanced)
     scores = text_only(rows, ASPECT_OF)
-    worst = max(score for readers in scores.values() for score in readers.values())
-    return len(rows), scores["overall"] | {"worst aspect": worst}
+    return len(rows), {"overall": scores["overall"], "worst aspect": max(scores.values())}
 
 
 def of_hallucinate(own: list[CustomQuestion], seed: int) -> Iterator[tuple[str, int, dict[str, float]]]:

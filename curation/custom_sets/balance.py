@@ -101,30 +101,17 @@ def drawn_number(key: str, seed: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}\0{key}".encode()).digest()[:8])
 
 
-def text_only(rows: Iterable[Mapping[str, Any]], aspect_of: Mapping[str, str]) -> dict[str, dict[str, float]]:
-    """Percent right of readers without the image, per aspect and `overall`: `text` knows how often each question is right with yes
-    in this very set, `words` only how often what it ends with is (the organ, finding, position), `aspect` the commoner answer.
-
-    `aspect_of`: beginning of `qa_type` -> aspect.
-    """
-    of: dict[str, list[tuple[str, str, bool]]] = defaultdict(list)
+def text_only(rows: Iterable[Mapping[str, Any]], aspect_of: Mapping[str, str]) -> dict[str, float]:
+    """Percent right of a reader without the image who knows how often each question is right with yes in this very set, per aspect and
+    `overall`. aspect_of: beginning of `qa_type` -> aspect."""
+    answers: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for row in rows:
         aspect = next(name for start, name in aspect_of.items() if row["qa_type"].startswith(start))
-        entry = (row["question"], row["question"].rsplit(":", 1)[-1], row["answer"] == "yes")
-        of[aspect].append(entry)
-        of["overall"].append(entry)
-    scores: dict[str, dict[str, float]] = {}
-    for aspect, entries in sorted(of.items()):
-        keys = {
-            "text": [text for text, _, _ in entries],
-            "words": [end for _, end, _ in entries],
-            "aspect": [""] * len(entries),
-        }
-        answers = [yes for _, _, yes in entries]
-        scores[aspect] = {name: round(100 * _majority(key, answers), 1) for name, key in keys.items()}
-    return scores
-
-
-def _majority(keys: Sequence[str], answers: Sequence[bool]) -> float:
-    total, yes = Counter(keys), Counter(key for key, answer in zip(keys, answers, strict=True) if answer)
-    return sum(max(yes[key], count - yes[key]) for key, count in total.items()) / len(keys)
+        for part in (aspect, "overall"):
+            answers[part][row["question"]][row["answer"]] += 1
+    return {
+        part: round(
+            100 * sum(max(said.values()) for said in of.values()) / sum(said.total() for said in of.values()), 1
+        )
+        for part, of in sorted(answers.items())
+    }

@@ -108,10 +108,10 @@ def _aspect(row: Mapping[str, str]) -> str:
     return next(start for start in ASPECT_OF if row["qa_type"].startswith(start))
 
 
-def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, dict[str, float]], str]:
-    """What readers without the image get of the questions (`text_only`), and the sentence of the card on it."""
+def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, float], str]:
+    """What a reader without the image gets of the questions (`text_only`), and the sentence of the card on it."""
     scores = text_only(rows, ASPECT_OF)
-    best = ", ".join(f"{max(readers.values())} % of {aspect}" for aspect, readers in scores.items())
+    best = ", ".join(f"{score} % of {aspect}" for aspect, score in scores.items())
     return (
         scores,
         f"{WITHOUT_IMAGE}, knowing how often each text is right with yes in this very set, at most {best} (chance: 50 %).",
