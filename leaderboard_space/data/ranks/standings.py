@@ -175,8 +175,7 @@ def standings(
     if outcomes is not None and metric in outcomes.metrics:
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
         measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
-    beside = {name: _shares(outcomes, name, mask) for name in BESIDE}
-    ends = _ends(outcomes, mask)
+    beside = _beside(outcomes, mask)
     known = grouped(section)
     rows: list[Row] = []
     hidden: list[Entry] = []
@@ -190,10 +189,8 @@ def standings(
         if score is None and (score := own.get(metric)) is None:
             hidden.append(entry)
             continue
-        abstained, answered = [
-            shares[key] if key in shares else own[name].value if name in own else None
-            for name, shares in beside.items()
-        ]
+        printed = [own[name].value if name in own else None for name in ("abstained", "answered_accuracy")]
+        abstained, answered, ends = beside.get(key, (*printed, ()))
         rows.append(
             Row(
                 entry,
@@ -203,7 +200,7 @@ def standings(
                 tried=known[key].tried,
                 abstained=abstained,
                 answered_accuracy=answered,
-                ends=ends.get(key, ()),
+                ends=ends,
             )
         )
     run = random_run(
@@ -230,31 +227,25 @@ def _against_run(row: Row, run: Score | None, metric: str) -> Row:
     return row if score is None else replace(row, score=score, run=run)
 
 
-BESIDE = ("abstained", "answered_accuracy")
-"""Metrics whose values stand beside every score."""
-
-
 def _says_nothing(row: Row) -> bool:
     return row.score.nonresponse is not None and row.group in WITH_RANKS
 
 
-def _ends(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, tuple[int, ...]]:
-    """Entry key -> how the responses to a selection ended."""
+def _beside(
+    outcomes: Outcomes | None, mask: Bools | None
+) -> dict[str, tuple[float | None, float | None, tuple[int, ...]]]:
+    """Entry key -> what stands beside its score (`Row`): in percent how often it abstained and how often it was right where it did not, and
+    how its responses ended."""
     if outcomes is None or "abstained" not in outcomes.metrics:
         return {}
-    ends = outcomes.metrics["abstained"].ends(outcomes.rows("abstained", mask))
-    return dict(zip(outcomes.runs, map(tuple, ends.tolist()), strict=True))
-
-
-def _shares(outcomes: Outcomes | None, metric: str, mask: Bools | None) -> dict[str, float | None]:
-    """Entry key -> value of a metric in percent on a selection, without all that a score has besides."""
-    if outcomes is None or metric not in outcomes.metrics:
-        return {}
-    values = outcomes.metrics[metric].shares(outcomes.rows(metric, mask))
-    return {
-        key: round(100 * value, 10) if math.isfinite(value) else None
-        for key, value in zip(outcomes.runs, values.tolist(), strict=True)
-    }
+    rows, units = outcomes.rows("abstained", mask), outcomes.metrics["abstained"]
+    ends = units.ends(rows)
+    answered = outcomes.metrics["answered_accuracy"].shares(outcomes.rows("answered_accuracy", mask), ends)
+    percents = [
+        [round(100 * value, 10) if math.isfinite(value) else None for value in shares.tolist()]
+        for shares in (units.shares(rows, ends), answered)
+    ]
+    return dict(zip(outcomes.runs, zip(*percents, map(tuple, ends.tolist()), strict=True), strict=True))
 
 
 def one_per_model(rows: list[Row], known: Mapping[str, Grouped]) -> list[Row]:

@@ -128,15 +128,15 @@ class StoredUnits:
         sums = [_at(getattr(self, name), rows, runs).sum(axis=1, dtype=np.int64) for name in COUNTS]
         return np.stack([np.broadcast_to(each, number) for each in sums], axis=1)
 
-    def shares(self, rows: Ints | None) -> Floats:
+    def shares(self, rows: Ints | None, ends: Ints | None = None) -> Floats:
         """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted or most responses say nothing;
-        nothing else of a score."""
+        nothing else of a score. `ends`: how these ended, where that is known."""
         top, base = _at(self.top, rows, None), _at(self.base, rows, None)
         top = (top * base if top.dtype == bool else top).sum(axis=1, dtype=np.float64)
         base = base.sum(axis=1, dtype=np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             found = np.asarray(top / np.broadcast_to(base, top.size))
-        return np.where(self.shown | ~are_silent(self.ends(rows)), found, np.nan)
+        return np.where(self.shown | ~are_silent(self.ends(rows) if ends is None else ends), found, np.nan)
 
     def run(self, run: int) -> tuple[Floats, Floats]:
         """Numerators and denominators (U,) of one run."""
@@ -190,10 +190,10 @@ def apart(stacked: Stacked, runs: int) -> list[RunColumns]:
 
 
 def _stacked(rows: Sequence[Column]) -> Column:
-    """(R, U), or (1, U) where all rows are the same."""
+    """(R, U), the runs of a unit side by side in memory (`_at` would copy all of it else), or (1, U) where all rows are the same."""
     if all(row is rows[0] or np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
         return rows[0][None, :]
-    return np.stack(rows)
+    return np.stack(rows, axis=1).T
 
 
 def _at(values: Column, rows: Ints | None, runs: Ints | None) -> Column:

@@ -285,7 +285,8 @@ def _row(
     behind = f' title="{text(sentences.behind_n(score), 100)}"' if score.value is not None else ""
     ends = interval(score.low, score.high, score.chance)
     known = score.value is not None
-    mark = entry_mark(row.entry, metric, None if row.recomputed else own_cell(row.entry, branches))
+    cell = None if row.recomputed else own_cell(row.entry, branches)
+    mark = entry_mark(row.entry, metric, cell)
     said = (
         [f"n {count(score.n)}{f' (worth {count(score.worth)})' if score.worth is not None else ''}", mark]
         if known
@@ -297,7 +298,7 @@ def _row(
     beside = sentences.beside(row.abstained, row.answered_accuracy, row.ends)
     why = sentences.no_score(score, result)
     exact = "; ".join(part for part in (str(score.value) if known else "", why, beside) if part)
-    note = misprint_mark(row.entry, metric, own_cell(row.entry, branches))
+    note = misprint_mark(row.entry, metric, cell)
     abstained = (
         f'<td class="num abst" title="{text(beside, 300)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
         if abstentions
