@@ -189,8 +189,7 @@ def standings(
         if score is None and (score := own.get(metric)) is None:
             hidden.append(entry)
             continue
-        printed = [own[name].value if name in own else None for name in ("abstained", "answered_accuracy")]
-        abstained, answered, ends = beside.get(key, (*printed, ()))
+        abstained, answered, ends = beside.get(key) or _printed_beside(own)
         rows.append(
             Row(
                 entry,
@@ -231,11 +230,18 @@ def _says_nothing(row: Row) -> bool:
     return row.score.nonresponse is not None and row.group in WITH_RANKS
 
 
-def _beside(
-    outcomes: Outcomes | None, mask: Bools | None
-) -> dict[str, tuple[float | None, float | None, tuple[int, ...]]]:
-    """Entry key -> what stands beside its score (`Row`): in percent how often it abstained and how often it was right where it did not, and
-    how its responses ended."""
+Beside = tuple[float | None, float | None, tuple[int, ...]]
+"""What stands beside a score (`Row`): in percent how often it abstained and how often it was right where it did not, and how its responses
+ended."""
+
+
+def _printed_beside(own: Scores) -> Beside:
+    abstained, answered = own.get("abstained"), own.get("answered_accuracy")
+    return abstained.value if abstained else None, answered.value if answered else None, ()
+
+
+def _beside(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, Beside]:
+    """Entry key -> what stands beside its score on a selection, from the answers."""
     if outcomes is None or "abstained" not in outcomes.metrics:
         return {}
     rows, units = outcomes.rows("abstained", mask), outcomes.metrics["abstained"]
