@@ -58,7 +58,7 @@ def sent(folder: Path) -> int:
     from tests.localhub.accounts import CURATOR
     from tests.localhub.server import LocalHub
 
-    with tempfile.TemporaryDirectory() as place, LocalHub(Path(place) / "hub") as hub:
+    with tempfile.TemporaryDirectory() as place, LocalHub() as hub:
         os.environ |= {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR, "HF_HOME": f"{place}/home"}
         os.environ.pop("HF_HUB_DISABLE_XET", None)
         from huggingface_hub import HfApi

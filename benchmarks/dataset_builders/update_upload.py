@@ -80,7 +80,7 @@ def measure(folder: Path, count: int, seed: int) -> dict[str, tuple[int, int]]:
     from tests.localhub.accounts import CURATOR
     from tests.localhub.server import LocalHub
 
-    with LocalHub(folder / "hub") as hub:
+    with LocalHub() as hub:
         os.environ |= {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR, "HF_HOME": str(folder / "home")}
         os.environ.pop("HF_HUB_DISABLE_XET", None)
         from dataset_builders.contents.card import Description

@@ -50,7 +50,7 @@ def main() -> int:
         client, store = None, folder / "page"
         hub = None
         if args.hub:
-            hub = stack.enter_context(LocalHub(folder / "hub"))
+            hub = stack.enter_context(LocalHub())
             os.environ["HF_ENDPOINT"] = hub.endpoint
             constants.HF_HUB_CACHE, constants.HF_HUB_DISABLE_XET = str(folder / "cache"), True
         if args.through_the_page:

@@ -91,7 +91,7 @@ def to_a_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -> 
 
 
 def to_the_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
-    with LocalHub(folder / "hub") as hub:
+    with LocalHub() as hub:
         os.environ.update(
             HF_ENDPOINT=hub.endpoint, HF_TOKEN=READER, HF_HUB_DISABLE_XET="1", HF_HUB_DISABLE_PROGRESS_BARS="1"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 RESET = 0
 """The "status" of a connection that is cut without an answer."""
@@ -80,6 +80,3 @@ class Record:
         """What was asked so far, in order, of that method and with a raw path that matches."""
         with self._lock:
             return [a for a in self._asked if method in ("*", a.method) and re.search(path, a.path)]
-
-    def as_json(self) -> list[dict]:
-        return [asdict(asked) for asked in self.of()]

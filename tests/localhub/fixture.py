@@ -31,7 +31,7 @@ def local_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Local
         constants, "HF_HUB_CACHE", str(tmp_path / "hf-cache")
     )  # what another Hub said is not this one's word
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # hf_xet remembers what it sent to which address
-    with LocalHub(tmp_path / "hub") as hub:
+    with LocalHub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         yield hub
 

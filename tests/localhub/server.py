@@ -9,30 +9,29 @@ import threading
 import time
 import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
-from .accounts import Accounts, Token, usual_accounts
+from .accounts import Token, usual_accounts
 from .faults import RESET, Asked, Fault, Faults, Record
-from .routes import benchmarks, commits, control, discussions, files, jobs, refs, repos, xet
+from .routes import benchmarks, commits, discussions, files, jobs, refs, repos, xet
 from .routes.table import dispatch
 from .storage.repositories import Repositories, Repository
 from .storage.xet import XetStorage
 from .wire import Answer, Refused, Request
 
-ROUTES = (benchmarks, commits, control, discussions, files, jobs, refs, repos, xet)
+ROUTES = (benchmarks, commits, discussions, files, jobs, refs, repos, xet)
 """Importing them fills the table of routes."""
 
 
 class Hub:
-    """What the routes work on. `xet` off makes clients that insist on Xet fail, as a Hub without it would."""
+    """What the routes work on."""
 
-    def __init__(self, folder: Path, accounts: Accounts | None = None, xet: bool = True, page_size: int = 1000):
-        self.repositories = Repositories(folder)
-        self.accounts = accounts or usual_accounts()
-        self.xet = XetStorage(folder / "xet", self.repositories.blobs) if xet else None
+    def __init__(self) -> None:
+        self.repositories = Repositories()
+        self.accounts = usual_accounts()
+        self.xet = XetStorage(self.repositories.blobs)
         self.faults, self.record = Faults(), Record()
-        self.page_size = page_size
+        self.page_size = 1000
         self.jobs: list[dict[str, Any]] = []
 
     def token(self, request: Request) -> Token | None:
@@ -78,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
         token = authorization.removeprefix("Bearer ").strip() or None
         host = self.headers.get("Host", "127.0.0.1")
         self.request_now = Request(self.command, path, query, self.headers, self.rfile, f"http://{host}", token)
-        fault = None if path.startswith("/loopback/") else self.hub.faults.next(self.command, path)
+        fault = self.hub.faults.next(self.command, path)
         if fault:
             time.sleep(fault.delay)
         try:
@@ -115,30 +114,17 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, answer: Answer | None) -> None:
         received = int(self.headers.get("Content-Length") or 0)
         status = answer.status if answer else RESET
-        if not self.request_now.path.startswith("/loopback/"):
-            self.hub.record.add(Asked(self.command, self.request_now.path, status, received))
+        self.hub.record.add(Asked(self.command, self.request_now.path, status, received))
         if answer is None:
             self._reset()
             return
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value.replace("\n", " "))
-        self.send_header("Content-Length", str(answer.length))
+        self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
-        if self.command == "HEAD":
-            return
-        if answer.file:
-            self._send_file(*answer.file)
-        else:
+        if self.command != "HEAD":
             self.wfile.write(answer.body)
-
-    def _send_file(self, path: Path, first: int, left: int) -> None:
-        with path.open("rb") as file:
-            file.seek(first)
-            while left:
-                piece = file.read(min(left, 1 << 20))
-                left -= len(piece)
-                self.wfile.write(piece)
 
     def _reset(self) -> None:
         self.close_connection = True
@@ -159,12 +145,12 @@ class _Server(ThreadingHTTPServer):
 
 
 class LocalHub:
-    """A running Hub. `with LocalHub(folder) as hub: HfApi(endpoint=hub.endpoint, token=CURATOR)`."""
+    """A running Hub. `with LocalHub() as hub: HfApi(endpoint=hub.endpoint, token=CURATOR)`."""
 
-    def __init__(self, folder: Path, port: int = 0, **settings: Any):
-        self.hub = Hub(folder, **settings)
+    def __init__(self) -> None:
+        self.hub = Hub()
         handler = type("BoundHandler", (Handler,), {"hub": self.hub})
-        self._server = _Server(("127.0.0.1", port), handler)
+        self._server = _Server(("127.0.0.1", 0), handler)
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
@@ -175,12 +161,8 @@ class LocalHub:
     def record(self) -> Record:
         return self.hub.record
 
-    def serve(self) -> None:
-        self._server.serve_forever(poll_interval=0.05)
-
     def __enter__(self) -> LocalHub:
-        self._thread = threading.Thread(target=self.serve, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,20 +1,13 @@
 """The loopback Hub against the real client: what tests of publishing and submitting lean on must itself hold."""
 
-import contextlib
 import os
 import re
-import signal
-import subprocess
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, HfFileSystem
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import (
     EntryNotFoundError,
-    GatedRepoError,
     HfHubHTTPError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
@@ -22,7 +15,6 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import get_session
 
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER, STRANGER
-from tests.localhub.faults import RESET
 from tests.localhub.storage.history import git_sha1
 from tests.localhub.storage.xet import ungroup
 
@@ -85,25 +77,6 @@ def test_ranges(api, wanted, status, slice_):
         assert answer.headers["Content-Range"] == f"bytes {slice_.start}-{slice_.stop - 1}/100"
 
 
-def test_the_file_system_reads_a_part(api):
-    content = os.urandom(300_000)
-    add(api, "deep/er/x.bin", content)
-    files = HfFileSystem(endpoint=api.endpoint, token=CURATOR, skip_instance_cache=True)
-    with files.open("datasets/ORG/x/deep/er/x.bin", block_size=1000) as file:
-        file.seek(200_000)
-        assert file.read(100) == content[200_000:200_100]
-    assert files.glob("datasets/ORG/x/**/*.bin") == ["datasets/ORG/x/deep/er/x.bin"]
-
-
-def test_long_lists_come_in_pages(api, local_hub):
-    local_hub.hub.page_size = 2
-    operations = [CommitOperationAdd(f"f/{number}.txt", b"x") for number in range(7)]
-    api.create_commit(operations=operations, commit_message="many", **DATASET)
-    local_hub.record.clear()
-    assert len(api.list_repo_files(**DATASET)) == 8
-    assert len(local_hub.record.of("GET", "/tree/")) == 5
-
-
 def test_errors_are_the_clients_own(api, reader, local_hub):
     with pytest.raises(EntryNotFoundError):
         api.hf_hub_download(filename="absent.txt", **DATASET)
@@ -123,42 +96,12 @@ def test_errors_are_the_clients_own(api, reader, local_hub):
         api.create_commit(operations=[CommitOperationDelete("absent")], commit_message="x", **DATASET)
 
 
-def test_private_and_gated(api, reader):
-    add(api, "x.txt", b"x")
-    api.update_repo_settings(gated="auto", **DATASET)
-    assert reader.repo_info(**DATASET).gated == "auto"
-    with pytest.raises(GatedRepoError):
-        reader.auth_check(**DATASET)
-    assert read(reader, "x.txt").status_code == 403
-    api.grant_access(user="reader", **DATASET)
-    assert read(reader, "x.txt").content == b"x"
-    api.update_repo_settings(visibility="private", **DATASET)
-    with pytest.raises(RepositoryNotFoundError):
-        reader.repo_info(**DATASET)
-    assert api.repo_info(**DATASET).private
-
-
 def test_a_stale_parent_is_refused(api):
     first = add(api, "a.txt", b"1")
     add(api, "a.txt", b"2")
     with pytest.raises(HfHubHTTPError, match="412"):
         add(api, "a.txt", b"3", parent_commit=first.oid)
     assert read(api, "a.txt").content == b"2"
-
-
-def test_branches_tags_and_commits(api):
-    first = add(api, "a.txt", b"1")
-    api.create_tag(tag="v1", **DATASET)
-    api.create_branch(branch="next/one", **DATASET)
-    add(api, "a.txt", b"2", revision="next/one")
-    assert read(api, "a.txt", "v1").content == read(api, "a.txt", first.oid).content == b"1"
-    assert read(api, "a.txt", "next/one").content == b"2"
-    refs = api.list_repo_refs(**DATASET)
-    assert {ref.name for ref in refs.branches} == {"main", "next/one"}
-    assert [commit.title for commit in api.list_repo_commits(**DATASET)] == ["Add a.txt", "initial commit"]
-    api.delete_tag(tag="v1", **DATASET)
-    with pytest.raises(RevisionNotFoundError):
-        api.repo_info(revision="v1", **DATASET)
 
 
 def test_a_pull_request_from_proposal_to_merge(api, reader):
@@ -200,85 +143,6 @@ def test_both_sides_changed_is_a_conflict(api, reader):
     with pytest.raises(HfHubHTTPError, match="409"):
         api.merge_pull_request(discussion_num=1, **DATASET)
     assert read(api, "a.txt").content == b"ours"
-
-
-def test_discussions_are_listed_by_kind_and_author(api, reader):
-    for number in range(12):
-        add(reader, f"{number}.txt", b"x", create_pr=True)
-    api.create_discussion(title="A question", **DATASET)
-    draft = api.create_pull_request(title="A draft", **DATASET)
-    assert draft.status == "draft"
-    assert len(list(api.get_repo_discussions(**DATASET))) == 14
-    assert len(list(api.get_repo_discussions(discussion_type="pull_request", author="reader", **DATASET))) == 12
-    api.change_discussion_status(discussion_num=1, new_status="closed", **DATASET)
-    assert len(list(api.get_repo_discussions(discussion_status="open", **DATASET))) == 13
-
-
-def test_faults_hit_as_often_as_asked(api, local_hub):
-    add(api, "x.txt", b"x")
-    local_hub.faults.add("/resolve/", 503, times=2)
-    assert [read(api, "x.txt").status_code for _ in range(3)] == [503, 503, 200]
-    local_hub.faults.add("/resolve/", RESET)
-    with pytest.raises(OSError if sys.platform == "win32" else Exception, match=r"(?i)reset|disconnected|closed"):
-        read(api, "x.txt")
-    assert read(api, "x.txt").content == b"x"
-
-
-def test_fifty_pull_requests_at_once(api, local_hub):
-    def propose(number):
-        one = HfApi(endpoint=local_hub.endpoint, token=READER)
-        return add(one, f"results/{number}.txt", f"{number}".encode(), create_pr=True).pr_num
-
-    with ThreadPoolExecutor(50) as pool:
-        numbers = list(pool.map(propose, range(50)))
-    assert sorted(numbers) == list(range(1, 51))
-    for number, pull in enumerate(numbers):
-        assert read(api, f"results/{number}.txt", f"refs/pr/{pull}").content == f"{number}".encode()
-
-
-def start(folder, port=0):
-    command = [sys.executable, "-m", "tests.localhub", str(folder), "--port", str(port)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    return process, process.stdout.readline().strip()
-
-
-def test_what_was_acknowledged_survives_a_kill(tmp_path):
-    process, endpoint = start(tmp_path / "hub")
-    api = HfApi(endpoint=endpoint, token=CURATOR)
-    api.create_repo(**DATASET)
-    acknowledged: list[int] = []
-    stop = threading.Event()
-
-    def propose(first):
-        for number in range(first, 1000, 4):
-            if stop.is_set():
-                return
-            with contextlib.suppress(Exception):  # whatever the kill does to a request under way
-                add(api, f"{number}.bin", os.urandom(2000), create_pr=True)
-                acknowledged.append(number)
-
-    threads = [threading.Thread(target=propose, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    while len(acknowledged) < 20:
-        threads[0].join(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    stop.set()
-    process, again = start(tmp_path / "hub", endpoint.rsplit(":", 1)[1])
-    try:
-        assert again == endpoint
-        for thread in threads:
-            thread.join()
-        pulls = {pull.title: pull.num for pull in api.get_repo_discussions(**DATASET)}
-        for number in acknowledged:
-            revision = f"refs/pr/{pulls[f'Add {number}.bin']}"
-            assert len(read(api, f"{number}.bin", revision).content) == 2000
-        assert add(api, "after.txt", b"on it goes").oid
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_bytes_grouped_by_four_are_put_back():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs
 
@@ -26,21 +25,14 @@ class Refused(Exception):
 
 @dataclass
 class Answer:
-    """`file` is (path, first byte, number of bytes): sent from disk in pieces, so that a big file takes no memory."""
-
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    file: tuple[Path, int, int] | None = None
 
     @classmethod
     def json(cls, document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
         body = json.dumps(document).encode()
         return cls(status, {"Content-Type": "application/json; charset=utf-8", **(headers or {})}, body)
-
-    @property
-    def length(self) -> int:
-        return self.file[2] if self.file else len(self.body)
 
 
 @dataclass

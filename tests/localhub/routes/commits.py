@@ -68,7 +68,7 @@ def lfs_batch(hub: Hub, request: Request, kind: str | None, repo_id: str) -> Ans
 @route("PUT", "/lfs/(?P<oid>[0-9a-f]{64})")
 def lfs_put(hub: Hub, request: Request, oid: str) -> Answer:
     try:
-        hub.repositories.blobs.put_pieces(request.pieces(), expected=oid)
+        hub.repositories.blobs.put(request.body(), expected=oid)
     except ValueError as error:
         raise Refused(400, str(error)) from None
     return Answer()
@@ -144,10 +144,9 @@ def _applied(hub: Hub, before: Tree, lines: list[dict[str, Any]]) -> Tree:
             content = base64.b64decode(value["content"])
             tree[path] = regular(content, blobs.put(content))
         elif key == "lfsFile":
-            if not blobs.has(value["oid"]) and not (hub.xet and hub.xet.assemble(value["oid"])):
+            if not blobs.has(value["oid"]) and not hub.xet.assemble(value["oid"]):
                 raise Refused(400, f"LFS pointer pointed to a file that does not exist: {path}")
-            xet_hash = hub.xet.hash_of(value["oid"]) if hub.xet else None
-            tree[path] = large(value["oid"], blobs.size(value["oid"]), xet_hash)
+            tree[path] = large(value["oid"], len(blobs.read(value["oid"])), hub.xet.hashes.get(value["oid"]))
         else:
             raise Refused(400, f"Unknown operation {key}")
     return tree

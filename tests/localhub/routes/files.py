@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from tests.localhub.storage.history import Commit, Entry, folder_oid, folders
+from tests.localhub.storage.history import Commit, folder_oid, folders
 from tests.localhub.wire import Answer, Refused, Request
 
 from .table import API, REVISION, route
@@ -97,20 +97,19 @@ def resolve(hub: Hub, request: Request, kind: str | None, repo_id: str, revision
     }
     if entry.lfs:
         headers |= {"X-Linked-ETag": f'"{entry.sha256}"', "X-Linked-Size": str(entry.size)}
-    if entry.xet and hub.xet:
+    if entry.xet:
         headers["X-Xet-Hash"] = entry.xet
         headers["Link"] = f'<{request.base}/api/{kind}/{repo_id}/xet-read-token/{commit.sha}>; rel="xet-auth"'
-    return serve(hub, entry, headers, request.headers.get("Range"))
+    return in_range(hub.repositories.blobs.read(entry.sha256), headers, request.headers.get("Range"))
 
 
-def serve(hub: Hub, entry: Entry, headers: dict[str, str], wanted: str | None) -> Answer:
-    """The whole file, or the one range of it that was asked for (RFC 9110, 14)."""
-    file = hub.repositories.blobs.path(entry.sha256)
+def in_range(content: bytes, headers: dict[str, str], wanted: str | None) -> Answer:
+    """The whole content, or the one range of it that was asked for (RFC 9110, 14)."""
     if wanted is None:
-        return Answer(200, headers, file=(file, 0, entry.size))
-    first, last = byte_range(wanted, entry.size)
-    headers["Content-Range"] = f"bytes {first}-{last}/{entry.size}"
-    return Answer(206, headers, file=(file, first, last - first + 1))
+        return Answer(200, headers, content)
+    first, last = byte_range(wanted, len(content))
+    headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+    return Answer(206, headers, content[first : last + 1])
 
 
 def byte_range(wanted: str, size: int) -> tuple[int, int]:

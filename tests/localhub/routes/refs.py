@@ -40,17 +40,6 @@ def create_branch(hub: Hub, request: Request, kind: str, repo_id: str, branch: s
     return Answer.json({})
 
 
-@route("DELETE", f"{API}/branch/(?P<branch>[^/]+)")
-def delete_branch(hub: Hub, request: Request, kind: str, repo_id: str, branch: str) -> Answer:
-    repository = hub.writable(request, kind, repo_id)
-    if branch == "main":
-        raise Refused(403, "The main branch cannot be deleted")
-    with hub.repositories.changing(repository):
-        if repository.branches.pop(branch, None) is None:
-            raise Refused(404, f"Reference does not exist: refs/heads/{branch}", "RevisionNotFound")
-    return Answer.json({})
-
-
 @route("POST", f"{API}/tag/{REVISION}")
 def create_tag(hub: Hub, request: Request, kind: str, repo_id: str, revision: str) -> Answer:
     tag = request.json()["tag"]
@@ -59,15 +48,6 @@ def create_tag(hub: Hub, request: Request, kind: str, repo_id: str, revision: st
         if tag in repository.tags:
             raise Refused(409, f"Tag reference exists already: refs/tags/{tag}")
         repository.tags[tag] = hub.repositories.sha(repository, revision)
-    return Answer.json({})
-
-
-@route("DELETE", f"{API}/tag/(?P<tag>[^/]+)")
-def delete_tag(hub: Hub, request: Request, kind: str, repo_id: str, tag: str) -> Answer:
-    repository = hub.writable(request, kind, repo_id)
-    with hub.repositories.changing(repository):
-        if repository.tags.pop(tag, None) is None:
-            raise Refused(404, f"Reference does not exist: refs/tags/{tag}", "RevisionNotFound")
     return Answer.json({})
 
 

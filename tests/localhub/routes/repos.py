@@ -65,17 +65,6 @@ def create(hub: Hub, request: Request) -> Answer:
     return Answer.json(document, 200 if new else 409)
 
 
-@route("DELETE", "/api/repos/delete")
-def delete(hub: Hub, request: Request) -> Answer:
-    asked = request.json()
-    token = hub.token(request)
-    namespace = asked.get("organization") or (token.user.name if token else "")
-    kind = KIND_OF[asked.get("type") or "model"]
-    repository = hub.writable(request, kind, f"{namespace}/{asked['name']}")
-    hub.repositories.delete(repository)
-    return Answer.json({})
-
-
 @route("GET", API)
 def information(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
     return revision_information(hub, request, kind, repo_id, "main")

@@ -8,11 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-
-from .blobs import write_whole
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize {}\n"
 
@@ -75,28 +72,17 @@ def now() -> str:
 
 
 class History:
-    """All commits of all repositories, one file each, named by their sha."""
+    """All commits of all repositories, by their sha."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self) -> None:
         self._known: dict[str, Commit] = {}
 
-    def path(self, sha: str) -> Path:
-        return self.folder / sha[:2] / f"{sha}.json"
-
     def add(self, parents: tuple[str, ...], tree: Tree, title: str, message: str, author: str) -> Commit:
-        fields = {"parents": parents, "title": title, "message": message, "author": author, "date": now()}
-        fields["tree"] = {path: asdict(entry) for path, entry in sorted(tree.items())}
-        sha = hashlib.sha1(json.dumps([fields, uuid.uuid4().hex]).encode()).hexdigest()
-        write_whole(self.path(sha), json.dumps(fields).encode())
-        return self.get(sha)
+        sha = hashlib.sha1(uuid.uuid4().bytes).hexdigest()
+        self._known[sha] = Commit(sha, parents, title, message, author, now(), dict(tree))
+        return self._known[sha]
 
     def get(self, sha: str) -> Commit:
-        if sha not in self._known:
-            fields = json.loads(self.path(sha).read_bytes())
-            fields["tree"] = {path: Entry(**entry) for path, entry in fields["tree"].items()}
-            fields["parents"] = tuple(fields["parents"])
-            self._known[sha] = Commit(sha, **fields)
         return self._known[sha]
 
     def line(self, sha: str) -> list[Commit]:

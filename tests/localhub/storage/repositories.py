@@ -1,19 +1,18 @@
-"""Repositories: settings, refs, discussions. The state of one is one JSON file, replaced whole, so that each change happens or does not."""
+"""Repositories: settings, refs, discussions. Each change happens whole or not at all."""
 
 from __future__ import annotations
 
-import json
+import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.localhub.accounts import Token, may_write, owns
 from tests.localhub.wire import Refused
 
-from .blobs import Blobs, write_whole
+from .blobs import Blobs
 from .history import Commit, History, Tree, now, regular
 
 KINDS = {"models": "model", "datasets": "dataset", "spaces": "space"}
@@ -64,16 +63,11 @@ class Repository:
 
 
 class Repositories:
-    def __init__(self, folder: Path):
-        self.folder = folder / "repos"
-        self.blobs = Blobs(folder / "blobs")
-        self.history = History(folder / "commits")
+    def __init__(self) -> None:
+        self.blobs, self.history = Blobs(), History()
         self._open: dict[tuple[str, str], Repository] = {}
         self._locks: dict[tuple[str, str], threading.RLock] = {}
         self._lock = threading.RLock()
-        for path in self.folder.glob("*/*/*.json"):
-            repository = Repository(**json.loads(path.read_bytes()))
-            self._open[repository.kind, repository.id.lower()] = repository
 
     def create(
         self, kind: str, namespace: str, name: str, author: str, private: bool, sdk: str | None
@@ -89,13 +83,7 @@ class Repositories:
             first = self.history.add((), tree, "initial commit", "", author)
             repository.branches["main"] = first.sha
             self._open[key] = repository
-            self._save(repository)
             return repository, True
-
-    def delete(self, repository: Repository) -> None:
-        with self._lock:
-            self._path(repository).unlink()
-            del self._open[repository.kind, repository.id.lower()]
 
     def find(self, kind: str, repo_id: str) -> Repository | None:
         return self._open.get((kind, repo_id.lower()))
@@ -113,24 +101,16 @@ class Repositories:
 
     @contextmanager
     def changing(self, repository: Repository) -> Iterator[None]:
-        """Changes made inside are saved at the end; an error inside leaves the repository as it was."""
+        """One change at a time; an error inside leaves the repository as it was."""
         with self._lock:
             lock = self._locks.setdefault((repository.kind, repository.id.lower()), threading.RLock())
         with lock:
-            before = json.dumps(asdict(repository))
+            before = copy.deepcopy(vars(repository))
             try:
                 yield
-                self._save(repository)
             except BaseException:
-                for name, value in json.loads(before).items():
-                    setattr(repository, name, value)
+                vars(repository).update(before)
                 raise
-
-    def _path(self, repository: Repository) -> Path:
-        return self.folder / repository.kind / repository.namespace / f"{repository.name}.json"
-
-    def _save(self, repository: Repository) -> None:
-        write_whole(self._path(repository), json.dumps(asdict(repository)).encode())
 
     def sha(self, repository: Repository, revision: str) -> str:
         """What a revision (branch, tag, refs/..., full or short commit sha) points to."""

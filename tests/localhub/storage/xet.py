@@ -6,16 +6,14 @@ make up a file, and the file's sha256.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow
 
-from .blobs import Blobs, write_whole
+from .blobs import Blobs
 
 SHARD_HEADER, ROW = 48, 48
 BOOKEND = b"\xff" * 32
@@ -95,58 +93,50 @@ def files_of(shard: bytes) -> Iterator[dict[str, Any]]:
 
 
 class XetStorage:
-    def __init__(self, folder: Path, blobs: Blobs):
-        self.folder, self.blobs = folder, blobs
-
-    def xorb_path(self, xorb: str) -> Path:
-        return self.folder / "xorbs" / xorb
+    def __init__(self, blobs: Blobs):
+        self.blobs = blobs
+        self.xorbs: dict[str, bytes] = {}
+        self.files: dict[str, dict[str, Any]] = {}
+        self.hashes: dict[str, str] = {}
+        """sha256 of a file -> Xet's hash of it"""
 
     def put_xorb(self, xorb: str, content: bytes) -> bool:
         """ValueError when it is no xorb."""
         chunks_of(content)
-        new = not self.xorb_path(xorb).exists()
-        write_whole(self.xorb_path(xorb), content)
+        new = xorb not in self.xorbs
+        self.xorbs[xorb] = content
         return new
 
     def put_shard(self, shard: bytes) -> None:
         for file in files_of(shard):
-            write_whole(self.folder / "files" / file["hash"], json.dumps(file).encode())
+            self.files[file["hash"]] = file
             if file["sha256"]:
-                write_whole(self.folder / "sha256" / file["sha256"], file["hash"].encode())
-
-    def hash_of(self, sha256: str) -> str | None:
-        path = self.folder / "sha256" / sha256
-        return path.read_text() if path.exists() else None
-
-    def file(self, file_hash: str) -> dict[str, Any] | None:
-        path = self.folder / "files" / file_hash
-        return json.loads(path.read_bytes()) if path.exists() else None
+                self.hashes[file["sha256"]] = file["hash"]
 
     def assemble(self, sha256: str) -> bool:
         """Put a file that came as xorbs among the blobs, so that clients without Xet can have it too."""
-        file_hash = self.hash_of(sha256)
-        file = self.file(file_hash) if file_hash else None
+        file = self.files.get(self.hashes.get(sha256, ""))
         if file is None:
             return False
-        self.blobs.put_pieces(self._content(file), expected=sha256)
+        self.blobs.put(b"".join(self._content(file)), expected=sha256)
         return True
 
     def _content(self, file: dict[str, Any]) -> Iterator[bytes]:
         for term in file["terms"]:
-            xorb = self.xorb_path(term["xorb"]).read_bytes()
+            xorb = self.xorbs[term["xorb"]]
             for chunk in chunks_of(xorb)[term["start"] : term["end"]]:
                 yield unpack(xorb, chunk)
 
     def reconstruction(self, file_hash: str, first: int, last: int | None, url: str) -> dict[str, Any] | None:
         """Which chunks to fetch from where for the bytes first..last of a file; None for an unknown file or an empty range."""
-        file = self.file(file_hash)
+        file = self.files.get(file_hash)
         if file is None:
             return None
         terms: list[dict[str, Any]] = []
         fetch: dict[str, list[dict[str, Any]]] = {}
         skipped, at = 0, 0
         for term in file["terms"]:
-            chunks = chunks_of(self.xorb_path(term["xorb"]).read_bytes())
+            chunks = chunks_of(self.xorbs[term["xorb"]])
             wanted = []
             for number in range(term["start"], term["end"]):
                 size = chunks[number].unpacked
