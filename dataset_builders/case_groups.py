@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
+from scipy.cluster.hierarchy import DisjointSet
+
 from dataset_builders.schema import Case
 
 T = TypeVar("T")
@@ -41,20 +43,11 @@ def in_several_splits(splits: dict[str, list[Case]]) -> dict[str, list[str]]:
 
 def connected(cases: Sequence[T], held: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
     """The connected components of what holds something in common, in order of their first member."""
-    owner: dict[Hashable, int] = {}
-    groups: list[list[T] | None] = []
-    for case in cases:
-        touched = sorted({owner[thing] for thing in held(case) if thing in owner})
-        merged: list[T] = []
-        for number in touched:
-            merged.extend(groups[number] or [])
-            groups[number] = None
-        merged.append(case)
-        index = touched[0] if touched else len(groups)
-        if touched:
-            groups[index] = merged
-        else:
-            groups.append(merged)
-        for member in merged:
-            owner.update((thing, index) for thing in held(member))
-    return [group for group in groups if group]
+    sets, first = DisjointSet(range(len(cases))), dict[Hashable, int]()
+    for number, case in enumerate(cases):
+        for thing in held(case):
+            sets.merge(number, first.setdefault(thing, number))
+    groups: dict[int, list[T]] = {}
+    for number, case in enumerate(cases):
+        groups.setdefault(sets[number], []).append(case)
+    return list(groups.values())

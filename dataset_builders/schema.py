@@ -153,7 +153,7 @@ class Count:
 class Content:
     """What a builder read from a source: the cases of each split, in the source's order, and what is worth knowing about them.
 
-    `more` holds further configs (`finetune`, `vqa_rad`) as config -> split -> cases. `hidden` are test answers that must not be
+    `more` holds further configs (`finetune`) as config -> split -> cases. `hidden` are test answers that must not be
     published (question id -> option positions). `tree` are the rows of the lexical tree. `notes` name oddities of the source.
     """
 

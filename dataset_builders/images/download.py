@@ -5,21 +5,18 @@ See also: which images a benchmark needs (its builder), looking for them in fold
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import http.client
 import io
 import json
 import re
 import string
 import tarfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from huggingface_hub.utils import http_backoff, httpx
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
@@ -31,8 +28,8 @@ PAUSE = 0.34
 """Seconds between requests: NCBI asks for at most three per second."""
 TRIES = 4
 TIMEOUT = 60.0
-MAX_BYTES = 512 * 1024 * 1024
-"""The largest file taken: an article's package can be large, an image is not."""
+MAX_BYTES = 2 * 1024 * 1024 * 1024
+"""The most that a package may unpack to."""
 CHECKSUMS = "sha256.json"
 """In the download folder: file name -> sha256. A file that no longer fits is downloaded again."""
 
@@ -51,8 +48,8 @@ def download_missing(
     """Download the images `missing` (image id -> name) into `folder`, named by image id; returns id -> why of those not to be had.
 
     A template is an address with fields in braces ("https://host/{pmcid}/{file_name}"); where it ends in .tar.gz, the image is taken
-    out of that package, which is fetched once. Templates are tried in order. What is there already is kept; a file cut off goes
-    on where it stopped. Raises BadInput for a template that names an unknown field.
+    out of that package, which is fetched once. Templates are tried in order. What is there already is kept.
+    Raises BadInput for a template that names an unknown field.
     """
     addresses = [_checked(template, fields) for template in templates]
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +65,7 @@ def download_missing(
         for address in addresses:
             url = address.format_map({name: quote(value, safe="/") for name, value in fields[image].items()})
             try:
-                data = _image_at(url, fields[image], folder, packages)
+                data = _image_at(url, fields[image], packages)
                 sums.keep(f"{image}.{_suffix(data)}", data)
                 why = []
                 break
@@ -108,15 +105,15 @@ def _checked(template: str, fields: Mapping[str, Mapping[str, str]]) -> str:
     return template
 
 
-def _image_at(url: str, fields: Mapping[str, str], folder: Path, packages: dict[str, dict[str, bytes] | str]) -> bytes:
+def _image_at(url: str, fields: Mapping[str, str], packages: dict[str, dict[str, bytes] | str]) -> bytes:
     if not url.endswith((".tar.gz", ".tgz")):
-        data = _fetch(url, folder)
+        data = _fetch(url)
         check_image(data)
         return data
     if url not in packages:
         packages.clear()
         try:
-            packages[url] = _unpacked(_fetch(url, folder))
+            packages[url] = _unpacked(_fetch(url))
         except _NotThereError as error:
             packages[url] = str(error)
     content = packages[url]
@@ -137,7 +134,7 @@ def _unpacked(data: bytes) -> dict[str, bytes]:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as package:
             for member in package:
                 size += member.size
-                if size > 4 * MAX_BYTES:
+                if size > MAX_BYTES:
                     raise _NotThereError("the package is too large")
                 stream = package.extractfile(member) if member.isfile() else None
                 if stream is not None and member.name.lower().endswith((".jpg", ".jpeg", ".png", ".gif", ".tif")):
@@ -147,60 +144,19 @@ def _unpacked(data: bytes) -> dict[str, bytes]:
     return found
 
 
-def _fetch(url: str, folder: Path) -> bytes:
-    """The file at an address. What came of a broken download is kept and asked for from there on; waits when the server says so."""
-    part = folder / f".{hashlib.sha256(url.encode()).hexdigest()[:24]}.part"
-    why = ""
-    for attempt in range(TRIES):
-        time.sleep(PAUSE if attempt == 0 else min(PAUSE * 4**attempt, 30.0))
-        try:
-            _continue(url, part)
-            data = part.read_bytes()
-            part.unlink()
-            return data
-        except urllib.error.HTTPError as error:
-            why = f"HTTP {error.code}"
-            if error.code == 416:
-                part.unlink(missing_ok=True)
-            elif error.code in (429, 500, 502, 503, 504):
-                time.sleep(_retry_after(error))
-            else:
-                break
-        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-            why = str(getattr(error, "reason", error)) or type(error).__name__
-    raise _NotThereError(why)
-
-
-def _continue(url: str, part: Path) -> None:
-    """Append what is missing of a file to `part`."""
-    start = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT})
-    tag = part.with_suffix(".tag")
-    if start and tag.exists():
-        request.add_header("Range", f"bytes={start}-")
-        request.add_header("If-Range", tag.read_text())
-    else:
-        start = 0
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        appending = answer.status == 206 and start > 0
-        expected = answer.headers.get("Content-Length")
-        if answer.headers.get("ETag"):
-            tag.write_text(answer.headers["ETag"])
-        with part.open("ab" if appending else "wb") as stream:
-            while block := answer.read(1 << 16):
-                stream.write(block)
-                if stream.tell() > MAX_BYTES:
-                    raise _NotThereError(f"larger than {MAX_BYTES >> 20} MiB")
-    got = part.stat().st_size - (start if appending else 0)
-    if expected is not None and got != int(expected):
-        raise ConnectionError(f"cut off after {got} of {expected} bytes")
-    tag.unlink(missing_ok=True)
-
-
-def _retry_after(error: urllib.error.HTTPError) -> float:
-    with contextlib.suppress(TypeError, ValueError):
-        return min(max(float(error.headers.get("Retry-After", "")), 0.0), 60.0)
-    return PAUSE
+def _fetch(url: str) -> bytes:
+    """The file at an address; huggingface_hub's client asks again while the server is busy and where the connection breaks."""
+    time.sleep(PAUSE)
+    try:
+        answer = http_backoff(
+            "GET", url, headers={"User-Agent": USER_AGENT}, timeout=TIMEOUT, max_retries=TRIES - 1, base_wait_time=PAUSE
+        )
+        answer.raise_for_status()
+    except (httpx.HTTPError, OSError) as error:
+        response = getattr(error, "response", None)
+        why = str(error) or type(error).__name__ if response is None else f"HTTP {response.status_code}"
+        raise _NotThereError(why) from None
+    return bytes(answer.content)
 
 
 def _suffix(data: bytes) -> str:

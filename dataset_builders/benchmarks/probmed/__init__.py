@@ -59,11 +59,5 @@ SPEC = DatasetSpec(
     },
     is_whole=_has_paper_counts,
     # An image has one question on abnormality, so that its hits are plain accuracy; the other aspects want several right at once.
-    tasks={
-        "abnormality": lambda question: question.extra.get("aspect") == "abnormality",
-        "accuracy_without_adversarial": lambda question: (
-            question.extra.get("aspect") is None and not question.extra.get("adversarial")
-        ),
-    },
-    configs={"vqa_rad": "a question of the VQA-RAD ablation"},
+    tasks={"abnormality": lambda question: question.extra.get("aspect") == "abnormality"},
 )

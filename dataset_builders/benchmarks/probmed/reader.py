@@ -1,4 +1,4 @@
-"""Read ProbMed: a JSON file of yes/no questions (id, image, image_type, qa_type, question, answer), and pairs of VQA-RAD beside it.
+"""Read ProbMed: a JSON file of yes/no questions (id, image, image_type, qa_type, question, answer).
 
 See also: the weights of the authors' scorer (`eval_harness/benchmarks/probmed/scores.py`).
 """
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, read_pairs, yes_no
+from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, yes_no
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, own_images
 from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
@@ -39,48 +39,30 @@ REMEDY = "Fix the entries, or get the file again from rippleripple/ProbMed."
 
 
 def read(source: Path, images: ImageFolders | None) -> Content:
-    """All questions on one image are a case; rows without `qa_type` are pairs of the VQA-RAD ablation (config `vqa_rad`).
+    """All questions on one image are a case.
 
     `images` is None in a text-only build. Raises BadInput listing every problem of the files.
     """
     problems = Problems()
-    main, ablation = _files(source)
-    index = ImageIndex(images, [row for _, rows in (*main, *ablation) for row in rows], own_images(source, problems))
-    cases = _cases(main, index, problems)
-    pairs = read_pairs(ablation, index, problems)
+    files = _files(source)
+    index = ImageIndex(images, [row for _, rows in files for row in rows], own_images(source, problems))
+    cases = _cases(files, index, problems)
     problems.check(REMEDY)
-    if not cases:
-        return Content(cases={"test": pairs}, counts=[Count("pairs of the VQA-RAD ablation", len(pairs), 118)])
-    counts, notes = _counts(cases), _notes(cases)
-    if pairs:
-        counts.append(Count("pairs of the VQA-RAD ablation", len(pairs), 118))
-    return Content(
-        cases={"test": cases}, counts=counts, notes=notes, more={"vqa_rad": {"test": pairs}} if pairs else {}
-    )
+    return Content(cases={"test": cases}, counts=_counts(cases), notes=_notes(cases))
 
 
-def _files(source: Path) -> tuple[list[tuple[Path, list[Any]]], list[tuple[Path, list[Any]]]]:
-    """The question files right in the folder (or in its `test` folder), apart: with `qa_type`, and in the
-    ablation's layout."""
-    main, ablation, others = [], [], []
+def _files(source: Path) -> list[tuple[Path, list[Any]]]:
+    """The files of questions right in the folder, or in its `test` folder: those with `qa_type`."""
     found = [*source.glob("*.json"), *source.glob("*.jsonl"), *source.glob("test/*.json"), *source.glob("test/*.jsonl")]
-    for file in sorted(found):
-        if file.name in (ORIGIN_MARKER, "dataset_info.json", "image_dict.json", "manifest.json"):
-            continue
-        rows = read_records(file)
-        if any(isinstance(row, dict) and "qa_type" in row for row in rows):
-            main.append((file, rows))
-        elif rows and all(isinstance(row, dict) and "question" in row for row in rows):
-            ablation.append((file, rows))
-        else:
-            others.append(file.name)
-    if not main and not ablation:
-        seen = f" {', '.join(others)} hold no questions." if others else ""
+    others = (ORIGIN_MARKER, "dataset_info.json", "image_dict.json", "manifest.json")
+    read = [(file, read_records(file)) for file in sorted(found) if file.name not in others]
+    files = [(file, rows) for file, rows in read if any(isinstance(row, dict) and "qa_type" in row for row in rows)]
+    if not files:
         raise BadInput(
-            f"{source}: there is no file of questions (a JSON list with id, image, image_type, qa_type, question, "
-            f"answer).{seen} Get probmed.json (or test/test.json) from rippleripple/ProbMed."
+            f"{source}: there is no file of questions (a JSON list with id, image, image_type, qa_type, question, answer). Get "
+            "probmed.json (or test/test.json) from rippleripple/ProbMed."
         )
-    return main, ablation
+    return files
 
 
 def _cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import Problems, clip
+from dataset_builders.errors import clip
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, unambiguous
-from dataset_builders.schema import Case, CaseImage, Question
+from dataset_builders.schema import CaseImage
 from dataset_builders.source_files import SourceEntry
 
 OPTIONS = ("yes", "no")
@@ -69,42 +68,3 @@ def yes_no(entry: SourceEntry) -> int | None:
         entry.wrong(f'"answer" {clip(answer)} is neither yes nor no')
         return None
     return OPTIONS.index(answer.lower().rstrip("."))
-
-
-def read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
-    """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair
-    is a case."""
-    cases = []
-    for file, rows in files:
-        if len(rows) % 2:
-            problems.add(str(file), len(rows) - 1, "has no counterpart (rows come in pairs: yes, then no)")
-        for position in range(0, len(rows) - 1, 2):
-            case_id = f"vqa-rad-{position // 2}"
-            made = []
-            for row, wanted in ((position, 0), (position + 1, 1)):
-                entry = SourceEntry(rows[row], str(file), row, problems)
-                image, text, answer = index.image(entry, path_of(entry.value)), entry.text("question"), yes_no(entry)
-                if answer is not None and answer != wanted:
-                    entry.wrong(f"its answer is {OPTIONS[answer]} where {OPTIONS[wanted]} was due (rows alternate)")
-                if entry.ok and image is not None:
-                    made.append((text, image))
-            if len(made) == 2:
-                cases.append(_case(case_id, made))
-    return cases
-
-
-def _case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
-    questions = [
-        Question(
-            question_id=f"{case_id}-{'hallu' if adversarial else 'gt'}",
-            case_id=case_id,
-            image_id=image.image_id,
-            question=text,
-            options=OPTIONS,
-            answer=(int(adversarial),),
-            question_type="yes_no",
-            extra={"adversarial": adversarial, "pair_id": case_id},
-        )
-        for adversarial, (text, image) in zip((False, True), made, strict=True)
-    ]
-    return Case(case_id, tuple(dict.fromkeys(image for _, image in made)), tuple(questions))

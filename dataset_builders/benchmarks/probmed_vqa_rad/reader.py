@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from dataset_builders.benchmarks.probmed.rows import ImageIndex, read_pairs
+from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, yes_no
 from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, own_images
-from dataset_builders.schema import Content, Count
-from dataset_builders.source_files import ORIGIN_MARKER, read_records
+from dataset_builders.schema import Case, CaseImage, Content, Count, Question
+from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_records
 
 REMEDY = "Fix the entries: each question whose answer is yes is followed by its counterpart whose answer is no."
 
@@ -25,8 +26,47 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     if not files:
         raise BadInput(f"{source}: holds no file of questions (a JSON list or JSON Lines of image, question, gt_ans).")
     index = ImageIndex(images, [row for _, rows in files for row in rows], own_images(source, problems))
-    pairs = read_pairs(files, index, problems)
+    pairs = _read_pairs(files, index, problems)
     problems.check(REMEDY)
     if not pairs:
         raise BadInput(f"{found[0]}: holds no pair of questions. {REMEDY}")
     return Content(cases={"test": pairs}, counts=[Count("pairs", len(pairs), PAPER_PAIRS)])
+
+
+def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
+    """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair
+    is a case."""
+    cases = []
+    for file, rows in files:
+        if len(rows) % 2:
+            problems.add(str(file), len(rows) - 1, "has no counterpart (rows come in pairs: yes, then no)")
+        for position in range(0, len(rows) - 1, 2):
+            case_id = f"vqa-rad-{position // 2}"
+            made = []
+            for row, wanted in ((position, 0), (position + 1, 1)):
+                entry = SourceEntry(rows[row], str(file), row, problems)
+                image, text, answer = index.image(entry, path_of(entry.value)), entry.text("question"), yes_no(entry)
+                if answer is not None and answer != wanted:
+                    entry.wrong(f"its answer is {OPTIONS[answer]} where {OPTIONS[wanted]} was due (rows alternate)")
+                if entry.ok and image is not None:
+                    made.append((text, image))
+            if len(made) == 2:
+                cases.append(_case(case_id, made))
+    return cases
+
+
+def _case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
+    questions = [
+        Question(
+            question_id=f"{case_id}-{'hallu' if adversarial else 'gt'}",
+            case_id=case_id,
+            image_id=image.image_id,
+            question=text,
+            options=OPTIONS,
+            answer=(int(adversarial),),
+            question_type="yes_no",
+            extra={"adversarial": adversarial, "pair_id": case_id},
+        )
+        for adversarial, (text, image) in zip((False, True), made, strict=True)
+    ]
+    return Case(case_id, tuple(dict.fromkeys(image for _, image in made)), tuple(questions))

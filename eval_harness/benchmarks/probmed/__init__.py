@@ -58,18 +58,9 @@ _PROBMED_ERRORS = {
     "wrong_answer": MetricInfo("Wrong answer", "Errors on abnormality that are a wrong answer.", False),
 }
 
-_PAIRS = {
-    "accuracy_without_adversarial": MetricInfo(
-        "Accuracy, no adversarial", "Pairs with the original question right (ProbMed Table 3)."
-    ),
-    "accuracy_with_adversarial": MetricInfo(
-        "Accuracy with adversarial", "Pairs with both questions right (ProbMed Table 3)."
-    ),
-}
-
 SPEC = EvalSpec(
     headline="overall",
-    metrics={**_probmed(), **_PROBMED_ERRORS, **_PAIRS},
+    metrics={**_probmed(), **_PROBMED_ERRORS},
     prompts=PROMPTS,
     default_prompts=DEFAULTS,
     system=SYSTEM,

@@ -5,8 +5,6 @@ question. `condition`, `position`, `overall` (and their `_without_adversarial`) 
 numbers; we recommend `<name>_reweighted`, which divides by the images that have such questions. Three more defects of that scorer
 do not touch complete answers in file order and are not reproduced.
 
-The VQA-RAD ablation (Table 3) has pairs of questions and no aspects: its scores are those of `pair_units`.
-
 See also: the errors of Table 6 (`errors.py`).
 """
 
@@ -20,7 +18,6 @@ from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed.errors import conditional_errors
 from eval_harness.records.result import Breakdown
 from eval_harness.scores.grading import Floats, Graded, Ints, make_units
-from eval_harness.scores.pairs import pair_units
 
 FORMAT = "probmed"
 WEIGHTED = ("condition", "position")
@@ -43,8 +40,6 @@ def units(graded: Graded) -> pd.DataFrame:
     for column in ("aspect", "adversarial", "image_type"):
         if column not in graded.questions.columns:
             raise BadInput(f"questions: the column {column} is missing, which the format probmed needs.")
-    if graded.questions["aspect"].isna().all():
-        return pair_units(FORMAT, graded)
     kind = pd.factorize(graded.questions["image_type"])[0]
     one_per_image = np.unique(graded.case, return_index=True)[1]
     images_of_type = np.bincount(kind[one_per_image] + 1, minlength=kind.max(initial=-1) + 2)[kind + 1].astype(float)

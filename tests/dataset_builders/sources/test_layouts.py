@@ -1,4 +1,4 @@
-"""The rarer layouts of the sources: hidden answers, images by reference, ids per image type, the VQA-RAD ablation, multiple choice."""
+"""The rarer layouts of the sources: hidden answers, images by reference, ids per image type, the VQA-RAD pairs, multiple choice."""
 
 import base64
 import csv
@@ -163,23 +163,19 @@ def test_an_image_is_not_taken_from_another_folder(tmp_path):
         build("probmed", source=tmp_path, out=tmp_path / "out")
 
 
-def test_the_ablation_layout(tmp_path):
+def test_the_layout_of_the_vqa_rad_pairs(tmp_path):
     for n in range(2):
         (tmp_path / f"synpic{n}.jpg").write_bytes(png(n))
     rows = [
         {"image": f"synpic{n // 2}.jpg", "question": f"Q{n}?", "gt_ans": "yes" if n % 2 == 0 else "no"}
         for n in range(4)
     ]
-    (tmp_path / "ablation.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    build("probmed", name="vqa-rad", source=tmp_path, out=tmp_path / "alone")
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    build("probmed-vqa-rad", source=tmp_path, out=tmp_path / "alone")
     questions = open_repository(tmp_path / "alone").questions("test")
     assert list(questions["adversarial"]) == [False, True, False, True]
     assert list(questions["answer"]) == [[0], [1], [0], [1]]
     assert questions["pair_id"].nunique() == 2
-    (tmp_path / "test.json").write_text(json.dumps(probmed_rows("a", "brain_ct", "synpic1.jpg")))
-    build("probmed", source=tmp_path, out=tmp_path / "both")
-    assert (tmp_path / "both" / "vqa_rad" / "test-00000-of-00001.parquet").is_file()
-    assert len(open_repository(tmp_path / "both").questions("test")) == 2
-    (tmp_path / "ablation.jsonl").write_text("\n".join(map(json.dumps, reversed(rows))) + "\n")
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, reversed(rows))) + "\n")
     with pytest.raises(BadInput, match="rows alternate"):
-        build("probmed", source=tmp_path, out=tmp_path / "both")
+        build("probmed-vqa-rad", source=tmp_path, out=tmp_path / "both")

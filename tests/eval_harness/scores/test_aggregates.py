@@ -197,11 +197,11 @@ def test_adversarial_pairs_count_both_questions(seed: int) -> None:
             for sample in (0, 1):
                 without.append(right.get((true, sample), False))
                 both.append(without[-1] and right.get((other, sample), False))
-    found = score("probmed", questions, answers).scores
+    found = score("probmed-vqa-rad", questions, answers).scores
     assert found["accuracy_without_adversarial"].value == pytest.approx(100 * np.mean(without))
-    assert found["accuracy_with_adversarial"].value == pytest.approx(100 * np.mean(both))
-    assert found["accuracy_with_adversarial"].n == len(both) / 2
-    assert (found["accuracy_without_adversarial"].chance, found["accuracy_with_adversarial"].chance) == (50, 25)
+    assert found["accuracy"].value == pytest.approx(100 * np.mean(both))
+    assert found["accuracy"].n == len(both) / 2
+    assert (found["accuracy_without_adversarial"].chance, found["accuracy"].chance) == (50, 25)
 
 
 def test_three_questions_are_no_pair() -> None:
