@@ -171,7 +171,7 @@ def of_hallucinate(own: list[CustomQuestion], seed: int) -> Iterator[tuple[str, 
     """Per scenario: questions, reader -> percent right, and what drawing an option gives."""
     rng = random.Random(seed)
     names = sorted({question.image for question in own})
-    about = SwapImages({}, {name: name for name in names}, {name: rng.getrandbits(64) for name in names})
+    about = SwapImages({}, {name: rng.getrandbits(64) for name in names})
     fakes = [Fake(f"An invented question {number}?", ("one", "two", "three", "four")) for number in range(len(own))]
     made: dict[str, Iterable[dict[str, Any]]] = {
         "fake": fake(fakes, names, seed, own).values(),

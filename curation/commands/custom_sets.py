@@ -15,7 +15,6 @@ from curation.commands.options import (
     NoTextSearch,
     SendToProvider,
     Table,
-    Temperature,
     Tries,
 )
 from curation.commands.questions import open_writer
@@ -142,7 +141,6 @@ def hallucinate(
     model: Annotated[str | None, typer.Option(help="name of the language model that writes the fake questions")] = None,
     base_url: BaseUrl = None,
     tries: Tries = 3,
-    temperature: Temperature = 1.0,
     send_to_provider: SendToProvider = False,
     modality: Annotated[
         str, typer.Option(help="what kind of images yours are, for the fake questions")
@@ -214,12 +212,12 @@ def hallucinate(
     if fake_questions is not None:
         invented = read_fakes(fake_questions)
     else:
-        asking = Asking(tries, temperature, seed=seed, send=send_to_provider)
+        asking = Asking(tries, seed=seed, send=send_to_provider)
         journal = replies or questions.with_name(f"{questions.name}.fakes.jsonl")
         invented = hallucination.write_fakes(
             len(own) if fakes is None else fakes, open_writer(str(model), base_url), journal, asking, modality
         )
-    about = SwapImages(groups, *hashes_of(images, {question.image for question in own}))
+    about = SwapImages(groups, hashes_of(images, {question.image for question in own}))
     swaps, left_out = hallucination.swapped(own, about, seed, controls)
     none, without_none = hallucination.none_of_the_above(own, seed, controls)
     entries = {

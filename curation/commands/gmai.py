@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import BaseUrl, NoTextSearch, SendToProvider, Temperature
+from curation.commands.options import BaseUrl, NoTextSearch, SendToProvider
 from curation.commands.questions import open_writer
 
 
@@ -19,7 +19,6 @@ def gmai(
     ] = None,
     base_url: BaseUrl = None,
     send_to_provider: SendToProvider = False,
-    temperature: Temperature = 1.0,
     no_text_search: NoTextSearch = False,
     accept_text_alone: Annotated[
         bool, typer.Option("--accept-text-alone", help="build the set even if its text alone gives answers away")
@@ -30,7 +29,7 @@ def gmai(
     from curation.writing.asking import Asking
 
     writer = open_writer(model, base_url) if model is not None else None
-    asking = Asking(temperature=temperature, send=send_to_provider)
+    asking = Asking(send=send_to_provider)
     made = run(sources, out, writer, asking, not no_text_search, accept_text_alone)
     funnel = made.funnel
     for name, counts in funnel["read"].items():

@@ -29,9 +29,6 @@ SendToProvider = Annotated[
     bool,
     typer.Option("--send-to-provider", help="permit sending texts to a server that is not on this machine"),
 ]
-Temperature = Annotated[
-    float, typer.Option(help="sampling temperature (the paper gives none); with 0 every attempt gives the same reply")
-]
 
 NoTextSearch = Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")]
 

@@ -15,7 +15,6 @@ from curation.commands.options import (
     Price,
     Questions,
     SendToProvider,
-    Temperature,
     Tries,
 )
 
@@ -37,7 +36,6 @@ def write(
         int, typer.Option(help="only pairs whose captions both have at least this many characters")
     ] = 100,
     tries: Tries = 3,
-    temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
     price: Price = None,
     send_to_provider: SendToProvider = False,
@@ -70,7 +68,7 @@ def write(
     columns = Columns(image=image_column, caption=caption_column)
     named = [files.get(image, image) for image in images]
     known = join_table(list(files.values()) or named, read_table(table, columns), table).set_index("image")["caption"]
-    asking = Asking(tries, temperature, min_caption, seed, read_price(price), send_to_provider)
+    asking = Asking(tries, min_caption, seed, read_price(price), send_to_provider)
     writer = open_writer(model, base_url)
     funnel = write_questions(found, dict(zip(images, known[named], strict=True)), writer, out, asking)
     share_list(pairs, out)
@@ -91,7 +89,6 @@ def captions(
     base_url: BaseUrl = None,
     price: Price = None,
     tries: Tries = 3,
-    temperature: Temperature = 1.0,
     image_column: ImageColumn = "image",
     caption_column: CaptionColumn = "caption",
     send_to_provider: SendToProvider = False,
@@ -105,7 +102,7 @@ def captions(
 
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
-    asking = Asking(tries, temperature, price=read_price(price), send=send_to_provider)
+    asking = Asking(tries, price=read_price(price), send=send_to_provider)
     known = read_table(table, Columns(image=image_column, caption=caption_column))
     counts = read_captions(known, open_writer(model, base_url), out, asking)
     typer.echo(
@@ -129,7 +126,6 @@ def categorize(
     ] = False,
     categories: Annotated[str | None, typer.Option(help="comma-separated categories (default: the paper's)")] = None,
     tries: Tries = 3,
-    temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,
     send_to_provider: SendToProvider = False,
 ) -> None:
@@ -141,7 +137,7 @@ def categorize(
     from dataset_builders.errors import BadInput
 
     drafts = read_drafts(questions)
-    writer, asking = open_writer(model, base_url), Asking(tries, temperature, seed=seed, send=send_to_provider)
+    writer, asking = open_writer(model, base_url), Asking(tries, seed=seed, send=send_to_provider)
     known = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
     if discover and known is None:
         known = discover_categories(drafts, writer, questions, asking)
@@ -158,7 +154,6 @@ def patterns(
     questions: Questions,
     model: ModelName,
     base_url: BaseUrl = None,
-    temperature: Temperature = 1.0,
     seed: Annotated[int, typer.Option(help="seed of the pairs shown")] = 0,
     send_to_provider: SendToProvider = False,
 ) -> None:
@@ -172,7 +167,7 @@ def patterns(
             read_drafts(questions),
             open_writer(model, base_url),
             questions,
-            Asking(temperature=temperature, seed=seed, send=send_to_provider),
+            Asking(seed=seed, send=send_to_provider),
         )
     )
 

@@ -143,26 +143,17 @@ def _as_label(option: str) -> Label:
 
 @dataclass(frozen=True)
 class SwapImages:
-    """What is known of the images for telling which are unrelated: patient or article, digest of the pixels, perceptual hash (64 bits)."""
+    """What is known of the images for telling which are unrelated: patient or article, perceptual hash (64 bits)."""
 
     groups: Mapping[str, str]
-    digests: Mapping[str, str]
     hashes: Mapping[str, int]
 
     def same(self, one: str, other: str) -> bool:
         """True if two images are one, nearly one, or of one group."""
         group = self.groups.get(one, "")
-        near = (
-            bin(self.hashes[one] ^ self.hashes[other]).count("1") <= NEAR
-            if one in self.hashes and other in self.hashes
-            else False
-        )
-        return (
-            one == other
-            or (group != "" and self.groups.get(other, "") == group)
-            or (one in self.digests and self.digests[one] == self.digests.get(other))
-            or near
-        )
+        if one == other or (group != "" and self.groups.get(other, "") == group):
+            return True
+        return {one, other} <= self.hashes.keys() and (self.hashes[one] ^ self.hashes[other]).bit_count() <= NEAR
 
 
 def none_of_the_above(

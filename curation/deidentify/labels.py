@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from curation.readers.dataset import SourceDataset
+from curation.readers.formats import PICTURES_OF
 from curation.readers.pictures import DICOM, TURNED, Pairs, PictureLabel, Skip, files_below, paired
 from curation.readers.pixels import Skipped, cause, encode_mask
-from curation.readers.shapes import LISTS, coco, masks, voc, yolo
+from curation.readers.shapes import LISTS
 from curation.readers.volumes import SUFFIXES as VOLUMES
 from curation.readers.volumes import volume_classes, volume_pairs
 from dataset_builders.errors import BadInput
@@ -30,7 +31,6 @@ from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES
 
 LABELS = "labels"
-READERS = {"coco": coco, "voc": voc, "yolo": yolo, "masks": masks}
 UNNAMED = {number: f"class {number}" for number in range(256)}
 """What classes are called where the source does not say."""
 
@@ -85,7 +85,7 @@ def read_labels(path: Path, folder: Path) -> Labels:
             return Labels("nifti", files, pairs, skips, volume_classes(dataset))
         except BadInput:
             return Labels("nifti", files, pairs, skips)
-    read = READERS[found[0]]
+    read = PICTURES_OF[found[0]][0]
     try:
         annotations, skips = read(dataset)
     except BadInput:

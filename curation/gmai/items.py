@@ -25,7 +25,7 @@ from curation.images.file_names import file_names, list_beside, write_list
 from curation.readers.dataset import SourceDataset
 from curation.readers.formats import units_of
 from curation.readers.pictures import Picture, PictureLabel, Skip, Unit
-from curation.readers.pixels import Skipped, cause, encode_mask, fit, scale_mask, scale_pixels
+from curation.readers.pixels import Skipped, cause, encode_mask, resized
 from dataset_builders.contents.pseudonyms import Pseudonyms, one_spelling, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
@@ -269,8 +269,9 @@ def _store(
     if patient in gone:
         return [], [Skip(dataset.name, patient, HAS_WITHDRAWN)]
     original = picture.pixels.shape
-    factor = fit(sources.longest_side, picture.pixels)
-    pixels = np.ascontiguousarray(scale_pixels(picture.pixels, factor))
+    factor = min(1.0, sources.longest_side / max(original[:2]))
+    height, width = (max(1, round(side * factor)) for side in original[:2])
+    pixels = np.ascontiguousarray(resized(picture.pixels, height, width, Image.Resampling.LANCZOS))
     image = Image.fromarray(pixels)
     sha = hashlib.sha256(f"{pixels.shape}".encode() + pixels.tobytes()).hexdigest()
     file = private / PICTURES / f"{sha}.png"
@@ -297,7 +298,7 @@ def _store(
         is_small = target.kind != "class" and area < max(dataset.min_area, 1e-9)
         mask = None
         if target.mask is not None and not is_small:
-            mask = scale_mask(target.mask, (pixels.shape[0], pixels.shape[1]))
+            mask = resized(target.mask, height, width)
         if is_small or (mask is not None and not mask.any()):
             skips.append(Skip(dataset.name, f"{picture.key} ({target.label})", "the target is too small"))
             continue

@@ -56,19 +56,20 @@ def open_rgb(data: bytes) -> Image.Image:
     with opened(data) as image:
         picture = ImageOps.exif_transpose(image)
         if picture.mode.startswith(("I", "F")):  # Pillow would clip these at 255
-            picture = Image.fromarray(_grey(np.asarray(picture, np.float64)))
+            values = np.asarray(picture, np.float64)
+            finite = values[np.isfinite(values)]
+            if not finite.size:
+                raise ImageError("the image holds no numbers")
+            picture = Image.fromarray(stretched(values, finite.min(), finite.max()))
         return picture.convert("RGB")
 
 
-def _grey(values: np.ndarray) -> np.ndarray:
-    """(height, width) numbers -> uint8, stretched over the range of those that are finite; the others are black."""
-    finite = np.isfinite(values)
-    if not finite.any():
-        raise ImageError("the image holds no numbers")
-    low, high = float(values[finite].min()), float(values[finite].max())
+def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Numbers of any shape -> uint8, `low` and less black, `high` and more white; what is not finite is black."""
     if high <= low:
         return np.zeros(values.shape, np.uint8)
-    grey: np.ndarray = (((np.where(finite, values, low) - low) / (high - low)) * 255).round().astype(np.uint8)
+    scaled = np.clip((np.where(np.isfinite(values), values, low).astype(np.float64) - low) / (high - low), 0, 1)
+    grey: np.ndarray = (scaled * 255).round().astype(np.uint8)
     return grey
 
 
@@ -148,16 +149,14 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
     return index
 
 
-def hashes_of(folder: Path, names: Iterable[str]) -> tuple[dict[str, str], dict[str, int]]:
-    """(sha256 of the pixels, perceptual hash of 64 bits) of each image. Raises BadInput for one that cannot be read."""
+def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, int]:
+    """The perceptual hash (64 bits) of each image. Raises BadInput for one that cannot be read."""
     import imagehash
 
-    digests, hashes = {}, {}
+    hashes = {}
     for name in sorted(names):
         try:
-            picture = open_rgb((folder / name).read_bytes())
+            hashes[name] = int(str(imagehash.phash(open_rgb((folder / name).read_bytes()))), 16)
         except (ImageError, OSError) as error:
             raise BadInput(f"{folder / name}: {error}. Replace it, or leave out its rows.") from None
-        digests[name] = hashlib.sha256(f"{picture.size} ".encode() + picture.tobytes()).hexdigest()
-        hashes[name] = int(str(imagehash.phash(picture)), 16)
-    return digests, hashes
+    return hashes

@@ -38,7 +38,7 @@ from curation.readers.pixels import (
     used_header,
     values,
 )
-from curation.readers.tables import class_folders, table
+from curation.readers.tables import in_folders, table
 from curation.readers.volumes import Labelled, pictures_of
 
 SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
@@ -75,26 +75,20 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
         used |= set(slices)
         yield Unit(name, [path, *slices], partial(_annotated, path, slices, dataset))
     pictures = {path for path, _, modality in found if modality in SINGLE}
-    if dataset.annotations is not None:
-        annotations, skips = table(dataset)
-        uids = {path: uid for uid, path in by_uid.items()}
-        files = [path for path, _, _ in found]
-        # A table names all pictures by their SOP instances, or all by files.
-        by_files = {each.image for each in annotations}.isdisjoint(by_uid)
-        pairs, more, _ = paired(
-            annotations, files, dataset, None if by_files else [uids.get(path, "") for path in files]
-        )
-        yield from skips + more
-        for annotation, path in pairs:
-            if path in pictures:
-                used.add(path)
-                load = partial(load_picture, path, annotation, dataset, False)
-                yield Unit(below(path, dataset.path), [path, *annotation.files], load)
-    elif dataset.exhaustive:
-        for each in class_folders(sorted(pictures), dataset):
-            if isinstance(each, Unit):
-                used |= set(each.files)
-                yield each
+    annotations, skips = table(dataset) if dataset.annotations else ([], [])
+    if dataset.annotations is None and dataset.exhaustive:
+        annotations = in_folders(sorted(pictures), dataset)
+    uids = {path: uid for uid, path in by_uid.items()}
+    files = [path for path, _, _ in found]
+    # A table names all pictures by their SOP instances, or all by files.
+    by_files = {each.image for each in annotations}.isdisjoint(by_uid)
+    pairs, more, _ = paired(annotations, files, dataset, None if by_files else [uids.get(path, "") for path in files])
+    yield from skips + more
+    for annotation, path in pairs:
+        if path in pictures:
+            used.add(path)
+            load = partial(load_picture, path, annotation, dataset, False)
+            yield Unit(below(path, dataset.path), [path, *annotation.files], load)
     for path, uid, modality in found:
         name = below(path, dataset.path)
         if modality not in (*ANNOTATIONS, *SINGLE):

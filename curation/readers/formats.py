@@ -12,17 +12,17 @@ from curation.readers.dataset import SourceDataset
 from curation.readers.dicom import dicom_units
 from curation.readers.pictures import Found, Skip, Unit, picture_units
 from curation.readers.shapes import coco, masks, voc, yolo
-from curation.readers.tables import folders_units, table, tsv_units, wide
+from curation.readers.tables import folders, table, tsv_units, wide
 from curation.readers.volumes import nifti_units
 
 PICTURES_OF: dict[str, tuple[Callable[[SourceDataset], Found], str]] = {
-    "csv": (table, "the table has no row of it"), "wide": (wide, "the table has no row of it"),
+    "folders": (folders, "lies in no class folder"), "csv": (table, "the table has no row of it"), "wide": (wide, "the table has no row of it"),
     "boxes": (table, "the table has no row of it"), "coco": (coco, "the JSON does not list it"), "voc": (voc, "has no XML"),
     "yolo": (yolo, "has no text file of its name"), "masks": (masks, "has no mask"),
 }  # fmt: skip
 """Reader of 2D pictures -> what a source annotates, and what is said of a picture that has no annotation."""
 UNITS_OF: dict[str, Callable[[SourceDataset], Iterator[Unit | Skip]]] = {
-    "folders": folders_units, "nifti": nifti_units, "dicom": dicom_units, "tsv": tsv_units,
+    "nifti": nifti_units, "dicom": dicom_units, "tsv": tsv_units,
 }  # fmt: skip
 """Reader of its own files -> what can be read one by one, and what is left out before anything is read."""
 

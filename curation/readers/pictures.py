@@ -222,7 +222,7 @@ def paired(
 
 def picture_units(found: Found, dataset: SourceDataset, without: str) -> Iterator[Unit | Skip]:
     """One unit per picture of a dataset that has an annotation. without: what is said of a picture that has none."""
-    stored = bool(dataset.columns.box) or dataset.reader not in ("csv", "wide")
+    stored = bool(dataset.columns.box) or dataset.reader not in ("folders", "csv", "wide")
     annotations, skips = found
     pictures, odd = pictures_below(dataset)
     files = {file for each in annotations for file in each.files}

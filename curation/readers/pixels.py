@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from curation.images.image_index import stretched
 from curation.readers.dataset import WINDOWS, SourceDataset
 from dataset_builders.terms import window_of
 
@@ -37,20 +38,13 @@ def cause(error: Exception) -> str:
 def to_grey(values: np.ndarray, window: tuple[float, float] | None = None) -> np.ndarray:
     """Values of any shape -> uint8: the window (centre, width) from black to white, by DICOM PS3.3 C.11.2.1.3.2 (linear exact);
     without one, from the 0.5th to the 99.5th percentile of the finite values."""
-    finite = np.isfinite(values)
-    if not finite.any():
+    if window is not None:
+        return stretched(values, window[0] - window[1] / 2, window[0] + window[1] / 2)
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         return np.zeros(values.shape, np.uint8)
-    if window is None:
-        low, high = np.percentile(values[finite], PERCENTILES)
-        if high <= low:
-            low, high = float(values[finite].min()), float(values[finite].max())
-    else:
-        low, high = window[0] - window[1] / 2, window[0] + window[1] / 2
-    if high <= low:
-        return np.zeros(values.shape, np.uint8)
-    scaled = np.clip((np.where(finite, values, low).astype(np.float64) - low) / (high - low), 0, 1)
-    grey: np.ndarray = (scaled * 255).round().astype(np.uint8)
-    return grey
+    low, high = np.percentile(finite, PERCENTILES)
+    return stretched(values, low, high) if high > low else stretched(values, finite.min(), finite.max())
 
 
 def to_rgb(grey: np.ndarray) -> np.ndarray:
@@ -65,21 +59,27 @@ def window_for(label: str, given: str | tuple[float, float] | None) -> tuple[flo
     return given if given is not None else WINDOWS[window_of(label)]
 
 
-def square_pixels(plane: np.ndarray, spacing: tuple[float, float], nearest: bool) -> np.ndarray:
+def resized(
+    plane: np.ndarray, height: int, width: int, how: Image.Resampling = Image.Resampling.BILINEAR
+) -> np.ndarray:
+    """A picture, or a mask (booleans, by the nearest pixel), of another size."""
+    if plane.shape[:2] == (height, width):
+        return plane
+    return np.asarray(
+        Image.fromarray(plane).resize((width, height), Image.Resampling.NEAREST if plane.dtype == bool else how)
+    )
+
+
+def square_pixels(plane: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
     """A (height, width) plane whose pixels are `spacing` (row, column) mm apart, resampled to square pixels of the finer spacing."""
     rows, columns = spacing
     if not (np.isfinite(spacing).all() and min(spacing) > 0) or abs(rows / columns - 1) < 0.01:
         return plane
     fine = min(rows, columns)
-    size = (max(1, round(plane.shape[1] * columns / fine)), max(1, round(plane.shape[0] * rows / fine)))
-    if plane.dtype == bool:
-        image = Image.fromarray(plane.astype(np.uint8) * 255)
-        return np.asarray(image.resize(size, Image.Resampling.NEAREST)) > 127
-    image = Image.fromarray(plane)
-    return np.asarray(image.resize(size, Image.Resampling.NEAREST if nearest else Image.Resampling.BILINEAR))
+    return resized(plane, max(1, round(plane.shape[0] * rows / fine)), max(1, round(plane.shape[1] * columns / fine)))
 
 
-# Masks, as text (COCO's run-length encoding) and scaled with their picture
+# Masks as text (COCO's run-length encoding)
 
 
 def encode_mask(mask: np.ndarray) -> dict[str, Any]:
@@ -96,27 +96,6 @@ def decode_mask(rle: dict[str, Any]) -> np.ndarray:
 
     decoded: np.ndarray = coco.decode({"size": rle["size"], "counts": rle["counts"].encode("ascii")}).astype(bool)
     return decoded
-
-
-def fit(side: int, pixels: np.ndarray) -> float:
-    """The factor that brings the longer side of a picture down to `side`; 1 where it is shorter."""
-    return min(1.0, side / max(pixels.shape[:2]))
-
-
-def scale_pixels(pixels: np.ndarray, factor: float) -> np.ndarray:
-    """A picture scaled down by `factor`."""
-    if factor == 1.0:
-        return pixels
-    size = (max(1, round(pixels.shape[1] * factor)), max(1, round(pixels.shape[0] * factor)))
-    return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
-
-
-def scale_mask(mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """A mask scaled to (height, width)."""
-    if mask.shape == shape:
-        return mask
-    image = Image.fromarray(mask.astype(np.uint8) * 255)
-    return np.asarray(image.resize((shape[1], shape[0]), Image.Resampling.NEAREST)) > 127
 
 
 # DICOM
@@ -188,7 +167,7 @@ def read_frame(
         grey = shown(data, window_for(label, dataset.window) if by_label else None)
         if not stored:
             spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
-            grey = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1])), False), data)
+            grey = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1]))), data)
         said = about(data)
     if dataset.modality:
         said["modality"] = dataset.modality

@@ -5,7 +5,7 @@ benchmarks in VLMEvalKit's layout.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from curation.readers.pictures import (
     Unit,
     below,
     box_of,
-    load_picture,
     pictures_below,
     refused,
 )
@@ -41,23 +40,17 @@ PRESENT, ABSENT, UNSURE = ({"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "n
 """Cells of a table with a column per label (-1: mentioned, but uncertain; CheXpert)."""
 
 
-def folders_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """One unit per picture, whose class is the first folder below the dataset's path. Those that lie in none are skipped."""
-    pictures, skips = pictures_below(dataset)
-    yield from skips
-    yield from class_folders(pictures, dataset)
+def folders(dataset: SourceDataset) -> Found:
+    """The class of each picture that lies in a class folder."""
+    return in_folders(pictures_below(dataset)[0], dataset), []
 
 
-def class_folders(files: list[Path], dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """One unit per file that lies in a class folder."""
-    for path in files:
-        name = below(path, dataset.path)
-        label = name.split("/", 1)[0]
-        if label == name:
-            yield Skip(dataset.name, name, "lies in no class folder")
-        else:
-            annotation = Annotation(name, (), partial(_classes, [label]), label=label)
-            yield Unit(name, [path], partial(load_picture, path, annotation, dataset, False))
+def in_folders(files: Iterable[Path], dataset: SourceDataset) -> list[Annotation]:
+    """Files that lie in a folder below the dataset's path, the first of which is their class."""
+    names = (below(path, dataset.path).split("/", 1) for path in files)
+    return [
+        Annotation("/".join(name), (), partial(_classes, name[:1]), label=name[0]) for name in names if len(name) == 2
+    ]
 
 
 def _classes(labels: list[str], shape: tuple[int, int]) -> list[PictureLabel]:

@@ -74,9 +74,9 @@ def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Pi
             chosen[at, window].append(label)
     pictures = []
     for (at, window), labels in sorted(chosen.items(), key=lambda each: (each[0][0], str(each[0][1]))):
-        values = square_pixels(np.ascontiguousarray(volume.slices(at), dtype=np.float32), volume.spacing, False)
+        values = square_pixels(np.ascontiguousarray(volume.slices(at), dtype=np.float32), volume.spacing)
         shown = {
-            label: PictureLabel(label, "mask", mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing, True))
+            label: PictureLabel(label, "mask", mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing))
             for label, mask in volume.masks.items()
             if mask[at].any()
         }
