@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from curation.commands import custom_sets, gmai, mining, patients, publishing, questions
+from curation.commands import custom_sets, gmai, mining, patients, questions
 
 app = typer.Typer(
     help="Make a custom benchmark: mine confusing pairs, write questions, review, export.", no_args_is_help=True
@@ -20,8 +20,8 @@ app.command()(questions.captions)
 app.command()(questions.categorize)
 app.command()(questions.patterns)
 app.command()(questions.review)
-app.command("export")(publishing.export_benchmark)
-app.command()(publishing.quality)
+app.command("export")(questions.export_benchmark)
+app.command()(questions.quality)
 app.command()(custom_sets.probe)
 app.command()(custom_sets.hallucinate)
 app.command()(gmai.gmai)

@@ -4,7 +4,7 @@
 
 --sources: real files of the public benchmarks, as the tests marked `sources` read them. --medpix: the folder `MedPix-2-0` of MedPix 2.0
 (github.com/CHILab1/MedPix-2.0). Only labels and texts are used. Percent, the largest over seeds. `text`, `words`, `aspect`: the readers of
-`curation/custom_sets/balance.py`, who know how often each text is right with yes in this very set. `letter`: the letter that is right most
+`curation/custom_sets/probing.py`, who know how often each text is right with yes in this very set. `letter`: the letter that is right most
 often among questions with as many options. `gives up`: always the way out.
 `text` of hallucination sets: whether the way out is right, by the question's words.
 """
@@ -22,12 +22,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from curation.custom_sets.balance import text_only
 from curation.custom_sets.custom_questions import CustomQuestion, Fake
 from curation.custom_sets.hallucination import NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
-from curation.custom_sets.positions import position_of, shares
-from curation.custom_sets.probe_table import Finding, Probed
-from curation.custom_sets.probing import ASPECT_OF, probe
+from curation.custom_sets.probe_table import Finding, Probed, position_of, shares
+from curation.custom_sets.probing import ASPECT_OF, probe, text_only
 from curation.images.image_table import read_table
 from dataset_builders.label_reading import read_label
 from dataset_builders.terms import place_of

@@ -52,8 +52,7 @@ def probe(
     no_text_search: NoTextSearch = False,
 ) -> None:
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
-    from curation.custom_sets.positions import with_positions
-    from curation.custom_sets.probe_table import OWN, ProbeColumns, read_probed, with_files
+    from curation.custom_sets.probe_table import OWN, ProbeColumns, read_probed, with_files, with_positions
     from curation.custom_sets.probing import ABSENT_NOTE, ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images

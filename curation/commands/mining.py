@@ -132,8 +132,7 @@ def pairs(
     from curation.images.image_index import INDEX
     from curation.images.image_table import Columns, join_table, read_table
     from curation.mining.embedding import embedding_path, open_embeddings
-    from curation.mining.pair_choice import Choice, images_of
-    from curation.mining.pair_mining import Runner, mine, run_here, why_none
+    from curation.mining.pair_mining import Choice, Runner, images_of, mine, run_here, why_none
     from curation.mining.pair_search import MODES, PairSearch, Thresholds
     from dataset_builders.errors import BadInput
 

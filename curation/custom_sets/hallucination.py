@@ -20,9 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from curation.custom_sets.balance import drawn_number
 from curation.custom_sets.custom_questions import CustomQuestion, Fake
 from curation.custom_sets.probe_table import may_be_one
+from curation.custom_sets.probing import drawn_number
 from curation.writing.asking import Asking, Writer, ask_until_good
 from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import Label, read_label

@@ -14,7 +14,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from curation.deidentify.words import words_of
+from curation.deidentify.table import date_words, name_words, number_words, words_of
 from dataset_builders.contents.pseudonyms import Pseudonyms
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
 DESCRIBES_PIXELS = ("PhotometricInterpretation", "Modality", "PatientIdentityRemoved")
 NUMBER = 6
 """Digits from which a number is taken for somebody's."""
+NUMBERS = (
+    "PatientID", "OtherPatientIDs", "IssuerOfPatientID", "AccessionNumber", "AdmissionID", "ServiceEpisodeID", "StudyID",
+    "MedicalRecordLocator", "PatientTelephoneNumbers", "PlacerOrderNumberImagingServiceRequest", "FillerOrderNumberImagingServiceRequest",
+)  # fmt: skip
+"""Elements that hold a person's number (every element of the kind PN holds a name)."""
 LOOKUP_TABLE = 0x00283006
 """LUTData: how grey values are shown."""
 METHOD = "medprobe: PS3.15 basic profile, free text and private elements removed"
@@ -143,6 +148,19 @@ def values_of(element: Any) -> list[Any]:
     """The values of an element, none where it is empty."""
     value = element.value
     return list(value) if element.VM > 1 else [] if value is None else [value]
+
+
+def identifiers_of(dataset: Dataset) -> set[str]:
+    """The words of a DICOM data set, sequences included, that name people, or are their numbers or days of birth."""
+    found: set[str] = set()
+    for element in dataset.iterall():
+        if element.VR == "PN":
+            found = found.union(*(name_words(str(value)) for value in values_of(element)))
+        elif element.keyword in NUMBERS:
+            found |= number_words(" ".join(map(str, values_of(element))))
+        elif element.keyword == "PatientBirthDate":
+            found |= date_words(str(element.value or ""))
+    return found
 
 
 def _words(element: Any) -> set[str]:

@@ -28,9 +28,9 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from curation.deidentify.dicom import METHOD, deidentify_dataset
+from curation.deidentify.dicom import METHOD, deidentify_dataset, identifiers_of
 from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
-from curation.deidentify.table import PatientTable, identifiers_of
+from curation.deidentify.table import PatientTable
 from curation.images.burned_in_text import TEXTS, Recall, find_text, measure_recall
 from curation.images.file_names import REPORT, list_beside, write_list
 from curation.images.image_index import open_rgb

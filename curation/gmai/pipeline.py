@@ -19,10 +19,9 @@ from curation.gmai import questions, tags, text_alone, validation
 from curation.gmai.cases import Candidate, Cell, make_cases, values_of, without_duplicates
 from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labels import COLUMNS, LabelTable, read_labels
-from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.output import write_outputs, write_report
 from curation.gmai.overlay import without_text
-from curation.gmai.selecting import Kept, Written, read_kept, select, split, write_kept
+from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, read_kept, select, split, write_kept
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside
 from curation.readers.pictures import Skip, reasons

@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from curation.mining.embedding import Encode, Encoding, encode_here
-from curation.mining.pair_choice import Images
-from curation.mining.pair_mining import BlockWriter, block_name
+from curation.mining.pair_mining import BlockWriter, Images, block_name
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
 

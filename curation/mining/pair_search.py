@@ -9,7 +9,7 @@ The product is narrower than the embeddings where that pays: rotate the unit vec
 (uncentred PCA), keep those k numbers and append the length r of the rest. By Cauchy-Schwarz x.y <= x[:k].y[:k] + r_x r_y, so that the
 product of the (k+1)-vectors bounds the cosine from above.
 
-See also: blocks on disk, resuming, setting pairs aside (`pair_mining.py`); which pairs are kept (`pair_choice.py`).
+See also: blocks on disk, resuming, setting pairs aside (`pair_mining.py`); which pairs are kept (`pair_mining.py`).
 """
 
 from __future__ import annotations

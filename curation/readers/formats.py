@@ -16,9 +16,10 @@ from curation.readers.tables import folders, table, tsv_units, wide
 from curation.readers.volumes import nifti_units
 
 PICTURES_OF: dict[str, tuple[Callable[[SourceDataset], Found], str]] = {
-    "folders": (folders, "lies in no class folder"), "csv": (table, "the table has no row of it"), "wide": (wide, "the table has no row of it"),
-    "boxes": (table, "the table has no row of it"), "coco": (coco, "the JSON does not list it"), "voc": (voc, "has no XML"),
-    "yolo": (yolo, "has no text file of its name"), "masks": (masks, "has no mask"),
+    "folders": (folders, "lies in no class folder"), "csv": (table, "the table has no row of it"),
+    "wide": (wide, "the table has no row of it"), "boxes": (table, "the table has no row of it"),
+    "coco": (coco, "the JSON does not list it"), "voc": (voc, "has no XML"), "yolo": (yolo, "has no text file of its name"),
+    "masks": (masks, "has no mask"),
 }  # fmt: skip
 """Reader of 2D pictures -> what a source annotates, and what is said of a picture that has no annotation."""
 UNITS_OF: dict[str, Callable[[SourceDataset], Iterator[Unit | Skip]]] = {

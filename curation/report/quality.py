@@ -20,7 +20,7 @@ from scipy.stats import binomtest, norm
 
 from curation.images.image_index import open_rgb
 from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
-from curation.writing.question_reading import LENGTH_GAP, LENGTH_RATIO
+from curation.writing.question_writing import LENGTH_GAP, LENGTH_RATIO
 from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository

@@ -23,8 +23,7 @@ import pandas as pd
 from curation.images.image_table import read_any
 from curation.writing.asking import Asking, Writer, ask_until_good
 from curation.writing.prompts import fill, one_line
-from curation.writing.question_reading import json_object
-from curation.writing.question_writing import records
+from curation.writing.question_writing import json_object, records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.label_reading import cues_in, read_finding

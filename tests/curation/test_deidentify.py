@@ -15,9 +15,15 @@ from PIL import Image, ImageDraw, ImageFont
 from pydicom.datadict import DicomDictionary
 from pydicom.dataset import Dataset
 
-from curation.deidentify.dicom import PIXELS, deidentify_dataset
-from curation.deidentify.table import PatientTable, identifiers_of
-from curation.deidentify.words import date_words, name_words, number_words, without_births, without_words
+from curation.deidentify.dicom import PIXELS, deidentify_dataset, identifiers_of
+from curation.deidentify.table import (
+    PatientTable,
+    date_words,
+    name_words,
+    number_words,
+    without_births,
+    without_words,
+)
 from curation.images.burned_in_text import covered, find_text, measure_recall
 from dataset_builders.contents.pseudonyms import Pseudonyms
 from tests.planting import FAMILY, GIVEN, Planted, dicom_file, found_in, planted

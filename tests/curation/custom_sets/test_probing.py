@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curation.custom_sets.balance import Fact, balanced_pairs, text_only
-from curation.custom_sets.positions import PARTS, excludes_position, position_of, shares
-from curation.custom_sets.probe_table import ProbeColumns, read_probed
-from curation.custom_sets.probing import ASPECT_OF, probe
+from curation.custom_sets.probe_table import PARTS, ProbeColumns, excludes_position, position_of, read_probed, shares
+from curation.custom_sets.probing import ASPECT_OF, Fact, balanced_pairs, probe, text_only
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import key_of, read_finding
@@ -407,7 +405,7 @@ def test_boxes_that_match_nothing_are_told_counted_and_refused(tmp_path):
 def test_no_box_of_chestxray14_is_lost_by_its_spelling(sources):
     import pandas as pd
 
-    from curation.custom_sets.positions import _read
+    from curation.custom_sets.probe_table import _read
 
     found = set(_read(sources / "chestxray14" / "BBox_List_2017.csv")["finding"])
     labels = {

@@ -97,9 +97,7 @@ def test_images_with_another_answer_of_their_own_are_preferred():
         CustomQuestion(f"b{n}", f"What is bright in the brain ({n})?", ("a tumour", "A clot"), int(n % 3 > 0), "brain")
         for n in range(24)
     ]
-    names = {question.image for question in questions}
-    about = SwapImages({}, {})
-    entries, _ = swapped(questions, about, 0)
+    entries, _ = swapped(questions, SwapImages({}, {}), 0)
     images = {
         entry["img"]
         for entry in entries.values()

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.custom_sets.balance import text_only
 from curation.custom_sets.hallucination import NONE, UNKNOWN
-from curation.custom_sets.probing import ASPECT_OF
+from curation.custom_sets.probing import ASPECT_OF, text_only
 from curation.gmai import pipeline
 from curation.gmai.items import patient_id
 from curation.images.file_names import file_names

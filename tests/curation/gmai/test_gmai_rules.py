@@ -12,10 +12,9 @@ from curation.gmai import text_alone
 from curation.gmai.cases import Candidate, without_duplicates
 from curation.gmai.items import Item
 from curation.gmai.labels import CanonicalLabel, LabelTable, read_labels
-from curation.gmai.options import Drawer, OptionSet, Pools
 from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
-from curation.gmai.selecting import Kept, Written, select, split
+from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, select, split
 from curation.gmai.sources import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS, Overlay, Sources
 from curation.gmai.tags import assigned, merge
 from curation.readers.volumes import slices_apart

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from curation.mining import pair_choice, pair_mining
-from curation.mining.pair_choice import Choice, Images
-from curation.mining.pair_mining import mine
+from curation.mining import pair_mining
+from curation.mining.pair_mining import Choice, Images, mine
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
@@ -59,10 +58,10 @@ MINES_SLOWLY = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from curation.mining import pair_choice, pair_mining
+from curation.mining import pair_mining
 from curation.mining.pair_search import PairSearch
 from test_pair_mining import made
-from curation.mining.pair_choice import Choice
+from curation.mining.pair_mining import Choice
 from curation.mining.pair_mining import mine
 pair_mining.BLOCK_ROWS = 16
 blocks = PairSearch.blocks
@@ -119,7 +118,7 @@ def test_blocks_of_another_search_are_never_mixed_in(tmp_path):
 
 @pytest.mark.parametrize(("top", "cap"), [(50, None), (None, 2), (40, 3), (10**6, None)])
 def test_the_largest_gaps_come_first_and_no_image_too_often(tmp_path, monkeypatch, top, cap):
-    monkeypatch.setattr(pair_choice, "BATCH", 500)  # many ranges
+    monkeypatch.setattr(pair_mining, "BATCH", 500)  # many ranges
     search, images = made()
     mine(search, images, tmp_path / "all", Choice())
     mine(search, images, tmp_path / "s", Choice(top=top, cap_per_image=cap))

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curation.mining import pair_mining
-from curation.mining.pair_choice import NONE, Choice, Images, Largest, gaps_of, largest_of, reaching
-from curation.mining.pair_mining import mine
+from curation.mining.pair_mining import NONE, Choice, Images, Largest, gaps_of, largest_of, mine, reaching
 from curation.mining.pair_search import Pairs, PairSearch, Thresholds
 from dataset_builders.errors import BadInput
 

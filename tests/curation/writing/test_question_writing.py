@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from curation.writing.asking import Asking, ask
 from curation.writing.categories import categorize, discover, patterns, read_categories, read_given
 from curation.writing.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, SYSTEM, WRITE, fill
-from curation.writing.question_reading import Draft, problems, read_reply
-from curation.writing.question_writing import read_drafts, write_questions
+from curation.writing.question_writing import Draft, problems, read_drafts, read_reply, write_questions
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from eval_harness.models.http.openai_chat import OpenAIChat
