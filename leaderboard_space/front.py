@@ -15,8 +15,7 @@ from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data.facets import choice
-from leaderboard_space.data.ranks.significance import verdicts
-from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, is_higher_better, metrics_of, with_interval
+from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import (
@@ -109,35 +108,14 @@ class OverviewPages:
         return next((shown for shown in found if shown.aspects), None)
 
     def _of(self, label: TopicLabel, how: Relation) -> LabelSummary:
-        """A label with its standings by every aspect, the marks corrected for all that rank models."""
+        """A label with its standings by every aspect."""
         request = {"format": label.family, "branches": [choice(label.facet, label.value)], "shown": ONE}
         query = self.service.query(request)
-        drafts: list[tuple[str, str, Standings]] = []
+        aspects = []
         for metric, does in (spec(label.family).aspects or {query.metric: ""}).items():
             found = self.service.standings(replace(query, metric=metric))
             if found.models:
-                drafts.append((metric, does, found))
-        given = {metric for metric, _, _ in drafts if gives_away(label.family, metric, (label.facet,))}
-        tested = [
-            (with_interval(row.score, metric), row.run, is_higher_better(metric, label.family), id(row))
-            for metric, _, found in drafts
-            if metric not in given
-            for row in found.models
-        ]
-        marks = verdicts([(score, run, higher) for score, run, higher, _ in tested])
-        mark_of = {key: mark for (*_, key), mark in zip(tested, marks, strict=True)}
-
-        def marked(found: Standings) -> Standings:
-            rows = [
-                replace(
-                    row,
-                    score=with_interval(row.score, found.metric).model_copy(update={"verdict": mark_of.get(id(row))}),
-                )
-                for row in found.rows
-            ]
-            return replace(found, rows=rows)
-
-        aspects = [Aspect(metric, does, marked(found), metric in given) for metric, does, found in drafts]
+                aspects.append(Aspect(metric, does, found, gives_away(label.family, metric, (label.facet,))))
         return LabelSummary(label, how, query.section, tuple(sorted(aspects, key=lambda one: one.given)))
 
     def _official(self, family: str) -> list[tuple[Section, Standings]]:

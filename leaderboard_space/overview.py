@@ -1,6 +1,7 @@
 """Every model on every benchmark: what the first screen shows. No number is an average over benchmarks.
 
-See also: the marks (`data/ranks/significance.py`), drawing (`views/overview.py`).
+A mark is the test of the row that it leads to, whose interval is drawn, and the first sentence counts these marks: overview and benchmark
+say the same. See also: drawing (`views/overview.py`).
 """
 
 from __future__ import annotations
@@ -8,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.records.result import Model, Score, Verdict
+from eval_harness.records.result import Model, Score
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.groups import order_of
-from leaderboard_space.data.ranks.significance import verdicts
-from leaderboard_space.data.ranks.standings import Row, Standings, is_higher_better, with_interval
+from leaderboard_space.data.ranks.standings import Row, Standings, with_interval
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.sentences import Trust, findings
 
@@ -36,11 +36,10 @@ class Column:
 
 @dataclass(frozen=True)
 class ScoreCell:
-    """A model's score in one benchmark, and its mark, corrected for all marks of the matrix."""
+    """A model's score in one benchmark, that of the row that stands for it, one of `results`."""
 
     row: Row
     score: Score
-    verdict: Verdict | None
     results: int
 
 
@@ -57,12 +56,16 @@ class ModelRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """The matrix: `tested` marks were corrected together."""
+    """The matrix."""
 
     columns: list[Column]
     lines: list[ModelRow]
-    tested: int
     finding: Trust | None
+
+    @property
+    def tested(self) -> int:
+        """How many of its scores are tested against guessing."""
+        return sum(cell.score.verdict is not None for line in self.lines for cell in line.cells.values())
 
 
 def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
@@ -70,7 +73,8 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
 
     Where a model has several rows, the one that stands for it is chosen as among its own results (`groups.order_of`).
     """
-    columns, cells = [], []
+    columns: list[Column] = []
+    held: dict[str, dict[str, ScoreCell]] = {}
     models: dict[str, list[Model]] = {}
     dates: dict[str, list[str]] = {}
     for family in BENCHMARKS:
@@ -84,7 +88,6 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
             for row in sorted(one.models, key=lambda row: order_of(row.entry)):
                 here.setdefault(row.entry.result.model.name, []).append(row)
             chosen = here | chosen  # an earlier set's rows stand
-        scores = [with_interval(rows[0].score, standings.metric) for rows in chosen.values()]
         first = [rows[0] for rows in chosen.values()]
         tested = [row for row in first if row.score.verdict is not None]
         drawn = bool(tested) and all(row.run is not None for row in tested)
@@ -93,16 +96,12 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
         }
         chance = next(iter(levels)) if len(levels) == 1 else None
         columns.append(Column(family, LABELS[family], spec(family).task, section, standings.metric, chance, drawn))
-        higher = is_higher_better(standings.metric, family)
-        for (name, rows), score in zip(chosen.items(), scores, strict=True):
+        for name, rows in chosen.items():
             result = rows[0].entry.result
             models.setdefault(name, []).append(result.model)
             dates.setdefault(name, []).append(max(row.entry.result.created_at for row in rows)[:10])
-            cells.append((name, family, rows, score, rows[0].run, higher))
-    marks = verdicts([(score, run, higher) for *_, score, run, higher in cells])
-    held: dict[str, dict[str, ScoreCell]] = {}
-    for (name, family, rows, score, _, _), mark in zip(cells, marks, strict=True):
-        held.setdefault(name, {})[family] = ScoreCell(rows[0], score, mark, len(rows))
+            score = with_interval(rows[0].score, standings.metric)
+            held.setdefault(name, {})[family] = ScoreCell(rows[0], score, len(rows))
     lines = [
         ModelRow(
             name,
@@ -114,7 +113,7 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
         for name in held
     ]
     lines.sort(key=lambda line: (-len(line.cells), _kind_order(line), line.name.lower()))
-    return Overview(columns, lines, sum(mark is not None for mark in marks), _finding(columns, lines))
+    return Overview(columns, lines, _finding(columns, lines))
 
 
 def _kind_order(line: ModelRow) -> int:
@@ -127,7 +126,7 @@ def _finding(columns: list[Column], lines: list[ModelRow]) -> Trust | None:
     for column in columns:
         if column.drawn:
             continue
-        marks = [line.cells[column.family].verdict for line in lines if column.family in line.cells]
+        marks = [line.cells[column.family].score.verdict for line in lines if column.family in line.cells]
         marks = [mark for mark in marks if mark is not None]
         if marks:
             better, worse = marks.count("better"), marks.count("worse")

@@ -28,9 +28,9 @@ def headline_of(outcomes: Outcomes) -> str | None:
     return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
 
 
-def right_shares(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
-    """How much of each case each of some results got right (K, C), by the headline; NaN for a case that is not scored."""
-    name = headline_of(outcomes)
+def right_shares(outcomes: Outcomes, keys: Sequence[str], metric: str | None = None) -> Floats:
+    """How much of each case each of some results got right (K, C), by a score (the headline); NaN for a case that is not scored."""
+    name = metric if metric in outcomes.metrics else headline_of(outcomes)
     cases = int(outcomes.case_of_question.max(initial=-1)) + 1
     if name is None or not keys:
         return np.full((len(keys), cases), np.nan)

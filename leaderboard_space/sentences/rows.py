@@ -48,6 +48,17 @@ def corrected_for(tests: int) -> str:
     return f"corrected for {count(tests)} comparisons" if tests > 1 else "one comparison, not corrected"
 
 
+def each_alone(tests: int) -> str:
+    """What marks of many scores do not say: that each is tested by itself, so that some are chance.
+
+    >>> each_alone(84), each_alone(6)
+    ('Each score is tested by itself; of 84 guesses, about 4 would be marked.', 'Each score is tested by itself.')
+    """
+    chance = round(tests / 20)
+    many = f"; of {count(tests)} guesses, about {count(chance)} would be marked" if chance else ""
+    return f"Each score is tested by itself{many}."
+
+
 def points(found: Sight) -> str:
     """The points of a score that come from the image, with their interval, which is never rounded across 0."""
     digits = decimals(found.low, found.high, 0.0, 0)

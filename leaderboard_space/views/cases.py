@@ -163,12 +163,20 @@ def file(board: Board, request: Request) -> dict[str, str]:
     return as_file(table, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
 
 
-def failures(board: Board, section: Section, outcomes: Outcomes, entry: Entry, most: int) -> str:
-    """The first cases that a result did not score in full, those that it got wrong altogether first, of these those that most others got
-    right; nothing where there is none."""
+def failures(
+    board: Board,
+    section: Section,
+    outcomes: Outcomes,
+    entry: Entry,
+    most: int,
+    metric: str | None = None,
+    label: tuple[str, str] | None = None,
+) -> str:
+    """The first cases (with a label) that a result did not score in full, by a score or the headline: those that it got wrong altogether
+    first, of these those that most others got right; nothing where there is none."""
     others = [key for key in counted_of(section, outcomes) if key != entry.key]
-    (mine,) = right_shares(outcomes, [entry.key])
-    cases = np.flatnonzero(mine < 1)
+    (mine,) = right_shares(outcomes, [entry.key], metric)
+    cases = np.flatnonzero(mine < 1 if label is None else (mine < 1) & labelled(outcomes, *label))
     if others:
         cases = ordered(cases, 1 - mean_right(outcomes, others), "wrong")
     cases = cases[np.argsort(mine[cases], kind="stable")]

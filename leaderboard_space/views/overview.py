@@ -149,7 +149,7 @@ def _matrix(found: Overview, lines: Sequence[ModelRow], request: Request) -> str
     drawn = list(lines[: max(steps * MORE or FIRST, len(pinned))])
     hidden = _hidden(request)
     columns = [column for column in found.columns if column.family not in hidden]
-    body = "".join(_line(columns, line, pinned, found.tested) for line in drawn)
+    body = "".join(_line(columns, line, pinned) for line in drawn)
     rest = len(lines) - len(drawn)
     label = (
         f"All {count(len(lines))} models" if rest <= MORE else f"Show {count(MORE)} more of {count(len(lines))} models"
@@ -188,7 +188,7 @@ def _head(columns: Sequence[Column], request: Request) -> str:
     return f"<thead><tr>{cells}</tr></thead>"
 
 
-def _line(columns: Sequence[Column], line: ModelRow, pinned: Sequence[str], tested: int) -> str:
+def _line(columns: Sequence[Column], line: ModelRow, pinned: Sequence[str]) -> str:
     is_pinned = line.name in pinned
     names = [name for name in pinned if name != line.name] if is_pinned else [*pinned, line.name]
     value = ",".join(quote(name, safe="") for name in names)
@@ -198,7 +198,7 @@ def _line(columns: Sequence[Column], line: ModelRow, pinned: Sequence[str], test
         f'aria-label="Pin {text(line.name)}" title="{"Unpin" if is_pinned else "Keep at the top"}" data-name="pin" '
         f'value="{text(value, 8000)}"></button>'
     )
-    cells = "".join(_cell(column, line.cells.get(column.family), tested) for column in columns)
+    cells = "".join(_cell(column, line.cells.get(column.family)) for column in columns)
     return (
         f'<tr data-key="{text(line.name, 300)}"><th scope="row"><span class="who">{pin}'
         f'<i class="k k-{KIND_CLASS.get(line.kind or "", "u")}" title="{kind}"></i>'
@@ -206,16 +206,15 @@ def _line(columns: Sequence[Column], line: ModelRow, pinned: Sequence[str], test
     )
 
 
-def _cell(column: Column, found: ScoreCell | None, tested: int) -> str:
+def _cell(column: Column, found: ScoreCell | None) -> str:
     if found is None:
         return no_cell(column.label)
     score, result = found.score, found.row.entry.result
     source = table_of(result, column.metric) if result.kind == "published" else result.kind
-    word = f"{WORD[found.verdict]}, {sentences.corrected_for(tested)}" if found.verdict else WORD[None]
-    said = [word, sentences.behind(score), source or "published"]
+    said = [WORD[score.verdict], sentences.behind(score), source or "published"]
     if column.section.key and found.results > 1:
         said.append(f"1 of {found.results} results")
-    return cell(column.label, score, found.verdict, benchmark_address(column.section, column.metric), ", ".join(said))
+    return cell(column.label, score, score.verdict, benchmark_address(column.section, column.metric), ", ".join(said))
 
 
 def _legend(found: Overview) -> str:
@@ -229,7 +228,7 @@ def _legend(found: Overview) -> str:
     return (
         f'<p class="fine kinds">{kinds}</p><p class="fine">{text(first)}Axes run from 0 to 100%. Dot: score; bar: 95% interval; dashed: '
         f"guessing; –: no result. {sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly "
-        f"different, {sentences.MARK['worse']} worse ({sentences.corrected_for(found.tested)}). {text(sentences.by_random_run(drawn), 400)}"
+        f"different, {sentences.MARK['worse']} worse. {sentences.each_alone(found.tested)} {text(sentences.by_random_run(drawn), 400)}"
         "Official question sets, papers' numbers included.</p>"
     )
 
@@ -262,8 +261,7 @@ def file(found: Overview, request: Request) -> dict[str, str]:
                     "n": score.n,
                     "n_cases": score.n_cases,
                     "guessing": column.chance,
-                    "mark": cell.verdict,
-                    "marks_corrected": found.tested,
+                    "mark": score.verdict,
                     "kind": result.kind,
                     "source": result.source.citation if result.source else None,
                     "table": table_of(result, column.metric) if result.kind == "published" else None,

@@ -11,7 +11,7 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.facets import choice
 from leaderboard_space.data.ranks.groups import order_of
-from leaderboard_space.data.ranks.standings import Row, Standings, info_of
+from leaderboard_space.data.ranks.standings import Row, Standings, info_of, with_interval
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Relation, Topic, TopicLabel, topic_table
@@ -28,8 +28,7 @@ FIRST = 20
 
 @dataclass(frozen=True)
 class Aspect:
-    """One score of a label. `does`: what a model does to earn it; `standings`: verdicts are corrected for all of the page; `given`: the
-    label is its answer."""
+    """One score of a label. `does`: what a model does to earn it; `given`: the label is its answer."""
 
     metric: str
     does: str
@@ -53,7 +52,7 @@ class LabelSummary:
 
     @property
     def tested(self) -> int:
-        """How many tests the marks are corrected for."""
+        """How many scores are tested against guessing."""
         return sum(row.score.verdict is not None for one in self.ranking for row in one.standings.models)
 
 
@@ -103,10 +102,7 @@ def _about(shown: LabelSummary) -> str:
     family = shown.section.family
     drawn = any(row.run for one in shown.ranking for row in one.standings.models)
     guess = "the paper's random run" if drawn else "guessing"
-    return (
-        f"{text(LABELS[family])}, {plural(size, spec(family).case)}. Bars: 95% intervals; dashed: {guess}. "
-        f"Sorted by the first column. Marks are {sentences.corrected_for(shown.tested)}."
-    )
+    return f"{text(LABELS[family])}, {plural(size, spec(family).case)}. Bars: 95% intervals; dashed: {guess}."
 
 
 def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], shown: LabelSummary | None) -> str:
@@ -154,7 +150,7 @@ def _table(shown: LabelSummary, every: bool) -> str:
     return (
         f'<table class="matrix topic" data-table="topic" aria-label="{text(label_name(shown.label))}"><thead><tr>'
         f"{column_head('place', 'Rank', 'place')}{column_head('name', 'Model', 'model')}{heads}</tr></thead>"
-        f"<tbody>{body}</tbody></table>{more}"
+        f'<tbody>{body}</tbody></table>{more}<p class="fine">{sentences.each_alone(shown.tested)}</p>'
     )
 
 
@@ -175,10 +171,11 @@ def _cell(shown: LabelSummary, aspect: Aspect, row: Row | None) -> str:
     if row is None:
         return no_cell(name)
     verdict = None if aspect.given else row.score.verdict
-    said = f"{'' if aspect.given else WORD[verdict] + ', '}{sentences.behind(row.score)}"
+    score = with_interval(row.score, aspect.metric)
+    said = f"{'' if aspect.given else WORD[verdict] + ', '}{sentences.behind(score)}"
     path = choice(shown.label.facet, shown.label.value)
     address = benchmark_address(shown.section, None if aspect.given else aspect.metric, path)
-    return cell(name, row.score, verdict, address, said, aspect.given)
+    return cell(name, score, verdict, address, said, aspect.given)
 
 
 def _order(held: Mapping[int, Row], shown: LabelSummary) -> tuple[int, float]:

@@ -122,10 +122,6 @@ def info_of(metric: str, family: str = "") -> MetricInfo:
     return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
 
 
-def is_higher_better(metric: str, family: str) -> bool:
-    return info_of(metric, family).higher_is_better is not False
-
-
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`: those that papers print only by the
     values of a facet among them. Where no model has a score of the whole, those of its parts."""

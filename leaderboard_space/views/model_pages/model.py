@@ -73,7 +73,7 @@ def page(memory: ViewCache, claimed: Claims, request: Request) -> str:
             f'<h3 class="finding">{text(finding, 800)}</h3>',
             _from_the_image(main),
             model_benchmark.spots(spots),
-            model_history.failures(memory, lines, who),
+            model_history.failures(memory, lines, spots),
             _verdicts(lines, who),
             claims.section(
                 [claim for claim in claimed.current() if claims.is_of(claim, who.name)],

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.data.identity import Identity
 from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method, with_interval
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import plural, score_text, text
 from leaderboard_space.memory import ViewCache
-from leaderboard_space.model_results import Line
+from leaderboard_space.model_results import Line, Spot
 from leaderboard_space.views import cases
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
 from leaderboard_space.views.tables.provenance import detail
@@ -22,8 +21,8 @@ FAILURES = 3
 """Example failures on the page; Cases has them all."""
 
 
-def failures(memory: ViewCache, lines: Sequence[Line], who: Identity) -> str:
-    """Questions that the model got wrong, with their images where these may be shown."""
+def failures(memory: ViewCache, lines: Sequence[Line], spots: Sequence[Spot]) -> str:
+    """Cases that the model got wrong, with their images where these may be shown: of its weakest spot of which answers are known."""
     known = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
     measured = [line for line in known if line.score.nonresponse is None]
     if known and not measured:
@@ -34,14 +33,21 @@ def failures(memory: ViewCache, lines: Sequence[Line], who: Identity) -> str:
             '<h3>What it got wrong</h3><p class="sub">Only published numbers are known for this model: no paper prints its answers. '
             "They will appear here once somebody submits a run of it.</p>"
         )
-    line = measured[0]
-    assert line.outcomes is not None
-    drawn = cases.failures(memory.board, line.section, line.outcomes, line.row.entry, FAILURES)
-    more = address_of("cases", set=set_name(line.section), model=line.row.entry.key)
-    label = line.questions
-    if not drawn:
-        return f'<h3>What it got wrong</h3><p class="sub">Nothing, by {text(label)}.</p>'
-    return f'<div class="bar-head"><h3>What it got wrong in {text(label)}</h3><a class="link" href="{more}">All of them</a></div>{drawn}'
+    weakest = next((spot for spot in spots if any(spot.line is line for line in measured)), None)
+    for spot in (weakest, None):
+        line = spot.line if spot else measured[0]
+        assert line.outcomes is not None
+        label = (spot.facet, spot.label) if spot and spot.facet else None
+        metric = spot.metric if spot else None
+        entry = line.row.entry
+        if drawn := cases.failures(memory.board, line.section, line.outcomes, entry, FAILURES, metric, label):
+            more = address_of("cases", set=set_name(line.section), label=":".join(label or ()), model=entry.key)
+            where = f": {spot.name}" if spot else ""
+            return (
+                f'<div class="bar-head"><h3>What it got wrong in {text(line.questions)}{text(where)}</h3>'
+                f'<a class="link" href="{more}">All of them</a></div>{drawn}'
+            )
+    return f'<h3>What it got wrong</h3><p class="sub">Nothing, by {text(measured[0].questions)}.</p>'
 
 
 def history(found: Sequence[tuple[Section, Entry]]) -> str:

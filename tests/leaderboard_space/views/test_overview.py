@@ -2,25 +2,20 @@
 
 import html
 import re
-from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from dataset_builders.errors import BadInput
-from eval_harness.records.result import Score
-from eval_harness.scores.intervals import printed_interval, verdict
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.significance import holm, p_against_guessing, verdicts
-from leaderboard_space.data.ranks.standings import info_of, with_interval
+from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
 from leaderboard_space.front import OverviewPages
-from leaderboard_space.html import number
+from leaderboard_space.html import in_words, number
 from leaderboard_space.service import Service
 from leaderboard_space.views.addresses import address_of
 from leaderboard_space.views.model_pages import model
@@ -74,91 +69,33 @@ def test_the_matrix_shows_the_papers_numbers_and_no_average(front: OverviewPages
                 assert mark == MARKS[kind] and "guessing" in heard
 
 
-def test_the_marks_hold_for_all_of_them_together(front: OverviewPages) -> None:
-    """No mark says better or worse where an exact test of that cell alone would not, at the strictest correction (Bonferroni's) of the
-    first of them; and every cell that even this calls different is marked so."""
+def test_the_overview_says_what_each_benchmarks_page_says(front: OverviewPages) -> None:
+    """The mark of every cell is the verdict of the row it leads to, in whose interval guessing is or is not; and the first sentence's
+    counts are those of that page's headline."""
     found = front.overview()
-    assert found.tested == sum(cell.verdict is not None for line in found.lines for cell in line.cells.values())
-    assert found.columns[0].family == "mediconfusion" and found.columns[0].chance == 25.0
-    for line in found.lines:
-        for family, cell in line.cells.items():
-            column = next(column for column in found.columns if column.family == family)
-            if column.drawn or cell.verdict is None:
+    counts = {}
+    for column in found.columns:
+        asked = {"format": column.family, "section": column.section.key, "metric": column.metric}
+        page = front.service.view(asked)["html"]
+        groups = re.split(r'<tr class="group">', page)[1:]
+        named = {
+            html.unescape(name): re.sub("[^a-z ]", "", plain(group.split("</th>")[0]).lower())
+            for group in groups
+            for name in re.findall(r'class="who"[^>]*><i class="dot"></i><span>(.*?)</span>', group)
+        }
+        for line in found.lines:
+            if (cell := line.cells.get(column.family)) is None or cell.score.verdict is None:
                 continue
-            assert column.chance is None or cell.row.run or column.chance == pytest.approx(cell.score.chance, abs=1e-6)
-            hits = round((cell.score.value or 0) * cell.score.n_cases / 100)
-            p = stats.binomtest(hits, cell.score.n_cases, (cell.score.chance or 0) / 100).pvalue
-            if cell.verdict != "no different":
-                assert p < 0.05 and (cell.verdict == "better") == ((cell.score.value or 0) > (cell.score.chance or 0))
-            wide = (cell.score.low or 0) - 1.5 * ((cell.score.high or 0) - (cell.score.low or 0)) > (
-                cell.score.chance or 0
-            )
-            if wide and p * found.tested < 0.01:
-                assert cell.verdict == "better", (line.name, family)
-
-
-@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=30))
-def test_holm_keeps_the_order_and_rejects_no_more_than_each_alone(p: list[float | None]) -> None:
-    found = holm(p)
-    tested = [(a, b) for a, b in zip(p, found, strict=True) if a is not None and b is not None]
-    assert len(tested) == sum(a is not None for a in p) == sum(b is not None for b in found)
-    assert all(a <= b <= min(1.0, len(tested) * a) + 1e-12 for a, b in tested)
-    assert [b for _, b in sorted(tested)] == sorted(b for _, b in tested)
-    # the definition: reject in order of p while p (m - rank) <= alpha
-    rejected = 0
-    for rank, (a, _) in enumerate(sorted(tested)):
-        if a * (len(tested) - rank) > 0.05:
-            break
-        rejected += 1
-    assert sum(b <= 0.05 for _, b in tested) == rejected
-
-
-@given(st.integers(1, 2000), st.floats(0, 1), st.floats(0.01, 0.99))
-def test_a_mark_goes_by_the_test_that_the_interval_inverts(n: int, share: float, chance: float) -> None:
-    found = printed_interval(100 * share, n)
-    low, high = 100 * found.low, 100 * found.high
-    said = verdict(low, high, 100 * chance)
-    score = Score(
-        value=100 * share, low=low, high=high, n=n, n_cases=n, n_effective=n, chance=100 * chance, verdict=said
-    )
-    p = p_against_guessing(score)
-    assert p is not None and verdicts([(score, None, True)]) == [said]
-    assert (p < 0.05) == (said != "no different") == (not low <= 100 * chance <= high)
-
-
-def test_guessers_are_rarely_marked() -> None:
-    """Of many tables of guessing models, at most some 5 % have any mark: exact chance and a drawn random run alike."""
-    rng = np.random.default_rng(5)
-    marked = 0
-    for _ in range(200):
-        scores = []
-        for _ in range(12):
-            n = int(rng.choice([60, 176, 500]))
-            hits = int(rng.binomial(n, 0.25))
-            exact = with_interval(Score(value=100 * hits / n, n=n, n_cases=n, chance=25.0), "accuracy")
-            exact = exact.model_copy(update={"verdict": verdict(exact.low, exact.high, 25.0)})
-            scores.append((exact, None, True))
-        run = Score(value=100 * rng.binomial(500, 0.3) / 500, n=500, n_cases=500)
-        scores += [(Score(value=100 * rng.binomial(500, 0.3) / 500, n=500, n_cases=500), run, True) for _ in range(12)]
-        marked += any(mark in ("better", "worse") for mark in verdicts(scores))
-    assert marked <= 22  # of 200; 10 expected at most, and the 99.9 % point of that
-
-
-def test_what_cannot_be_tested_has_no_mark() -> None:
-    assert p_against_guessing(Score(value=50.0, n=0, n_cases=0)) is None
-    assert verdicts(
-        [(Score(value=50.0, n=90, n_cases=90), None, True), (Score(value=None, n=9, n_cases=9), None, True)]
-    ) == [None, None]
-
-
-def test_the_first_sentence_is_of_the_hardest_benchmark(front: OverviewPages) -> None:
-    found = front.overview()
-    marks = Counter(line.cells["mediconfusion"].verdict for line in found.lines if "mediconfusion" in line.cells)
-    assert found.finding is not None and found.finding.models == sum(marks.values())
-    assert (found.finding.better, found.finding.worse) == (marks["better"], marks["worse"])
-    assert plain(front.page({})).startswith(
-        "Not yet. Of 14 models asked to tell two confusing images apart, none beats flipping a coin"
-    )
+            score, word = cell.score, f"significantly {cell.score.verdict} than"
+            assert named[line.name].startswith({"no different": "not significantly different"}.get(score.verdict, word))
+            assert score.low is not None and score.high is not None and score.chance is not None
+            assert (score.verdict == "no different") == (score.low <= score.chance <= score.high), (line.name, score)
+        headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
+        counts[column.task] = headline
+    assert found.finding is not None and found.finding.task in plain(front.page({}))
+    tail = f"; {in_words(found.finding.worse)} do worse."
+    assert counts[found.finding.task].endswith(f"None beats {found.finding.guess}{tail}")
+    assert f"none beats {found.finding.guess}{tail}" in plain(front.page({}))
 
 
 def test_filters_sorting_and_pins(front: OverviewPages) -> None:
@@ -385,13 +322,13 @@ def test_every_page_compares_a_score_with_the_same(front: OverviewPages) -> None
     assert column.drawn and column.chance == run.scores["accuracy"].value
     page = plain(front.service.view({"format": "gmai-mmbench"})["html"])
     better = {
-        line.name for line in found.lines if (cell := line.cells.get("gmai-mmbench")) and cell.verdict == "better"
+        line.name for line in found.lines if (cell := line.cells.get("gmai-mmbench")) and cell.score.verdict == "better"
     }
     query = front.service.query({"format": "gmai-mmbench"})
     alone = {
         row.entry.result.model.name for row in front.service.standings(query).models if row.score.verdict == "better"
     }
-    assert better <= alone and len(alone) > 30  # the overview corrects for all of its marks
+    assert better == alone and len(alone) > 30
     assert f"{len(alone)} of 50 models beat the paper's random run" in page
     of_model = plain(model.page(front.service.memory, front.service.claims, {"id": "GPT-4o"}))
     assert "significantly better than the paper's random run (25.9%)" in of_model
