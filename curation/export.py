@@ -21,8 +21,7 @@ from typing import Any
 import pandas as pd
 
 from curation.images.set_images import write_set
-from curation.review.agreement import agreement
-from curation.review.review_log import LOG, Pair, ReviewLog
+from curation.review.review_log import LOG, Pair, ReviewLog, agreement
 from curation.writing.question_writing import FUNNEL
 from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
 from dataset_builders.errors import BadInput

@@ -33,6 +33,7 @@ from curation.deidentify.labels import LABELS, Labels, write_labels, write_volum
 from curation.deidentify.table import PatientTable
 from curation.images.burned_in_text import TEXTS, Recall, find_text, measure_recall
 from curation.images.file_names import REPORT, list_beside, write_list
+from curation.images.image_files import names_below
 from curation.images.image_index import open_rgb
 from curation.readers.pictures import DICOM, VOLUMES, is_dicom, is_turned
 from curation.readers.pixels import Skipped, reading, shown
@@ -197,7 +198,7 @@ def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
     taken = {path for each in labels for path in each.files}
     found = [
         path
-        for path in sorted(folder.rglob("*"))
+        for path in map(folder.joinpath, names_below(folder))
         if path.is_file() and path.absolute() not in taken and (path.suffix.lower() in SUFFIXES or is_dicom(path))
     ]
     if not found and not any(each.volumes for each in labels):
@@ -207,7 +208,7 @@ def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
 
 
 def _volumes_below(folder: Path) -> set[Path]:
-    return {path.absolute() for path in folder.rglob("*") if path.is_file() and path.name.lower().endswith(VOLUMES)}
+    return {folder.absolute() / name for name in names_below(folder) if name.lower().endswith(VOLUMES)}
 
 
 def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes, str, set[str], Any]:

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from curation.gmai.items import Item
-from curation.gmai.labels import LabelTable, regions_named
+from curation.gmai.labels import LabelTable, Tags, regions_named
 from curation.gmai.sources import DEPARTMENTS, IMAGE, OF_KIND, TASKS, Sources
-from curation.gmai.tags import Tags
 from curation.readers.dataset import SourceDataset
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import Place, place_of

@@ -15,10 +15,10 @@ from typing import Any
 
 import pandas as pd
 
-from curation.gmai import questions, tags, text_alone, validation
+from curation.gmai import questions, text_alone, validation
 from curation.gmai.cases import Candidate, Cell, make_cases, values_of, without_duplicates
 from curation.gmai.items import Item, read_items, read_withdrawn
-from curation.gmai.labels import COLUMNS, LabelTable, read_labels
+from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels, read_votes
 from curation.gmai.output import write_outputs, write_report
 from curation.gmai.overlay import without_text
 from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, read_kept, select, split, write_kept
@@ -74,7 +74,7 @@ def run(
         )
         notes = _skip_notes(skips, private / SKIPPED, list_beside(out / "dataset"))
         tasks, departments = values_of(sources)
-        tagged = tags.merge(tags.read_votes(sources.tags, private / tags.LOG), table, tasks, departments)
+        tagged = merge_tags(read_votes(sources.tags, private / TAGS), table, tasks, departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tagged)
         to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
         _table(private / "unmapped.csv", (*COLUMNS, "why", "count"), to_fill_in)
@@ -248,7 +248,7 @@ def _table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) ->
     replace_file(path, lambda partial: pd.DataFrame(list(rows), columns=list(columns)).to_csv(partial, index=False))
 
 
-def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tagged: tags.Tags) -> Iterator[list[Any]]:
+def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tagged: Tags) -> Iterator[list[Any]]:
     """How every raw label was understood, in the columns of labels.csv."""
     regions = {dataset.name: dataset.region for dataset in sources.datasets}
     named = Counter(

@@ -1,7 +1,7 @@
 """Collect judgements on a set: reviewers, what is wrong with each question, and taggers, the task and department of each label, on two
 pages of a work folder.
 
-See also: the page (`review/page.py`), what follows from tags (`tags.py`).
+See also: the page (`review/page.py`), what follows from tags (`labels.py`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 
-from curation.gmai import tags
 from curation.gmai.cases import values_of
 from curation.gmai.items import PICTURES
+from curation.gmai.labels import SUBJECTS, TAGGERS, TAGS, assigned, read_votes
 from curation.gmai.overlay import blackened, shown_png
 from curation.gmai.selecting import Written
 from curation.gmai.sources import Overlay, Sources
 from curation.images.image_table import read_any
-from curation.review.agreement import gwet_ac1
 from curation.review.page import Field, Shown, Task, build_page, recorded
 from curation.review.page import record as record_value
+from curation.review.review_log import gwet_ac1
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 
@@ -161,22 +161,22 @@ def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
     """The page on which taggers give labels their task and department; each label goes to three of them."""
     private = out / "private"
     document = read_page_data(private)
-    if len(taggers) < tags.TAGGERS:
+    if len(taggers) < TAGGERS:
         raise BadInput(
             f"--taggers: {len(taggers)} names; each label is tagged by three people. Give at least three names."
         )
     raw = {str(row["name"]): str(row["raw"]) for row in read_any(private / "labels.csv").to_dict("records")}
-    shares = tags.assigned(list(raw), taggers, document["seed"])
-    values = {subject: document[f"{subject}s"] for subject in tags.SUBJECTS}
+    shares = assigned(list(raw), taggers, document["seed"])
+    values = {subject: document[f"{subject}s"] for subject in SUBJECTS}
 
     def own(tagger: str, label: str) -> dict[str, str]:
-        votes = {(vote["label"], vote["tagger"]): vote for vote in tags.read_votes(None, private / tags.LOG)}
-        return {subject: votes.get((label, tagger), {}).get(subject, "") for subject in tags.SUBJECTS}
+        votes = {(vote["label"], vote["tagger"]): vote for vote in read_votes(None, private / TAGS)}
+        return {subject: votes.get((label, tagger), {}).get(subject, "") for subject in SUBJECTS}
 
     def save(tagger: str, label: str, subject: str, value: Any, seen: Any) -> str:
         if value not in values[subject]:
             raise BadInput(f"{value!r} is no {subject}.")
-        record_value(private / tags.LOG, tagger, label, subject, value)
+        record_value(private / TAGS, tagger, label, subject, value)
         return f"saved {subject}: {value}"
 
     return build_page(

@@ -24,8 +24,29 @@ VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "checksum", "LastModified", "l
 """What file systems say of a file that differs once it was changed; the first that one says is taken."""
 
 
+def names_below(folder: Path) -> list[str]:
+    """The relative posix paths of everything below a folder that is no folder, sorted; what is hidden is left out.
+
+    Links to folders are followed. Each folder is gone through once, under its own path rather than a link's: a link to a folder above
+    would never end.
+    """
+    found: list[str] = []
+    seen: set[str] = set()
+    waiting = [folder]
+    while waiting:
+        for root, folders, names in os.walk(waiting.pop(0)):
+            real = os.path.realpath(root)
+            folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+            if real not in seen:
+                seen.add(real)
+                waiting += [Path(root, name) for name in folders if Path(root, name).is_symlink()]
+                shown = (name for name in names if not name.startswith("."))
+                found += [Path(root, name).relative_to(folder).as_posix() for name in shown]
+    return sorted(found)
+
+
 class ImageFolder:
-    """All image files below a folder. Links to folders are followed."""
+    """All image files below a folder (`names_below`)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -35,35 +56,16 @@ class ImageFolder:
         return str(self._said)
 
     def names(self) -> list[str]:
-        """Relative posix paths, sorted. Raises BadInput where there are none.
-
-        Each folder is gone through once, under its own path rather than a link's: a link to a folder above would never end.
-        """
+        """Relative posix paths, sorted. Raises BadInput where there are none."""
         if not self.path.is_dir():
             raise BadInput(f"{self}: there is no such folder. Give the folder that holds the images.")
-        found: list[str] = []
-        seen: set[str] = set()
-        waiting = [self.path]
-        while waiting:
-            for root, folders, names in os.walk(waiting.pop(0)):
-                real = os.path.realpath(root)
-                if real in seen:
-                    folders.clear()
-                    continue
-                seen.add(real)
-                folders.sort()
-                waiting += [Path(root, name) for name in folders if Path(root, name).is_symlink()]
-                found += [
-                    Path(root, name).relative_to(self.path).as_posix()
-                    for name in names
-                    if Path(name).suffix.lower() in SUFFIXES
-                ]
+        found = [name for name in names_below(self.path) if Path(name).suffix.lower() in SUFFIXES]
         if not found:
             raise BadInput(
                 f"{self}: holds no images ({', '.join(SUFFIXES)}). DICOM files become images by `medprobe curate deidentify`; "
                 "`medprobe curate gmai` reads NIfTI."
             )
-        return sorted(found)
+        return found
 
     def state(self, name: str) -> tuple[int, int]:
         """Size and time of change in nanoseconds: they change when the image does. Raises OSError where there is none."""

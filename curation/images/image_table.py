@@ -53,7 +53,8 @@ def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
     for name, column in wanted.items():
         if name == "image" or column != defaults[name]:
             need_columns(raw, path, [column], f"Name it with --{name}-column.")
-    table = pd.DataFrame({name: _texts(raw, column) for name, column in wanted.items()})
+    texts = {name: raw[column].map(cell_text) if column in raw else "" for name, column in wanted.items()}
+    table = pd.DataFrame(texts, raw.index, dtype=object)
     table["group"] = table["group"].map(one_spelling)
     table = table[table["image"] != ""].drop_duplicates().reset_index(drop=True)
     duplicates = table["image"][table["image"].duplicated()]
@@ -164,12 +165,6 @@ def _roco_licences(path: Path) -> pd.DataFrame:
     table["license"] = table["license"].map(lambda text: text if text.startswith("CC") else "unknown")
     table["group"] = table["source"].map(lambda text: found.group() if (found := re.match(r"PMC\d+", text)) else "")
     return table
-
-
-def _texts(raw: pd.DataFrame, column: str) -> pd.Series:
-    if column not in raw.columns:
-        return pd.Series([""] * len(raw), index=raw.index, dtype=object)
-    return raw[column].map(cell_text).astype(object)
 
 
 def cell_text(value: Any) -> str:

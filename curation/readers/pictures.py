@@ -8,7 +8,6 @@ See also: the table of readers (`formats.py`).
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
+from curation.images.image_files import names_below
 from curation.images.image_index import open_rgb
 from curation.images.pairing import pair
 from curation.readers.dataset import SourceDataset
@@ -151,24 +151,21 @@ Found = tuple[list[Annotation], list[Skip]]
 
 
 def files_below(folder: Path, dataset: SourceDataset) -> tuple[list[Path], list[Skip]]:
-    """All files below a folder, sorted, and what can be no file of a set: broken links, devices, names that are no text. Hidden ones are
-    left out, links to folders are not followed. A file is a folder of itself."""
+    """All files below a folder (`names_below`), and what can be no file of a set: broken links, devices, names that are no text. A file is
+    a folder of itself."""
     if folder.is_file():
         return [folder], []
     found, skips = [], []
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(name for name in names if not name.startswith(".")):
-            path = Path(root, name)
-            below = path.relative_to(folder).as_posix()
-            if storable(below) != below:
-                skips.append(Skip(dataset.name, storable(below), "its name is no text"))
-            elif not path.is_file():
-                why = "is a link that leads nowhere" if path.is_symlink() else "is no regular file"
-                skips.append(Skip(dataset.name, below, why))
-            else:
-                found.append(path)
-    return sorted(found), skips
+    for name in names_below(folder):
+        path = folder / name
+        if storable(name) != name:
+            skips.append(Skip(dataset.name, storable(name), "its name is no text"))
+        elif not path.is_file():
+            why = "is a link that leads nowhere" if path.is_symlink() else "is no regular file"
+            skips.append(Skip(dataset.name, name, why))
+        else:
+            found.append(path)
+    return found, skips
 
 
 def pictures_below(dataset: SourceDataset) -> tuple[list[Path], list[Skip]]:

@@ -10,9 +10,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from curation.review.agreement import agreement
 from curation.review.page import Field, Shown, Task, build_page, for_browser
-from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, SCORES, TEXTS, WRONG, ReviewLog
+from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, SCORES, TEXTS, WRONG, ReviewLog, agreement
 from curation.review.serving import ReviewAccess
 from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput

@@ -3,7 +3,8 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from curation.gmai import pipeline, tags, validation
+from curation.gmai import pipeline, validation
+from curation.gmai.labels import TAGS
 from curation.gmai.questions import CANDIDATES
 from curation.gmai.validation import build_tagging, build_validation
 from curation.review.page import record
@@ -21,7 +22,7 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path):
     first = pipeline.run(path, out)
     with pytest.raises(BadInput, match="three people"):
         build_tagging(out, ["Ada", "Bo"])
-    log, votes = out / "private" / validation.LOG, out / "private" / tags.LOG
+    log, votes = out / "private" / validation.LOG, out / "private" / TAGS
     one, two = (each.case.case for each in first.written[:2])
     page = TestClient(build_validation(out))
     assert page.get("/picture/0", params={"item": one}).content.startswith(b"\x89PNG")

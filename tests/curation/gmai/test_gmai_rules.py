@@ -11,12 +11,11 @@ import pytest
 from curation.gmai import text_alone
 from curation.gmai.cases import Candidate, without_duplicates
 from curation.gmai.items import Item
-from curation.gmai.labels import CanonicalLabel, LabelTable, read_labels
+from curation.gmai.labels import CanonicalLabel, LabelTable, assigned, merge_tags, read_labels
 from curation.gmai.overlay import burn
 from curation.gmai.questions import OURS, problems_of
 from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, select, split
 from curation.gmai.sources import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS, Overlay, Sources
-from curation.gmai.tags import assigned, merge
 from curation.readers.volumes import slices_apart
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import cannot_show, folded, holds_at, place_of, terms
@@ -222,7 +221,7 @@ def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
         for label, values in said.items()
         for k, value in enumerate(values)
     ]
-    tags = merge(votes, table, TASKS, DEPARTMENTS)
+    tags = merge_tags(votes, table, TASKS, DEPARTMENTS)
     assert tags.values["liver"]["task"] == "Organ Recognition - Abdomen"
     assert (
         tags.values["lung"]["task"] == "Organ Recognition - Thorax"
@@ -233,8 +232,8 @@ def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
     assert tags.agreement["department"] is None
     tied = [vote | {"task": task} for vote, task in zip(votes[:3], ("Bone", "Muscle", "Counting"), strict=True)]
     with pytest.raises(BadInput, match="a tie of Bone and Counting and Muscle"):
-        merge(tied, table, TASKS, DEPARTMENTS)
-    early = merge(tied[:2], table, TASKS, DEPARTMENTS)
+        merge_tags(tied, table, TASKS, DEPARTMENTS)
+    early = merge_tags(tied[:2], table, TASKS, DEPARTMENTS)
     assert early.values == {}
     assert early.fewer_than_three == 1
     shares = assigned([f"l{k}" for k in range(40)], list("abcde"), 0)

@@ -13,8 +13,7 @@ from PIL import Image
 from curation.export import export, without_licence
 from curation.report.quality import check, smallest_difference
 from curation.report.quality_page import write_report
-from curation.review.agreement import agreement, gwet_ac1
-from curation.review.review_log import CHECKS, LOG, SCORES, WRONG, ReviewLog
+from curation.review.review_log import CHECKS, LOG, SCORES, WRONG, ReviewLog, agreement, gwet_ac1
 from curation.writing.question_writing import DRAFTS
 from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
