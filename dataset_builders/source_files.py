@@ -53,7 +53,7 @@ def read_text(path: Path) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadInput(
             f"{path}, line {line}, byte {error.start}: not {encoding.removesuffix('-sig').upper()} text. "
-            "Save the file as UTF-8 (it may mix encodings)."
+            f"Save the file as UTF-8 (from a Western Windows: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8{path.suffix})."
         ) from None
 
 

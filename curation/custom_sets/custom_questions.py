@@ -6,10 +6,10 @@ See also: what is made of them (`hallucination.py`, `probing.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -19,6 +19,7 @@ from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import LETTERS
 from dataset_builders.source_files import stays_inside
 
+T = TypeVar("T")
 QUESTION_REMEDY = (
     "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "
     "or a list in `options`."
@@ -59,28 +60,49 @@ class Fake:
 
 def read_questions(path: Path, kind_column: str | None = None, group_column: str = "group") -> list[CustomQuestion]:
     """The questions of a .csv, .tsv, .jsonl or .parquet file. Raises BadInput listing every row that is no question."""
+    needed = ("image", "question", "answer", *([kind_column] if kind_column else []))
+
+    def read(row: dict[str, Any]) -> CustomQuestion | str:
+        image, question, answer, modality = (cell_text(row.get(name)) for name in (*needed[:3], "modality"))
+        options = _options(row)
+        index = _answer_index(answer, options)
+        if wrong := _wrong(image, question, options):
+            return wrong
+        if index is None:
+            return f"its answer {answer!r} is neither the letter nor the text of one option"
+        kind, group = cell_text(row[kind_column]) if kind_column else "", one_spelling(cell_text(row.get(group_column)))
+        return CustomQuestion(image, question, options, index, kind, group, modality)
+
+    return _read(path, read, needed, QUESTION_REMEDY)
+
+
+def read_fakes(path: Path) -> list[Fake]:
+    """Fake questions of the user's own: question and options, no answer. Raises BadInput listing the rows that are none."""
+
+    def read(row: dict[str, Any]) -> Fake | str:
+        question, options = cell_text(row.get("question")), _options(row)
+        return _wrong("-", question, options) or Fake(question, options)
+
+    return _read(
+        path, read, ("question",), "A fake question has the column question and its options, as other questions have."
+    )
+
+
+def _read(path: Path, read: Callable[[dict[str, Any]], T | str], needed: Sequence[str], remedy: str) -> list[T]:
+    """The rows of a table by `read`, which says in words what is wrong with one. Raises BadInput listing these, and where there is none."""
     raw = read_any(path)
-    need_columns(raw, path, ("image", "question", "answer", *([kind_column] if kind_column else [])), QUESTION_REMEDY)
+    need_columns(raw, path, needed, remedy)
     problems = Problems()
     found = []
     for number, row in enumerate(raw.to_dict("records"), 1):
-        image, question, answer = (cell_text(row.get(name)) for name in ("image", "question", "answer"))
-        options = _options({str(name): value for name, value in row.items()})
-        wrong = _wrong(image, question, options)
-        index = _answer_index(answer, options)
-        if wrong is None and index is None:
-            wrong = f"its answer {answer!r} is neither the letter nor the text of one option"
-        if wrong is not None:
-            problems.add(str(path), f"row {number}", wrong)
-        elif index is not None:
-            kind, group = (
-                cell_text(row[kind_column]) if kind_column else "",
-                one_spelling(cell_text(row.get(group_column))),
-            )
-            found.append(CustomQuestion(image, question, options, index, kind, group, cell_text(row.get("modality"))))
-    problems.check(QUESTION_REMEDY)
+        made = read({str(name): value for name, value in row.items()})
+        if isinstance(made, str):
+            problems.add(str(path), f"row {number}", made)
+        else:
+            found.append(made)
+    problems.check(remedy)
     if not found:
-        raise BadInput(f"{path}: holds no questions. {QUESTION_REMEDY}")
+        raise BadInput(f"{path}: holds no questions. {remedy}")
     return found
 
 
@@ -103,7 +125,7 @@ def _options(row: dict[str, Any]) -> tuple[str, ...]:
     return tuple(text for _, value in sorted(lettered, key=lambda pair: pair[0]) if (text := cell_text(value)))
 
 
-def _wrong(image: str, question: str, options: tuple[str, ...]) -> str | None:
+def _wrong(image: str, question: str, options: tuple[str, ...]) -> str:
     if not image or not question:
         return "has no image or no question"
     if not stays_inside(image):
@@ -112,7 +134,7 @@ def _wrong(image: str, question: str, options: tuple[str, ...]) -> str | None:
         return f"has {len(options)} options, not 2 to 25"
     if len({option.casefold() for option in options}) < len(options):
         return "gives the same option twice"
-    return None
+    return ""
 
 
 def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
@@ -122,23 +144,3 @@ def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
     letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
     index = LETTERS.index(letter[1].upper()) if letter else len(options)
     return index if index < len(options) else None
-
-
-def read_fakes(path: Path) -> list[Fake]:
-    """Fake questions of the user's own: question and options, no answer. Raises BadInput listing the rows that are none."""
-    raw = read_any(path)
-    problems = Problems()
-    found = []
-    for number, row in enumerate(raw.to_dict("records"), 1):
-        question, options = cell_text(row.get("question")), _options({str(name): value for name, value in row.items()})
-        wrong = _wrong("-", question, options)
-        if wrong is not None:
-            problems.add(str(path), f"row {number}", wrong)
-        else:
-            found.append(Fake(question, options))
-    problems.check(
-        "A fake question has the column question and its options: option_A, option_B ..., or a list in `options`."
-    )
-    if not found:
-        raise BadInput(f"{path}: holds no questions.")
-    return found

@@ -238,13 +238,10 @@ def without_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candidat
         for other in np.flatnonzero(is_near & alive[at + 1 :]) + (at + 1):
             alive[other] = False
             gone.add(pictures[other])
-            if _contradict(labels[picture], labels[pictures[other]]) and picture not in gone:
+            one, two = labels[picture], labels[pictures[other]]
+            if any(one[task] != two[task] for task in one.keys() & two.keys()) and picture not in gone:
                 gone.add(picture)
                 counts["near-duplicates that are labelled differently"] += 1
     kept = [case for case in cases if (case.item.picture, case.item.patient, case.item.dataset) not in gone]
     counts["near-duplicate of a picture of another patient or dataset"] = len(cases) - len(kept)
     return kept, counts
-
-
-def _contradict(one: dict[str, set[str]], other: dict[str, set[str]]) -> bool:
-    return any(one[task] != other[task] for task in one.keys() & other.keys())

@@ -129,7 +129,10 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
                 state = _state(unit, read)
                 entry = done.get((dataset.name, files.of(dataset.name, unit.key)))
                 listed = entry is not None and files.files.keys() >= set(skipped_files(entry))
-                if entry is None or not listed or entry["state"] != state or not _is_there(entry, private):
+                has_pictures = entry is not None and all(
+                    (private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"]
+                )
+                if entry is None or not listed or entry["state"] != state or not has_pictures:
                     entry = _read(unit, dataset, sources, private, ids, gone, files) | {"state": state}
                     journal.append(entry)
                 if entry["items"] or skipped_files(entry):  # of a patient who has withdrawn nothing is listed
@@ -219,10 +222,6 @@ def _state(unit: Unit, settings: str) -> str:
         state = path.stat()
         digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "replace"))
     return digest.hexdigest()
-
-
-def _is_there(entry: dict[str, Any], private: Path) -> bool:
-    return all((private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"])
 
 
 def _read(

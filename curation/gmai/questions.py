@@ -28,27 +28,24 @@ CANDIDATES = "candidates.csv"
 REPLIES = "candidates.jsonl"
 SAMPLED, EACH = 10, 10
 """Labels a cell is asked about, and candidates for each (the paper's figures)."""
+REGIONS = {
+    BOX: "the region inside the box",
+    MASK: "the area that is tinted as a mask",
+    CONTOUR: "the area inside the contour",
+}
 OURS = {
     IMAGE: (
         "Look at this <modality> image as a whole. Which {noun} among the options fits it best?",
         "Considering the entire <modality> image, which option names the {noun} that it shows?",
         "Which of the following is the right {noun} for the <modality> image as a whole?",
-    ),
-    BOX: (
-        "Look at the region inside the box on this <modality> image. Which option names the {noun} there?",
-        "A box marks a region of the <modality> image. Which {noun} among the options fits that region?",
-        "Which {noun} belongs to the boxed region of this <modality> image?",
-    ),
-    MASK: (
-        "Look at the tinted area on this <modality> image. Which option names the {noun} there?",
-        "A tinted mask marks an area of the <modality> image. Which {noun} among the options fits that area?",
-        "Which {noun} belongs to the tinted area of this <modality> image?",
-    ),
-    CONTOUR: (
-        "Look at the area inside the contour on this <modality> image. Which option names the {noun} there?",
-        "A contour encloses an area of the <modality> image. Which {noun} among the options fits that area?",
-        "Which {noun} belongs to the outlined area of this <modality> image?",
-    ),
+    )
+} | {
+    granularity: (
+        f"Look at {region} on this <modality> image. Which option names the {{noun}} there?",
+        f"Which {{noun}} among the options fits {region} on this <modality> image?",
+        f"Which {{noun}} belongs to {region} of this <modality> image?",
+    )
+    for granularity, region in REGIONS.items()
 }
 SEVERAL = " More than one option can be right."
 SLICES = "These {count} images are slices of one volume, in their order; the same target is marked on each. "
@@ -65,12 +62,6 @@ PROMPT = (
     "{noun} ({task}), and is about {about}. The answer will be \"{label}\", but no question may hold this answer, a synonym, or any hint "
     "at it. Each question names the kind of image ({modality}) and says what it is about ({about}). One question per line, nothing else."
 )  # fmt: skip
-ABOUT = {
-    IMAGE: "the whole image",
-    BOX: "the region inside a box that is drawn on it",
-    MASK: "the area that is tinted on it as a mask",
-    CONTOUR: "the area that is outlined on it by a contour",
-}
 
 
 def problems_of(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> list[str]:
@@ -160,7 +151,12 @@ def propose(
         names.sort(key=lambda name: hashlib.sha256(f"{asking.seed}\0{cell}\0{name}".encode()).digest())
         for name in names[:SAMPLED]:
             prompts[json.dumps([model.name, *cell, name], ensure_ascii=False)] = PROMPT.format(
-                each=EACH, modality=cell[0], noun=noun_of(cell[1]), task=cell[1], about=ABOUT[cell[2]], label=name
+                each=EACH,
+                modality=cell[0],
+                noun=noun_of(cell[1]),
+                task=cell[1],
+                about=REGIONS.get(cell[2], "the whole image"),
+                label=name,
             )
     entries = ask_once(model, prompts, asking, private / REPLIES, "proposing questions", SYSTEM)
     file = private / CANDIDATES

@@ -80,7 +80,7 @@ def read_any(path: Path) -> pd.DataFrame:
             return _read_jsonl(path)
         if kind == ".txt":
             # A line ends at a line feed alone: captions hold other signs that Python takes for its end.
-            rows = [line.split("\t", 1) for line in _text(path).split("\n") if line.strip()]
+            rows = [line.split("\t", 1) for line in read_text(path).split("\n") if line.strip()]
             raw = pd.DataFrame(
                 [(row[0].strip(), row[1].strip() if len(row) > 1 else "") for row in rows], columns=["image", "caption"]
             )
@@ -102,22 +102,10 @@ def need_columns(table: pd.DataFrame, where: Path | str, columns: Iterable[str],
             raise BadInput(f"{where}: has no column {column!r} (it has {', '.join(map(str, table.columns))}). {remedy}")
 
 
-def _text(path: Path) -> str:
-    """The file's text; what it was written in is never guessed, but the likeliest is named."""
-    try:
-        return read_text(path)
-    except BadInput as error:
-        if "not UTF-8" not in str(error):
-            raise
-        raise BadInput(
-            f"{error} If it comes from a Western Windows: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8{path.suffix}"
-        ) from None
-
-
 def _read_jsonl(path: Path) -> pd.DataFrame:
     """A table of what each line's object holds, as it stands: no number, date or missing field turns into another."""
     rows = []
-    for number, line in enumerate(_text(path).split("\n"), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             try:
                 row = json.loads(line)
@@ -136,7 +124,7 @@ def _read_csv(path: Path, delimiter: str) -> pd.DataFrame:
     commas are not quoted), a quotation mark that is never closed, a column named twice."""
     mark = "\0end"
     csv.field_size_limit(sys.maxsize)
-    rows = list(csv.reader(io.StringIO(f"{_text(path).rstrip()}\n{mark}\n", newline=""), delimiter=delimiter))
+    rows = list(csv.reader(io.StringIO(f"{read_text(path).rstrip()}\n{mark}\n", newline=""), delimiter=delimiter))
     if rows.pop() != [mark]:
         raise BadInput(f"{path}: a quotation mark is never closed, so the rest of the file cannot be parsed. Close it.")
     rows = [row for row in rows if row]
@@ -158,7 +146,7 @@ def _read_csv(path: Path, delimiter: str) -> pd.DataFrame:
 
 def _roco_licences(path: Path) -> pd.DataFrame:
     """ROCO's licences.txt (ROCO_ID, PMC_ID, CC) as image, source, license, group; the article an image comes from is its group."""
-    rows = [row for row in csv.reader(_text(path).split("\n")) if len(row) >= 3 and row[0] != "ROCO_ID"]
+    rows = [row for row in csv.reader(read_text(path).split("\n")) if len(row) >= 3 and row[0] != "ROCO_ID"]
     table = pd.DataFrame(
         [(row[0].strip(), row[1].strip(), row[-1].strip()) for row in rows], columns=["image", "source", "license"]
     ).drop_duplicates("image")

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numba
 import numpy as np
@@ -302,7 +303,9 @@ class PairSearch:
         corners = [(i, j) for i in range(start, stop, self.step) for j in range(i, self.n, self.step)]
         parts: list[Pairs] = []
         held = 0
-        with ThreadPoolExecutor(self.threads, initializer=self._alone) as pool:
+        # on a processor the tiles are the threads
+        alone = partial(torch.set_num_threads, 1) if self.device == "cpu" else None
+        with ThreadPoolExecutor(self.threads, initializer=alone) as pool:
             tiles = [
                 pool.submit(self._tile, slice(i, min(stop, i + self.step)), slice(j, min(self.n, j + self.step)))
                 for i, j in corners
@@ -315,10 +318,6 @@ class PairSearch:
                     return None
         pairs = Pairs.join(parts)
         return pairs.take(np.argsort(pairs.i, kind="stable"))  # tiles come in order of j
-
-    def _alone(self) -> None:
-        if self.device == "cpu":
-            torch.set_num_threads(1)  # the tiles are the threads
 
     def _tile(self, rows: slice, columns: slice) -> Pairs:
         """The pairs i < j of a tile."""

@@ -69,7 +69,7 @@ def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Pi
         slices = choose(areas, dataset.slices, dataset.min_area * mask[0].size)
         if not slices:
             unit.skips.append(Skip(dataset.name, f"{volume.key} ({label})", "the target is too small on every slice"))
-        window = _window(label, volume, dataset)
+        window = window_for(label, dataset.window) if volume.windowed or dataset.window is not None else None
         for at in slices:
             chosen[at, window].append(label)
     pictures = []
@@ -112,12 +112,6 @@ def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
     count = min(k, -(-len(marked) // step))
     first = (len(marked) - 1 - step * (count - 1)) // 2
     return [int(marked[first + step * number]) for number in range(count)]
-
-
-def _window(label: str, volume: Labelled, dataset: SourceDataset) -> tuple[float, float] | None:
-    if volume.windowed:
-        return window_for(label, dataset.window)
-    return window_for(label, dataset.window) if dataset.window is not None else None
 
 
 # NIfTI

@@ -10,11 +10,8 @@ See also: asking (`question_writing.py`), what is asked about such a table (`cus
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +151,8 @@ def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking)
         read = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
         about = {row["image"]: row for row in table.to_dict("records")}
         rows = [*kept.values(), *({**about[image], **facts, "reviewed": ""} for image, facts in sorted(read.items()))]
-        replace_file(out, _csv(rows).encode("utf-8"))
+        made = pd.DataFrame(rows, columns=list(COLUMNS))
+        replace_file(out, lambda path: made.to_csv(path, index=False))
     return {
         "kept": len(kept),
         "read": len(read),
@@ -173,11 +171,3 @@ def _kept(out: Path) -> dict[str, dict[str, Any]]:
             f"{out}: is not a table of this command (it lacks {', '.join(set(COLUMNS) - set(table.columns))}). Give another --out."
         )
     return {row["image"]: row for row in records(table.fillna("").astype(str))}
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, extrasaction="ignore", restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
