@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 from dataset_builders.extras import EXTRAS, MissingExtra, missing_extra, require
 from medprobe import __version__, load_results
+from tests.environments import NO_INDEX, environment
 from tests.localhub.clients import closure, python_with_only, strangers_python
 
 pytestmark = pytest.mark.slow
@@ -74,6 +75,41 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
                 f"{name} is no dependency, and dataset_builders.extras does not say which extra has it"
             )
             assert distributions & by_extra[EXTRAS[name]], f"{name} does not come with the extra {EXTRAS[name]}"
+
+
+@pytest.mark.exhaustive  # it asks the package index
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_each_extra_can_be_installed_by_what_metadata_say(request, python, tmp_path):
+    """All together but vLLM, so that each alone can be, and vLLM with `eval`. Any certifi will do: its versions are dates, and vLLM 0.33
+    asks for one that an index may not have yet."""
+    uv = environment(request.config.cache, "uv", ("uv",), with_ours=False).with_name("uv")
+    (tmp_path / "any.txt").write_text("certifi\n")
+    options = (
+        "--python-version",
+        python,
+        "--python-platform",
+        "x86_64-manylinux_2_28",
+        "--override",
+        tmp_path / "any.txt",
+    )
+    for extras in (PROJECT["optional-dependencies"].keys() - {"vllm"}, ["vllm", "eval"]):
+        wanted = [word for each in extras for word in ("--extra", each)]
+        command = [
+            uv,
+            "pip",
+            "compile",
+            "--quiet",
+            *options,
+            *wanted,
+            ROOT / "pyproject.toml",
+            "-o",
+            tmp_path / "found.txt",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode and "No solution" not in done.stderr and NO_INDEX.search(done.stderr):
+            pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-200:]}")
+        assert done.returncode == 0, (extras, done.stderr)
 
 
 def test_only_what_is_missing_is_said_to_be():
