@@ -104,11 +104,6 @@ def _write(
         (work / LOG).write_text(text, encoding="utf-8")
     return {
         "pairs": len(dataset),
-        "images": {name: origin["sha256"] for name, origin in origins.items()},
-        "image_of": {
-            origin["local"]: {"name": name, **{field: origin.get(field, "unknown") for field in ("license", "source")}}
-            for name, origin in origins.items()
-        },
         "reviewers": sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews}),
         "agreement": asdict(agreement(log.scores())),
     }

@@ -73,7 +73,7 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
             (fresh / LOG).write_text("".join(line + "\n" for line in kept), encoding="utf-8")
             taken["review entries"] = len(lines) - len(kept)
         write_json(fresh / "image_dict.json", {name: about for name, about in images.items() if name not in gone})
-        write_json(fresh / "manifest.json", _manifest(manifest, gone, fresh))
+        write_json(fresh / "manifest.json", _manifest(manifest, fresh))
         _statistics(fresh)
     return {what: count for what, count in taken.items() if count}
 
@@ -95,12 +95,8 @@ def _without(document: Any, gone: set[str]) -> tuple[Any, int]:
     return kept, len(document) - len(kept)
 
 
-def _manifest(manifest: dict[str, Any], gone: set[str], fresh: Path) -> dict[str, Any]:
+def _manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:
     made = dict(manifest)
-    stems = {Path(name).stem for name in gone}
-    for key, names in (("images", gone), ("image_of", stems)):
-        if isinstance(made.get(key), dict):
-            made[key] = {name: value for name, value in made[key].items() if name not in names}
     if (fresh / "dataset.json").is_file():
         made["pairs"] = len(_read(fresh / "dataset.json"))
     notes = []

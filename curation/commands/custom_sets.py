@@ -56,7 +56,7 @@ def probe(
     from curation.custom_sets.probing import ABSENT_NOTE, ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
-    from curation.images.image_table import Columns, join_table, read_table
+    from curation.images.image_table import known_of
     from curation.images.set_images import write_set
     from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
@@ -64,7 +64,7 @@ def probe(
     columns = ProbeColumns(image=image_column, findings=findings_column)
     read = read_probed(table, columns, organ, modality, (*OWN, group_column))
     names = list_images(images)
-    known = join_table(names, read_table(table, Columns(image=image_column, group=group_column)), table)
+    known = known_of(names, table, image=image_column, group=group_column)
     probed = with_files(read.images, names, table)
     if read.unused:
         typer.echo(f"columns that are not used: {', '.join(read.unused)}")
@@ -176,7 +176,7 @@ def hallucinate(
     from curation.custom_sets.custom_questions import groups_of_images, read_fakes, read_questions
     from curation.custom_sets.hallucination import SwapImages
     from curation.images.image_index import hashes_of, list_images
-    from curation.images.image_table import Columns, join_table, read_table
+    from curation.images.image_table import known_of
     from curation.images.set_images import write_set
     from curation.report.blind_baseline import text_alone
     from curation.writing.asking import Asking
@@ -195,9 +195,7 @@ def hallucinate(
     if table is None:
         known = groups_of_images(own, questions)
     else:
-        known = join_table(
-            list_images(images), read_table(table, Columns(image=image_column, group=group_column)), table
-        )
+        known = known_of(list_images(images), table, image=image_column, group=group_column)
     groups = dict(zip(known["image"], known["group"], strict=True))
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")

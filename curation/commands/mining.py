@@ -130,7 +130,7 @@ def pairs(
 
     from curation.images.file_names import file_names, share_list
     from curation.images.image_index import INDEX
-    from curation.images.image_table import Columns, join_table, read_table
+    from curation.images.image_table import known_of
     from curation.mining.embedding import embedding_path, open_embeddings
     from curation.mining.pair_mining import Choice, Runner, images_of, mine, run_here, why_none
     from curation.mining.pair_search import MODES, PairSearch, Thresholds
@@ -150,11 +150,8 @@ def pairs(
     groups, keep = None, None
     if table is not None:
         files = file_names(embeddings)
-        known = join_table(
-            [files.get(image, image) for image in index["image"]],
-            read_table(table, Columns(image=image_column, caption=caption_column, group=group_column)),
-            table,
-        )
+        names = [files.get(image, image) for image in index["image"]]
+        known = known_of(names, table, image=image_column, caption=caption_column, group=group_column)
         groups = known["group"]
         keep = (known["caption"].str.len() >= min_caption).to_numpy()
         typer.echo(f"{keep.sum()} of {len(index)} images have a caption of {min_caption} characters or more", err=True)

@@ -49,7 +49,7 @@ def write(
     import pandas as pd
 
     from curation.images.file_names import file_names, share_list
-    from curation.images.image_table import Columns, join_table, read_table
+    from curation.images.image_table import known_of
     from curation.writing.asking import Asking
     from curation.writing.question_writing import write_questions
     from dataset_builders.errors import BadInput
@@ -68,12 +68,12 @@ def write(
     found = found if limit is None else found.head(limit)
     images = sorted({*found["image_1"], *found["image_2"]})
     files = file_names(pairs)
-    columns = Columns(image=image_column, caption=caption_column)
     named = [files.get(image, image) for image in images]
-    known = join_table(list(files.values()) or named, read_table(table, columns), table).set_index("image")["caption"]
+    known = known_of(list(files.values()) or named, table, image=image_column, caption=caption_column)
+    captions_of = known.set_index("image")["caption"]
     asking = Asking(tries, min_caption=min_caption, seed=seed, price=read_price(price), send=send_to_provider)
     writer = open_writer(model, base_url)
-    funnel = write_questions(found, dict(zip(images, known[named], strict=True)), writer, out, asking)
+    funnel = write_questions(found, dict(zip(images, captions_of[named], strict=True)), writer, out, asking)
     share_list(pairs, out)
     for name, value in funnel.items():
         typer.echo(f"{name}: {value}")
@@ -238,12 +238,12 @@ def export_benchmark(
 
     from curation.export import export, without_licence
     from curation.images.image_index import list_images
-    from curation.images.image_table import Columns, join_table, read_table
+    from curation.images.image_table import known_of
 
     known = None
     if table is not None:
-        columns = Columns(image=image_column, group=group_column, license=license_column, source=source_column)
-        known = join_table(list_images(images), read_table(table, columns), table)
+        columns = {"image": image_column, "group": group_column, "license": license_column, "source": source_column}
+        known = known_of(list_images(images), table, **columns)
     folder = out or Path(name)
     typer.echo(
         json.dumps(export(name, questions, images, folder, pairs, known, unreviewed, not no_text_search), indent=1)

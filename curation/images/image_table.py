@@ -160,6 +160,11 @@ def cell_text(value: Any) -> str:
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip()
 
 
+def known_of(images: list[str], path: Path, **columns: str) -> pd.DataFrame:
+    """What a table says of each image (`read_table`, `join_table`). columns: fields of `Columns`."""
+    return join_table(images, read_table(path, Columns(**columns)), path)
+
+
 def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """The table's row of each image file, in the order of `images` (all of a folder, relative paths), empty texts where it has none.
 
