@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from curation.mining.embedding import embed, open_embeddings
 from curation.mining.encoders import Encoder, encoder_spec, load_encoder
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
+from tests.curation.commands import curate
 from tests.processes import start
 
 
@@ -336,6 +338,17 @@ def test_odd_files_are_listed_and_links_end(tmp_path):
     assert "rename" in bad["latin_?.png"]
     assert "long and narrow" in bad["strip.png"]
     assert list_images(folder) == sorted([*index["file"], *(set(bad.index) - {"latin_?.png"})])
+
+
+@pytest.mark.parametrize("is_screen", [True, False])
+def test_a_lost_file_is_named_on_a_screen_and_goes_by_its_id_into_a_pipe(
+    models, images, tmp_path, monkeypatch, is_screen
+):
+    monkeypatch.setattr(
+        "curation.commands.mining.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: is_screen))
+    )
+    said = curate(f"embed {images} --out {tmp_path / 'a'} --encoder transformers:{models / 'dinov2'} --device cpu")
+    assert "1 images could not be read" in said and ("broken.jpg: " in said) == is_screen
 
 
 def test_grey_is_stretched_over_what_is_finite_not_clipped():
