@@ -33,8 +33,7 @@ from curation.deidentify.labels import LABELS, Labels, write_labels, write_volum
 from curation.deidentify.table import PatientTable
 from curation.images.burned_in_text import TEXTS, Recall, find_text, measure_recall
 from curation.images.file_names import REPORT, list_beside, write_list
-from curation.images.image_files import names_below
-from curation.images.image_index import open_rgb
+from curation.images.image_index import names_below, open_rgb
 from curation.readers.pictures import DICOM, VOLUMES, is_dicom, is_turned
 from curation.readers.pixels import Skipped, reading, shown
 from dataset_builders.build import replacing

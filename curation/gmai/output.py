@@ -22,9 +22,9 @@ from curation.gmai import FORMAT
 from curation.gmai.items import PICTURES
 from curation.gmai.labels import LabelTable
 from curation.gmai.overlay import blackened, shown_png
+from curation.gmai.questions import Branch
 from curation.gmai.selecting import Written
 from curation.gmai.sources import Sources
-from curation.gmai.text_alone import Branch
 from curation.readers.dataset import SourceDataset
 from dataset_builders.build import MANIFEST, BuildReport, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT

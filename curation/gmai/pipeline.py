@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.gmai import questions, text_alone, validation
+from curation.gmai import questions, validation
 from curation.gmai.cases import Candidate, Cell, make_cases, values_of, without_duplicates
 from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels, read_votes
@@ -114,9 +114,9 @@ def run(
                 f"no question can be made ({_counted(unwritten + limits)}). Give more labels per task, or other templates."
             )
 
-        branches = text_alone.majority(written)
+        branches = questions.majority(written)
         if not accept_text_alone:
-            text_alone.check_text_alone(branches, written)
+            questions.check_text_alone(branches, written)
         notes += [f"the text alone gives answers away, {each}" for each in branches if each.flagged]
         funnel: dict[str, Any] = {
             "read": read,
@@ -151,7 +151,7 @@ def run(
     return Made(out, written, funnel, notes)
 
 
-def _checked(funnel: dict[str, Any], branches: list[text_alone.Branch]) -> dict[str, Any]:
+def _checked(funnel: dict[str, Any], branches: list[questions.Branch]) -> dict[str, Any]:
     """What the dataset's card and manifest say of how far the set was checked."""
     validation, text = funnel["validation"], funnel["burned_in_text"]
     notes = [

@@ -1,6 +1,8 @@
-"""The words of the questions: templates per (task, granularity), built in, custom, or proposed by a language model and reviewed.
+"""The words of the questions: templates per (task, granularity), built in, custom, or proposed by a language model and reviewed; and what
+the text alone gives away: each branch answered without its images, by the option that is most often right elsewhere.
 
 A question names the modality, the task and the granularity, and holds no label, synonym or parent (GMAI-MMBench, "QA generation").
+See also: a language model without images (`medprobe curate quality`, `report/blind_baseline.py`).
 """
 
 from __future__ import annotations
@@ -8,20 +10,26 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from curation.gmai.cases import Candidate, Cell
 from curation.gmai.labels import LabelTable
+from curation.gmai.selecting import Written
 from curation.gmai.sources import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
 from curation.images.image_table import need_columns, read_any
+from curation.report.blind_baseline import SIGNIFICANT, TextAlone, against_chance, text_alone
 from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import replace_file
 from dataset_builders.terms import by_name, folded, noun_of
+from eval_harness.scores.comparing.ranks import holm_adjusted
 
 PLACEHOLDER = "<modality>"
 CANDIDATES = "candidates.csv"
@@ -191,3 +199,72 @@ def _as_template(line: str, modality: str) -> str:
     """A line of a reply without its number, the modality replaced by the placeholder; "" where it is blank."""
     text = re.sub(r"^\s*(?:\d+[.)]|[-*])\s*", "", line).strip().strip('"')
     return re.sub(rf"(?<!\w){re.escape(modality)}(?!\w)", PLACEHOLDER, text, count=1, flags=re.IGNORECASE)
+
+
+ALL = ("all", "all", "all")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The single-choice questions of one (modality, task, granularity), or of the whole set (`ALL`), without their images. `flagged`: the
+    text gives answers away, among all branches (Holm)."""
+
+    cell: Cell
+    found: TextAlone
+    flagged: bool
+
+    def __str__(self) -> str:
+        name = "all questions" if self.cell == ALL else " > ".join(self.cell)
+        return f"{name}: {self.found.correct:.0f} of {self.found.questions} right without the image (chance: {self.found.chance:.0f})"
+
+    def row(self) -> dict[str, Any]:
+        """A row of report/blind_majority.csv."""
+        return (
+            dict(zip(("modality", "task", "granularity"), self.cell, strict=True))
+            | vars(self.found)
+            | {"flagged": self.flagged}
+        )
+
+
+def majority(written: list[Written]) -> list[Branch]:
+    """The whole set and each (modality, task, granularity) with single-choice questions, answered by the option that is most often right
+    where it is offered, as learned from questions about other images and patients."""
+    own: dict[Cell, list[Written]] = defaultdict(list)
+    for each in written:
+        if not each.case.is_multiple:
+            own[each.case.cell].append(each)
+    if not own:
+        return []
+    found = {cell: _answered(questions) for cell, questions in sorted(own.items())}
+    every = [each.choice.options for cell in found for each in own[cell]]
+    found = {ALL: against_chance(sum(each.correct for each in found.values()), every)} | found
+    adjusted = holm_adjusted(np.array([each.p for each in found.values()]))
+    return [
+        Branch(cell, each, bool(p <= SIGNIFICANT) and each.is_large)
+        for (cell, each), p in zip(found.items(), adjusted, strict=True)
+    ]
+
+
+def _answered(own: list[Written]) -> TextAlone:
+    """The questions of a branch: those of a fold by what the other folds say. No patient or image is in two folds."""
+    held = [[each.case.item.patient, *(picture for picture, _ in each.case.item.pictures)] for each in own]
+    return text_alone([each.choice.options for each in own], [each.choice.right[0] for each in own], held)
+
+
+def check_text_alone(branches: list[Branch], written: list[Written]) -> None:
+    """Raise BadInput where the text gives answers away, naming the worst branches and what is most often right there."""
+    flagged = [each for each in branches if each.flagged]
+    if not flagged:
+        return
+    worst = max(
+        flagged, key=lambda each: ((each.found.correct - each.found.chance) / each.found.questions, each.cell != ALL)
+    )
+    answers = Counter(
+        each.case.answer for each in written
+        if not each.case.is_multiple and worst.cell in (ALL, each.case.cell)
+    ).most_common(2)  # fmt: skip
+    fewer = f", `per_answer: {answers[1][1]}` or" if len(answers) > 1 and answers[1][1] < answers[0][1] else ""
+    raise BadInput(
+        f"the text alone gives answers away ({'; '.join(str(each) for each in flagged[:3])}; most often right: {answers[0][0]!r}, "
+        f"{answers[0][1]} times). Give{fewer} more cases of the other labels, or leave a label out; --accept-text-alone builds it as it is."
+    )

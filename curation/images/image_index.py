@@ -1,18 +1,23 @@
-"""Goes through the images of a folder or an address: sha256, size and perceptual hash of each, in a table that a later run reuses;
-unreadable files listed.
+"""Images in a folder, or at an address of fsspec (s3://, gs://, hf://datasets/ORG/NAME ...) as image files or Parquet; and their index:
+sha256, size and perceptual hash of each, in a table that a later run reuses, with unreadable files listed.
 
-See also: reading them (`image_files.py`), embedding (`encoders.py`), captions (`image_table.py`).
+Folders and addresses have `names`, `state` (what changes when an image does) and `read`, and can be sent to another process.
+See also: embedding (`curation/mining/embedding.py`), captions (`image_table.py`).
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from functools import cache, cached_property, lru_cache
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,11 +25,197 @@ from PIL import Image, ImageOps
 from tqdm import tqdm
 
 from curation.images.file_names import ids_of
-from curation.images.image_files import ImageFiles, ImageFolder, images_at
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.images.lookup import ImageError, check_image, opened
+from dataset_builders.hub.client import endpoint
+from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image, opened
 from eval_harness.records.names import storable
+
+VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
+"""What file systems say of a file that differs once it was changed; the first that one says is taken."""
+
+
+def names_below(folder: Path) -> list[str]:
+    """The relative posix paths of everything below a folder that is no folder, sorted; what is hidden is left out.
+
+    Links to folders are followed. Each folder is gone through once, under its own path rather than a link's: a link to a folder above
+    would never end.
+    """
+    found: list[str] = []
+    seen: set[str] = set()
+    waiting = [folder]
+    while waiting:
+        for root, folders, names in os.walk(waiting.pop(0)):
+            real = os.path.realpath(root)
+            folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+            if real not in seen:
+                seen.add(real)
+                waiting += [Path(root, name) for name in folders if Path(root, name).is_symlink()]
+                shown = (name for name in names if not name.startswith("."))
+                found += [Path(root, name).relative_to(folder).as_posix() for name in shown]
+    return sorted(found)
+
+
+class ImageFolder:
+    """All image files below a folder (`names_below`)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._said = path
+
+    def __str__(self) -> str:
+        return str(self._said)
+
+    def names(self) -> list[str]:
+        """Relative posix paths, sorted. Raises BadInput where there are none."""
+        if not self.path.is_dir():
+            raise BadInput(f"{self}: there is no such folder. Give the folder that holds the images.")
+        found = [name for name in names_below(self.path) if Path(name).suffix.lower() in SUFFIXES]
+        if not found:
+            raise BadInput(
+                f"{self}: holds no images ({', '.join(SUFFIXES)}). DICOM files become images by `medprobe curate deidentify`; "
+                "`medprobe curate gmai` reads NIfTI."
+            )
+        return found
+
+    def state(self, name: str) -> tuple[int, int]:
+        """Size and time of change in nanoseconds: they change when the image does. Raises OSError where there is none."""
+        path = self.path / name
+        found = path.stat()
+        if not path.is_file():
+            raise OSError(errno.EINVAL, "is no file")
+        return found.st_size, found.st_mtime_ns
+
+    def read(self, name: str) -> bytes:
+        """The image's bytes. Raises OSError."""
+        return (self.path / name).read_bytes()
+
+
+class Remote:
+    """Image files and the rows of Parquet files below an address. A row is called FILE.parquet#NUMBER."""
+
+    def __init__(self, address: str) -> None:
+        import fsspec
+
+        self.address = address
+        try:
+            options = {"endpoint": endpoint()} if address.startswith("hf://") else {}
+            self._system, self._root = fsspec.core.url_to_fs(address, **options)
+        except (ImportError, ValueError) as error:
+            raise BadInput(f"{address}: cannot be opened ({error}).") from None
+        self._lock = threading.Lock()
+        self._starts = cache(self._read_starts)
+        self._column = lru_cache(maxsize=2)(self._read_column)  # the images of a row group follow each other
+
+    def __reduce__(self) -> tuple[type[Remote], tuple[str]]:
+        return Remote, (self.address,)
+
+    def __str__(self) -> str:
+        return self.address
+
+    @cached_property
+    def _files(self) -> dict[str, dict[str, Any]]:
+        """Path below the address -> what the file system says of the file."""
+        try:
+            found = self._system.find(self._root, detail=True)
+        except Exception as error:  # whatever a file system raises
+            raise self._unreachable("", error) from error
+        start = len(self._root.rstrip("/")) + 1
+        return {path[start:]: about for path, about in sorted(found.items()) if len(path) > start}
+
+    def names(self) -> list[str]:
+        """Paths below the address, sorted. Raises BadInput where there are none, or it cannot be reached."""
+        found: list[str] = []
+        for path in self._files:
+            suffix = Path(path).suffix.lower()
+            if suffix in SUFFIXES:
+                found.append(path)
+            elif suffix == ".parquet":
+                found += [f"{path}#{row:07}" for row in range(self._starts(path)[-1])]
+        if not found:
+            raise BadInput(
+                f"{self}: holds no images ({', '.join(SUFFIXES)}, .parquet with a column of images), or does not exist."
+            )
+        return sorted(found)
+
+    def state(self, name: str) -> tuple[int, int]:
+        """The file's size and a number made of what its file system tells versions apart by."""
+        about = self._files.get(name.partition("#")[0])
+        if about is None:
+            raise FileNotFoundError(errno.ENOENT, "is not there any more")
+        version = next((about[key] for key in VERSIONS if about.get(key)), None)
+        return int(about.get("size") or 0), int.from_bytes(hashlib.sha256(str(version).encode()).digest()[:7], "big")
+
+    def read(self, name: str) -> bytes:
+        """The file, or the row's image. Raises BadInput where the address cannot be reached: its images are no broken ones."""
+        path, _, row = name.partition("#")
+        try:
+            if not row:
+                return bytes(self._system.cat_file(f"{self._root}/{path}"))
+            with self._lock:
+                return self._of_row(path, int(row))
+        except (FileNotFoundError, ImageError, BadInput):
+            raise
+        except Exception as error:  # whatever a file system raises
+            raise self._unreachable(name, error) from error
+
+    def _of_row(self, path: str, row: int) -> bytes:
+        starts = self._starts(path)
+        group = bisect_right(starts, row) - 1
+        data = self._column(path, group)[row - starts[group]].as_py()
+        if data is None:
+            raise ImageError("its row holds no image")
+        return bytes(data)
+
+    def _read_starts(self, path: str) -> list[int]:
+        """The first row of each row group, then the number of rows; [0] where the file has no column of images."""
+        import pyarrow.parquet as pq
+
+        try:
+            with self._open(path) as file:
+                parquet = pq.ParquetFile(file)
+                about = parquet.metadata
+                groups = range(about.num_row_groups if _image_column(parquet.schema_arrow) else 0)
+                return list(accumulate((about.row_group(group).num_rows for group in groups), initial=0))
+        except Exception as error:  # whatever a file system raises, and a file that is no Parquet
+            raise self._unreachable(path, error) from error
+
+    def _read_column(self, path: str, group: int) -> Any:
+        """The images' bytes of a row group."""
+        import pyarrow.parquet as pq
+
+        with self._open(path) as file:
+            parquet = pq.ParquetFile(file)
+            name = _image_column(parquet.schema_arrow)
+            return parquet.read_row_group(group, columns=[f"{name}.bytes"]).column(0).combine_chunks().field("bytes")
+
+    def _open(self, path: str) -> Any:
+        return self._system.open(f"{self._root}/{path}", "rb")
+
+    def _unreachable(self, name: str, error: Exception) -> BadInput:
+        words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        return BadInput(
+            f"{self}{'/' * bool(name)}{name}: cannot be read ({words}). Check the address and its credentials."
+        )
+
+
+def _image_column(schema: Any) -> str | None:
+    """The column with images as `datasets` stores them (bytes and path), `image` before others; None where there is none."""
+    import pyarrow as pa
+
+    found = [
+        field.name for field in schema if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+    ]
+    return "image" if "image" in found else next(iter(found), None)
+
+
+ImageFiles = ImageFolder | Remote
+
+
+def images_at(where: str | Path) -> ImageFiles:
+    """The images of a folder or of an address. Raises BadInput where what an address needs is not installed, or it is none."""
+    return Remote(str(where)) if "://" in str(where) else ImageFolder(Path(where))
+
 
 INDEX = "images.parquet"
 UNREADABLE = "unreadable.csv"

@@ -23,8 +23,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from curation.images.image_files import ImageFiles, images_at
-from curation.images.image_index import INDEX, index_images, list_images, open_rgb, prefetch
+from curation.images.image_index import INDEX, ImageFiles, images_at, index_images, list_images, open_rgb, prefetch
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 
@@ -65,7 +64,7 @@ def embed(
     dtype: str = "float32",
     encode: Encode | None = None,
 ) -> Path:
-    """Embed all readable images of a folder or an address (`image_files.py`); returns the path of the array (n, d), whose rows follow
+    """Embed all readable images of a folder or an address (`image_index.py`); returns the path of the array (n, d), whose rows follow
     out/images.parquet.
 
     Vectors are stored as the encoder gives them, not normalised. dtype: float32 or float16 (half the disk; cosines then

@@ -20,8 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from curation.images.image_files import names_below
-from curation.images.image_index import open_rgb
+from curation.images.image_index import names_below, open_rgb
 from curation.images.pairing import pair
 from curation.readers.dataset import SourceDataset
 from curation.readers.pixels import Skipped, cause, read_frame

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from curation.gmai import text_alone
+from curation.gmai import questions
 from curation.gmai.cases import Candidate, without_duplicates
 from curation.gmai.items import Item
 from curation.gmai.labels import CanonicalLabel, LabelTable, assigned, merge_tags, read_labels
@@ -392,17 +392,17 @@ def test_what_the_text_gives_away_is_found_and_chance_is_not():
     """Over generated sets: even answers are flagged once in twenty or less often, one that is right in two of three nearly always."""
     rng = random.Random(0)
     false = sum(
-        any(b.flagged for b in text_alone.majority(answered(rng, dict.fromkeys("abcd", 1), rng.randint(20, 150))))
+        any(b.flagged for b in questions.majority(answered(rng, dict.fromkeys("abcd", 1), rng.randint(20, 150))))
         for _ in range(200)
     )
     assert false <= 10
-    found = [text_alone.majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(40)]
+    found = [questions.majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(40)]
     assert sum(all(b.flagged for b in branches) for branches in found) >= 38
     for branches in found:
         everything, branch = (each.found for each in branches)
         assert (everything.questions, everything.correct) == (branch.questions, branch.correct) == (120, branch.correct)
     with pytest.raises(BadInput, match=r"the text alone gives answers away \(.* of 120 right.*most often right: 'a'"):
-        text_alone.check_text_alone(found[0], answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120))
+        questions.check_text_alone(found[0], answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120))
 
 
 @pytest.mark.parametrize("seed", range(30))

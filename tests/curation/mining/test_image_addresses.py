@@ -15,7 +15,7 @@ from huggingface_hub import HfApi
 from PIL import Image
 
 from curation.images.file_names import file_names
-from curation.images.image_files import Remote, images_at
+from curation.images.image_index import Remote, images_at
 from curation.mining.embedding import embed
 from curation.mining.encoders import Encoder, EncoderSpec
 from dataset_builders.errors import BadInput
