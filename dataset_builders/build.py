@@ -28,7 +28,7 @@ from dataset_builders.contents.repository_files import write_hidden_answers, wri
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_of_cases
-from dataset_builders.images.download import download_missing, drop_changed, is_template
+from dataset_builders.images.download import download_missing, is_template
 from dataset_builders.images.lookup import ImageFolders
 from dataset_builders.schema import Case, Content
 from dataset_builders.source_files import is_phantom, read_json, source_folder, stays_inside
@@ -133,8 +133,6 @@ def _read(family: str, folder: Path, images: Sequence[str | Path], target: Path,
         assert isinstance(content, Content)
         return content
     cache = target.with_name(f"{target.name}-images")
-    if addresses and cache.is_dir():
-        drop_changed(cache)
     folders = [*given, folder, *([cache] if addresses and cache.is_dir() else [])]
     content = builder.read(folder, ImageFolders(folders))
     assert isinstance(content, Content)

@@ -16,7 +16,7 @@ from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
 from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
 from dataset_builders.parquet import ConfigSizes, Rows
-from dataset_builders.schema import CaseImage, Content, Kind, Question
+from dataset_builders.schema import Content, Kind, Question
 
 LICENCE_FILE = "LICENSE.md"
 """The licences of the images, by number. The Hub takes as `license_link` this name, `LICENSE`, or an address."""
@@ -55,13 +55,11 @@ def card_text(
     content: Content,
     columns: dict[str, dict[str, Kind]],
     written: dict[str, ConfigSizes],
-    manifest: dict[str, Any],
-    examples: list[tuple[str, CaseImage]],
 ) -> str:
     """The whole README.md."""
     facts = spec(description.family).facts
     head = yaml.safe_dump(_head(description, facts, columns, written), sort_keys=False, allow_unicode=True, width=1000)
-    return f"---\n{head}---\n\n{_body(description, facts, content, columns, written, manifest, examples)}"
+    return f"---\n{head}---\n\n{_body(description, facts, content, columns, written)}"
 
 
 def _head(
@@ -156,8 +154,6 @@ def _body(
     content: Content,
     columns: dict[str, dict[str, Kind]],
     written: dict[str, ConfigSizes],
-    manifest: dict[str, Any],
-    examples: list[tuple[str, CaseImage]],
 ) -> str:
     parts = [
         f"# {title_of(description)}",
@@ -172,7 +168,7 @@ def _body(
         _use(description, written),
         _configs(description, written),
         _columns(content, columns[next(iter(columns))]),
-        _example(content, examples),
+        _example(content),
         _built(content),
         f"## How answers are scored\n\n{facts.metrics}",
         f"## Limits\n\n{facts.limits}\n\n"
@@ -245,19 +241,13 @@ def _columns(content: Content, columns: dict[str, Kind]) -> str:
     )
 
 
-def _example(content: Content, examples: list[tuple[str, CaseImage]]) -> str:
+def _example(content: Content) -> str:
     first = next(content.all_cases(), None)
     if first is None:
         return ""
     lines = ["## Example", ""]
     for question in first.questions[:2]:
         lines += [f"- `{question.question_id}`: {_inline(question.question)}", *_options(question)]
-    for path, image in examples:
-        lines += [
-            "",
-            f"![{image.image_id}]({path})",
-            f"{image.image_id}: {_inline(image.source or 'source unknown')}, {image.license}",
-        ]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Write a dataset repository: Parquet files, card, manifest, example images, and the private answers beside it.
+"""Write a dataset repository: Parquet files, card, manifest, and the private answers beside it.
 
 See also: the Parquet layout (`parquet.py`), the card's words (`card.py`), opening a repository (`hub/repository.py`).
 """
@@ -15,7 +15,6 @@ from dataset_builders.contents.card import LICENCE_FILE, Description, card_text,
 from dataset_builders.contents.eval_yaml import eval_yaml, task_columns, tasks_of
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
-from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.lexical_tree import COLUMNS
 from dataset_builders.parquet import ConfigSizes, ImageFacts, arrow_type, held_columns, write_cases, write_table
 from dataset_builders.schema import (
@@ -23,17 +22,12 @@ from dataset_builders.schema import (
     SCHEMA_VERSION,
     TREE_COLUMNS,
     Case,
-    CaseImage,
     Content,
     Count,
     Kind,
     case_columns,
     text_columns,
 )
-
-EXAMPLES = 3
-SHARED_LICENCES = ("CC0", "CC0-1.0", "CC BY", "CC BY-SA")
-"""Licences under which an example image may stand in the card."""
 
 
 def write_repository(folder: Path, description: Description, content: Content) -> tuple[str, ...]:
@@ -79,8 +73,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
         (folder / "eval.yaml").write_text(text, encoding="utf-8")
     manifest = _manifest(description, content, known)
     write_json(folder / "manifest.json", manifest)
-    examples = [] if description.text_only else _examples(folder, content)
-    card = card_text(description, content, columns, written, manifest, examples)
+    card = card_text(description, content, columns, written)
     (folder / "README.md").write_text(card, encoding="utf-8")
     if terms := licence_text(description, content):
         (folder / LICENCE_FILE).write_text(terms, encoding="utf-8")
@@ -175,21 +168,3 @@ def _manifest(description: Description, content: Content, known: ImageFacts) -> 
     if content.validated is not None:
         made["validated"] = content.validated
     return made
-
-
-def _examples(folder: Path, content: Content) -> list[tuple[str, CaseImage]]:
-    """Up to three example images whose licence lets anybody share them, as (path in the repository, image)."""
-    found: list[tuple[str, CaseImage]] = []
-    seen: set[str] = set()
-    for image in (image for case in content.all_cases() for image in case.images):
-        if image.license in SHARED_LICENCES and image.image_id not in seen and image.read is not None:
-            seen.add(image.image_id)
-            data = strip_metadata(image.read())
-            suffix = file_name(image.name, data).rsplit(".", 1)[-1].lower()
-            path = f"examples/{len(found) + 1}.{suffix}"
-            (folder / "examples").mkdir(exist_ok=True)
-            (folder / path).write_bytes(data)
-            found.append((path, image))
-            if len(found) == EXAMPLES:
-                break
-    return found

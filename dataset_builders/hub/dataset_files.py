@@ -1,14 +1,13 @@
 """Select the files of a dataset folder that a published repository consists of, and check that they may be published. Works offline.
 
-Only what the card names is published: README.md, manifest.json, the Parquet files of the card's configs, pictures the card shows, licence
-texts. Any other file in the folder is left out and named in the report, so that nothing is published by accident.
+Only what the card names is published: README.md, manifest.json, the Parquet files of the card's configs, licence texts. Any other file in
+the folder is left out and named in the report, so that nothing is published by accident.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,7 +22,6 @@ from dataset_builders.images.licences import allows_copies
 from dataset_builders.schema import image_ids
 
 BESIDE = ("README.md", "manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
-PICTURES = re.compile(r"!\[[^\]]*\]\(([^)\s]+)[^)]*\)|<img[^>]*\bsrc=[\"']([^\"']+)[\"']")
 LICENCE_COLUMNS = ("image_id", "more_image_ids", "image_ids", "image_license", "questions")
 REBUILD = "Build the folder again."
 
@@ -34,7 +32,7 @@ def dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, 
     Raises BadInput when the folder is not a dataset repository or not whole, holds phantoms and `repo_id` has a benchmark's official
     name, holds test answers, or holds images whose licence does not allow passing them on (the last two: unless `private`).
     """
-    card, body = _card(folder)
+    card = _card(folder)
     manifest = load_manifest(folder) or {}
     data = _data_files(folder, card)
     _check_name(repo_id, [manifest.get("origin"), card.get("origin"), *(card.get("tags") or [])])
@@ -44,29 +42,29 @@ def dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, 
     if not private:
         _check_answers(folder, manifest, card)
         _check_licences(folder, paths)
-    files = {path: folder / path for path in (*paths, *_pictures(folder, body))}
+    files = {path: folder / path for path in paths}
     for pattern in BESIDE:
         files |= {path.name: path for path in folder.glob(pattern) if path.is_file()}
     everything = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     return dict(sorted(files.items())), sorted(everything - files.keys())
 
 
-def _card(folder: Path) -> tuple[dict[str, Any], str]:
-    """(YAML metadata, body) of the folder's README.md. Raises BadInput where it is not a dataset card."""
+def _card(folder: Path) -> dict[str, Any]:
+    """The YAML metadata of the folder's README.md. Raises BadInput where it is not a dataset card."""
     remedy = "Give a folder that `medprobe build` wrote."
     if not folder.is_dir():
         raise BadInput(f"{folder}: is not a folder. {remedy}")
     path = folder / "README.md"
     if not path.is_file():
         raise BadInput(f"{folder}: is not a dataset repository: README.md is missing. {remedy}")
-    card, body = read_card(path)
+    card, _ = read_card(path)
     if card is None:
         raise BadInput(f"{path}: does not begin with YAML metadata between two lines of ---. {remedy}")
     check_header(path, card, "dataset")
     configs = card.get("configs")
     if not isinstance(configs, list) or not configs or not all(isinstance(config, dict) for config in configs):
         raise BadInput(f"{path}: its metadata lists no `configs`, so load_dataset would not find the data. {remedy}")
-    return card, body
+    return card
 
 
 def _data_files(folder: Path, card: dict[str, Any]) -> list[list[str]]:
@@ -89,14 +87,6 @@ def _matches(folder: Path, pattern: str) -> list[str]:
     if PurePosixPath(pattern).is_absolute() or ".." in parts or "://" in pattern:
         raise BadInput(f"{folder / 'README.md'}: data_files {pattern} leaves the folder. Name files inside it.")
     return [path.relative_to(folder).as_posix() for path in folder.glob(pattern) if path.is_file()]
-
-
-def _pictures(folder: Path, body: str) -> Iterable[str]:
-    for groups in PICTURES.findall(body):
-        name = next(filter(None, groups))
-        path = (folder / name).resolve()
-        if "://" not in name and path.is_file() and path.is_relative_to(folder.resolve()):
-            yield path.relative_to(folder.resolve()).as_posix()
 
 
 def _check_name(repo_id: str, said: list[Any]) -> None:

@@ -5,9 +5,7 @@ See also: which images a benchmark needs (its builder), looking for them in fold
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import re
 import string
 import tarfile
@@ -30,8 +28,6 @@ TRIES = 4
 TIMEOUT = 60.0
 MAX_BYTES = 2 * 1024 * 1024 * 1024
 """The most that a package may unpack to."""
-CHECKSUMS = "sha256.json"
-"""In the download folder: file name -> sha256. A file that no longer fits is downloaded again."""
 
 
 def is_template(source: str) -> bool:
@@ -53,20 +49,19 @@ def download_missing(
     """
     addresses = [_checked(template, fields) for template in templates]
     folder.mkdir(parents=True, exist_ok=True)
-    sums = _Checksums(folder)
     packages: dict[str, dict[str, bytes] | str] = {}
     failed: dict[str, str] = {}
     wanted = sorted((image for image in missing if image in fields), key=lambda i: (fields[i].get("package", ""), i))
     failed.update({image: "the source does not say where it is" for image in missing if image not in fields})
     for image in tqdm(wanted, desc="downloading images", unit=" images", disable=None):
-        if sums.have(image):
+        if any(path.stem == image for path in folder.iterdir()):
             continue
         why: list[str] = []
         for address in addresses:
             url = address.format_map({name: quote(value, safe="/") for name, value in fields[image].items()})
             try:
                 data = _image_at(url, fields[image], packages)
-                sums.keep(f"{image}.{_suffix(data)}", data)
+                replace_file(folder / f"{image}.{_suffix(data)}", data)
                 why = []
                 break
             except (_NotThereError, ImageError) as error:
@@ -78,13 +73,6 @@ def download_missing(
     else:
         (folder / "failed.json").unlink(missing_ok=True)
     return failed
-
-
-def drop_changed(folder: Path) -> None:
-    """Delete downloaded images whose bytes are no longer those that came, so that they are fetched again."""
-    sums = _Checksums(folder)
-    for name in list(sums.sums):
-        sums.have(name.rsplit(".", 1)[0])
 
 
 class _NotThereError(Exception):
@@ -162,32 +150,3 @@ def _fetch(url: str) -> bytes:
 def _suffix(data: bytes) -> str:
     kind = check_image(data).lower()
     return {"jpeg": "jpg", "mpo": "jpg"}.get(kind, kind)
-
-
-class _Checksums:
-    """The images downloaded so far; the list is written after each, so that a killed download loses none."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.file = folder, folder / CHECKSUMS
-        self.sums: dict[str, str] = {}
-        if self.file.is_file():
-            try:
-                self.sums = dict(json.loads(self.file.read_text()))
-            except (ValueError, TypeError):
-                raise BadInput(f"{self.file}: is damaged. Delete it; the images are then checked anew.") from None
-
-    def have(self, image: str) -> bool:
-        """True if the image is there and as it was downloaded."""
-        for name in [name for name in self.sums if name.rsplit(".", 1)[0] == image]:
-            path = self.folder / name
-            if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == self.sums[name]:
-                return True
-            path.unlink(missing_ok=True)
-            del self.sums[name]
-        return False
-
-    def keep(self, name: str, data: bytes) -> None:
-        """Write an image, then note it."""
-        replace_file(self.folder / name, data)
-        self.sums[name] = hashlib.sha256(data).hexdigest()
-        write_json(self.file, self.sums, sort_keys=True)

@@ -119,23 +119,22 @@ def find_image(
     names: Sequence[str],
     *,
     image_id: str,
+    own: OwnImage,
     called: str | None = None,
     license: str = "unknown",
     source: str | None = None,
-    sha256: str | None = None,
-    group: str | None = None,
 ) -> CaseImage | None:
     """The image of an entry, under the first of `names` that fits; None where something is wrong, which the entry is told.
 
-    An image that is not there, or any where `folders` is None (a text-only build), has `read` None. `called`: what to call the file
-    then (default: the first name). `sha256`: see `ImageFolders.find`.
+    An image that is not there, or any where `folders` is None (a text-only build), has `read` None. `own`: what image_dict.json says of it;
+    `license`, `source`: where that says nothing. `called`: what to call a file that is not there (default: the first name).
     """
     for name in names:
         if not stays_inside(name):
             entry.wrong(f"the image name {name!r} leaves its folder")
             return None
     try:
-        path = folders.find(names, sha256) if folders else None
+        path = folders.find(names, own.sha256) if folders else None
     except ImageError as error:
         entry.wrong(str(error))
         return None
@@ -144,10 +143,10 @@ def find_image(
         read=reader(path) if path else None,
         size=path.stat().st_size if path else 0,
         name=path.name if path else called or names[0],
-        license=license,
-        source=source,
+        license=own.license or license,
+        source=own.source or source,
         where=f"{path or names[0]} (entry {entry.name} of {entry.file})",
-        group=group,
+        group=own.group,
     )
 
 

@@ -177,10 +177,8 @@ def _image(
         images,
         [name],
         image_id=name,
-        license=own.license or "unknown",
-        source=own.source or _source_dataset(name),
-        sha256=own.sha256,
-        group=own.group,
+        own=own,
+        source=_source_dataset(name),
     )
     return made[name]
 

@@ -133,7 +133,7 @@ class _SourceImages:
             entry.wrong(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
             return None
         names = [local, roco, roco.rsplit("/", 1)[-1]]
-        location, own = self.locations.get(roco), self.own.get(roco, OwnImage())
+        location = self.locations.get(roco)
         if location and location["file_name"] in self.unambiguous_names:
             names.append(location["file_name"])
         found = re.search(r"ROCO_\d+", roco)
@@ -143,12 +143,13 @@ class _SourceImages:
             names,
             image_id=local,
             called=f"{local}.jpg",
-            license=own.license or (self.licences.get(found.group(), "unknown") if found else "unknown"),
-            source=own.source
-            or (f"PMC Open Access {location['pmcid']}, {location['file_name']} ({roco})" if location else None)
-            or (roco if found else None),
-            sha256=own.sha256,
-            group=own.group,
+            own=self.own.get(roco, OwnImage()),
+            license=self.licences.get(found.group(), "unknown") if found else "unknown",
+            source=f"PMC Open Access {location['pmcid']}, {location['file_name']} ({roco})"
+            if location
+            else roco
+            if found
+            else None,
         )
 
 
@@ -203,19 +204,6 @@ def _counts(cases: list[Case], source: Path) -> list[Count]:
     images = {image.image_id for case in cases for image in case.images}
     labels = Counter(label for question in questions for label in question.categories)
     stated = _statistics(source)
-    told = _manifest_pairs(source)
-    if told is not None:  # a custom set is compared with what its own files say, not with the paper
-        numbers = {"pairs": (len(cases), told), "questions": (len(questions), 2 * told)}
-        numbers |= {
-            f"images labelled {label}": (labels[label], stated.get(label, 0)) for label in sorted({*labels, *stated})
-        }
-        return [
-            *(
-                Count(what, found, None, "" if found == said else f"the source's own files say {said}")
-                for what, (found, said) in numbers.items()
-            ),
-            Count("distinct images", len(images)),
-        ]
     counts = [
         Count("pairs", len(cases), PAPER_PAIRS),
         Count("questions", len(questions), PAPER_QUESTIONS),
@@ -224,14 +212,6 @@ def _counts(cases: list[Case], source: Path) -> list[Count]:
     for label in sorted({*labels, *stated}):
         counts.append(Count(f"images labelled {label}", labels[label], stated.get(label), "image labels, not pairs"))
     return counts
-
-
-def _manifest_pairs(source: Path) -> int | None:
-    """How many pairs the manifest of an exported set says it has; None where there is none (the authors' files have none)."""
-    file = source / "manifest.json"
-    manifest = read_json(file) if file.is_file() else None
-    told = manifest.get("pairs") if isinstance(manifest, dict) else None
-    return told if type(told) is int else None
 
 
 def _statistics(source: Path) -> dict[str, int]:

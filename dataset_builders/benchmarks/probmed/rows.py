@@ -39,17 +39,14 @@ class ImageIndex:
         base = path.rsplit("/", 1)[-1]
         if base in self.unambiguous_names:
             names.append(base)
-        own = self.own.get(name, OwnImage())
         return find_image(
             entry,
             self.folders,
             names,
             image_id=image_id,
             called=name,
-            license=own.license or "unknown",
-            source=own.source or ("ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None),
-            sha256=own.sha256,
-            group=own.group,
+            own=self.own.get(name, OwnImage()),
+            source="ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None,
         )
 
 

@@ -178,17 +178,6 @@ def test_an_error_page_is_not_an_image(source, server, tmp_path):
         build("mediconfusion", source=source, images=[server.address + "/{pmcid}/{file_name}"], out=tmp_path / "out")
 
 
-def test_a_file_that_changed_on_disk_is_fetched_again(source, server, tmp_path):
-    template = server.address + "/{pmcid}/{file_name}"
-    build("mediconfusion", source=source, images=[template], out=tmp_path / "out")
-    spoiled = tmp_path / "out-images" / "30002.png"
-    good = spoiled.read_bytes()
-    spoiled.write_bytes((tmp_path / "out-images" / "30003.png").read_bytes())
-    build("mediconfusion", source=source, images=[template], out=tmp_path / "out")
-    assert spoiled.read_bytes() == good
-    assert sum(server.asked.values()) == 26
-
-
 @pytest.mark.parametrize("template", ["/{nothing}/x.png", "/always-the-same.png", "/{file_name"])
 def test_a_template_that_cannot_work(source, server, tmp_path, template):
     with pytest.raises(BadInput, match="--images http"):
