@@ -40,7 +40,7 @@ from leaderboard_space.serving.access import SPACE, BodyLimit, guarded, on_space
 from leaderboard_space.serving.endpoint import Endpoint, Function
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import about, cases, claims, compare, frame
+from leaderboard_space.views import cases, claims, compare, frame
 from leaderboard_space.views.model_pages import model
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -105,7 +105,7 @@ def build_app(
                 opened = _page("submit", elem_id="mp-submit-page", arrived="trigger('select')")
                 form, target, waiting = draw_submit(submitting)
             with gr.Column(elem_id="page-about"):
-                _html(about.page())
+                _html(frame.about())
                 if claimed.datasets:
                     _html(lambda: _claimed(claimed, board))
 

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 from eval_harness.records.result import Model, Result
 from leaderboard_space.data.published_tables import models as published_models
 from leaderboard_space.data.published_tables import read_table
-
-Order = Literal["before", "same month", "after"]
 
 
 @dataclass(frozen=True)
@@ -68,18 +65,6 @@ def identity(name: str, results: Iterable[Result] = ()) -> Identity:
             (row["written"], row["snapshot"] or None) for row in read_table("model_names") if row["name"] == name
         ),
     )
-
-
-def exposure(set_released: str | None, model_released: str | None) -> Order | None:
-    """The order in which a set of questions and a model were published; None where a date is not known. Dates count by their months.
-
-    >>> exposure("2024-09", "2024-05-13"), exposure("2024-01", "2024-05"), exposure("2024-05", "2024-05-13"), exposure(None, "2024-05")
-    ('after', 'before', 'same month', None)
-    """
-    if not set_released or not model_released:
-        return None
-    one, other = set_released[:7], model_released[:7]
-    return "same month" if one == other else "before" if one < other else "after"
 
 
 @cache

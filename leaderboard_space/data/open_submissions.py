@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -41,6 +42,10 @@ class Waiting:
     state: str
 
 
+Answer = tuple[list[Waiting], str | None]
+"""The list, or what stood in its way."""
+
+
 class OpenSubmissions:
     """The open pull requests of a Hub store, asked for at most once a minute. Thread-safe.
 
@@ -50,49 +55,38 @@ class OpenSubmissions:
 
     def __init__(self, store: str) -> None:
         self.store = store
-        self._found: list[Waiting] = []
-        self._problem: str | None = None
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="open submissions")
+        self._lock = threading.Lock()
+        self._asked: Future[Answer] | None = None
         self._until = 0.0
-        self._asked, self._answered = 1, 0  # what is known answers what was asked up to here
-        self._is_looking = False
-        self._turn = threading.Condition()
 
     def forget(self) -> None:
-        """Ask again next time: one was just opened."""
-        with self._turn:
-            self._asked += 1
+        """Ask again next time: one was just opened. A question that waits for its turn will find it."""
+        with self._lock:
+            if self._asked is not None and (self._asked.running() or self._asked.done()):
+                self._asked = None
 
     def list(self) -> list[Waiting]:
         """The newest open pull requests. Raises BadInput when the Hub does not tell, or not yet."""
-        with self._turn:
-            if self._answered == self._asked and time.monotonic() > self._until:
-                self._asked += 1
-            wanted = self._asked
-            if self._answered < wanted and not self._is_looking:
-                self._is_looking = True
-                threading.Thread(target=self._look, name="open submissions", daemon=True).start()
-            if not self._turn.wait_for(lambda: self._answered >= wanted, TIMEOUT):
-                raise BadInput(f"{self.store}: the Hub is slow to list the open submissions. Try again soon.")
-            if self._problem is not None:
-                raise BadInput(self._problem)
-            return list(self._found)
+        with self._lock:
+            if self._asked is None or (self._asked.done() and time.monotonic() > self._until):
+                self._asked = self._beside.submit(self._look)
+            asked = self._asked
+        try:
+            found, problem = asked.result(TIMEOUT)
+        except TimeoutError:
+            raise BadInput(f"{self.store}: the Hub is slow to list the open submissions. Try again soon.") from None
+        if problem is not None:
+            raise BadInput(problem)
+        return list(found)
 
-    def _look(self) -> None:
-        """Ask the Hub until what was asked last is answered."""
-        while True:
-            with self._turn:
-                if self._answered == self._asked:
-                    self._is_looking = False
-                    return
-                asked = self._asked
-            found, problem = _found(self.store)
-            with self._turn:
-                self._found, self._problem, self._answered = found, problem, asked
-                self._until = time.monotonic() + RECHECK_SECONDS
-                self._turn.notify_all()
+    def _look(self) -> Answer:
+        answer = _found(self.store)
+        self._until = time.monotonic() + RECHECK_SECONDS
+        return answer
 
 
-def _found(store: str) -> tuple[list[Waiting], str | None]:
+def _found(store: str) -> Answer:
     """The list, or what stood in its way: whatever it is, those who wait are told."""
     try:
         with quiet(), hub_errors(store, "list its open submissions"):

@@ -2,7 +2,7 @@
 
 `papers.csv` (citation, date), `tables.csv` (number, benchmark, a note on the table), `cells.csv` (metric, facet, method, n of the
 cells of a row, a column or both), `notes.csv` (where a paper contradicts itself) and `models.csv` (one name per model; the label
-that each paper prints for it; distinct versions stay distinct). `departments.csv` is no paper's: see `departments`.
+that each paper prints for it; distinct versions stay distinct).
 See also: the results that these numbers make (`published_results.py`).
 """
 
@@ -54,16 +54,6 @@ def cells(table: str) -> Iterator[Cell]:
                 continue
             spread = re.search(r"± (\d+(?:\.\d+)?)", printed)
             yield Cell(table, row, column, printed, float(number[0]), float(spread[1]) if spread else None, about)
-
-
-def departments() -> tuple[Row, ...]:
-    """Which branches of other benchmarks are a department of GMAI-MMBench, and why (not): `benchmark, facet, label, department, why`.
-
-    A department stands there only where it is beyond doubt; empty means that the branch stays unlabelled. GMAI-MMBench gives its
-    departments finding by finding (oncology and infections cut through the organs), so that no area of the body is one of them: as it
-    stands, no branch is mapped, and nothing reads departments into other benchmarks' questions.
-    """
-    return read_table("departments")
 
 
 @cache

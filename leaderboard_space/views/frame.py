@@ -43,6 +43,11 @@ def benchmark(family: str) -> str:
     )
 
 
+def about() -> str:
+    """The page About."""
+    return _read(("about.html",))
+
+
 def page(name: str, first: str) -> str:
     """A page that the server draws whole (`assets/page.js`). `first`: what it shows at first."""
     return f'<div class="mp-page" data-page="{name}">{first}</div>'

@@ -140,10 +140,7 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
 
 def methods_of(section: Section) -> list[str]:
     """The methods by which the section's results were got."""
-    if "methods" not in section.memory:
-        section.memory["methods"] = sorted({entry.result.method.name for entry in section.entries})
-    found: list[str] = section.memory["methods"]
-    return found
+    return sorted({entry.result.method.name for entry in section.entries})
 
 
 def standings(

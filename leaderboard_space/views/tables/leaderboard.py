@@ -75,7 +75,7 @@ def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window)
         [*(with_interval(row.score, found.metric) for row in found.rows), *without],
         info_of(found.metric, section.family).unit,
     )
-    tag = _tags(section, found)
+    tag = tags([row.entry for row in found.rows])
     return "".join(
         [
             _toolbar(query.snapshot, section, found.metric, query.metrics, query.shown),
@@ -101,16 +101,6 @@ def _dead_end(query: BoardQuery, found: Standings) -> str:
         for group, name in zip(groups, names, strict=True)
     )
     return f'<h2 class="finding">{prose(said, 300)}</h2><p class="choices">{links}</p>'
-
-
-def _tags(section: Section, found: Standings) -> Mapping[str, str]:
-    """`tags` of the rows, kept for the next selection: of hundreds of results, mostly the same ones."""
-    entries = [row.entry for row in found.rows]
-    keys = {entry.key for entry in entries}
-    kept: tuple[set[str], Mapping[str, str]] | None = section.memory.get("tags")
-    if kept is None or kept[0] != keys:
-        kept = section.memory["tags"] = (keys, tags(entries))
-    return kept[1]
 
 
 def empty(family: str, problems: list[str]) -> str:
