@@ -75,6 +75,12 @@ def build_app(
     for family in BENCHMARKS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
             functions[f"{family}/{ask.__name__}"] = ask
+
+    def about(_: Any) -> str:
+        entries = [entry for held in board.snapshot.sections.values() for section in held for entry in section.entries]
+        return frame.about() + claims.section(claimed.current(), entries, claimed.problems)
+
+    functions["about/page"] = about
     drawn: dict[str, tuple[Function, Function]] = {
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
@@ -93,21 +99,11 @@ def build_app(
     ) as app:
         _html(frame.header(), "mp-header", "medprobe.start();")
         with gr.Column(elem_id="mp-pages"):
-            with gr.Column(elem_id="page-overview"):
-                _page("overview", "medprobeSearch(element);", front.page({}), frame.SEARCH)
-            for family in BENCHMARKS:
-                with gr.Column(elem_id=f"page-{family}"):
-                    _html(frame.benchmark(family), f"mp-{family}", "medprobeBenchmark(element);")
-            for name in ("compare", "cases", "topic", "model"):
-                with gr.Column(elem_id=f"page-{name}"):
-                    _page(name)
+            _html(frame.pages({"overview": front.page({}), "about": about({})}), script=frame.DRAWN)
             with gr.Column(elem_id="page-submit"):
-                opened = _page("submit", elem_id="mp-submit-page", arrived="trigger('select')")
+                drawn_when_open = "medprobePage(element, () => { trigger('select') });"
+                opened = _html(frame.page("submit"), "mp-submit-page", drawn_when_open)
                 form, target, waiting = draw_submit(submitting)
-            with gr.Column(elem_id="page-about"):
-                _html(frame.about())
-                if claimed.datasets:
-                    _html(lambda: _claimed(claimed, board))
 
         def fill() -> tuple[gr.Row, gr.Dropdown, str]:
             choices = submitting.choices()
@@ -125,13 +121,6 @@ def build_app(
         sandbox.start("eval_harness.store.packaging")
 
     return app, Middleware(Endpoint, functions=functions), begin
-
-
-def _claimed(claimed: Claims, board: Board) -> str:
-    """What models' repositories on the Hub state, as heard last."""
-    held = board.snapshot.sections.values()
-    entries = [entry for sections in held for section in sections for entry in section.entries]
-    return f'<div class="mp-page">{claims.section(claimed.current(), entries, claimed.problems)}</div>'
 
 
 def _spoken(tool: Callable[..., Any]) -> Callable[..., str]:
@@ -212,24 +201,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
     }
 
 
-def _page(
-    name: str,
-    script: str = "",
-    first: str = frame.READING,
-    before: str = "",
-    elem_id: str | None = None,
-    arrived: str = "",
-) -> gr.HTML:
-    """A page that is a form and what follows from it; the server draws it whole for every choice, and gives its tables as files.
-
-    `script`: a further script for it; `first`: what it shows at first; `before`: HTML that stands above it and stays; `elem_id`: where not
-    "mp-" and its name; `arrived`: a script for every visit.
-    """
-    drawn = f"medprobePage(element, () => {{ {arrived} }});{script}"
-    return _html(before + frame.page(name, first), elem_id or f"mp-{name}", drawn)
-
-
-def _html(drawn: str | Callable[[], str], elem_id: str | None = None, script: str | None = None) -> gr.HTML:
+def _html(drawn: str, elem_id: str | None = None, script: str | None = None) -> gr.HTML:
     return gr.HTML(drawn, elem_id=elem_id, apply_default_css=False, js_on_load=script)
 
 

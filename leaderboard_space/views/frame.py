@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from dataset_builders.benchmarks import BENCHMARKS
@@ -20,6 +21,12 @@ SEARCH = (
     '<ul id="mp-hits" role="listbox" aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
 )
 """The search of the first screen (`assets/search.js`)."""
+DRAWN = (
+    "for (const one of element.querySelectorAll('.mp')) medprobeBenchmark(one.parentElement);"
+    "for (const one of element.querySelectorAll('.mp-page')) medprobePage(one.parentElement, () => {});"
+    "medprobeSearch(element);"
+)
+"""What makes the pages work, once they are drawn."""
 
 
 def scripts() -> str:
@@ -34,8 +41,19 @@ def header() -> str:
     return f"<style>{_read(SHEETS)}</style>{skip}<header><h1>{said}</h1></header>{_navigation()}"
 
 
-def benchmark(family: str) -> str:
-    """One benchmark's page, which draws itself and asks the server for what changes (`assets/board.js`)."""
+def pages(first: Mapping[str, str]) -> str:
+    """Every page but Submit, which is a form of Gradio's: benchmarks, which draw themselves and ask the server for what changes
+    (`assets/board.js`), and those that the server draws whole. `first`: what some of these show at first."""
+    drawn = {family: _benchmark(family) for family in BENCHMARKS}
+    drawn |= {
+        name: page(name, first.get(name, READING))
+        for name in ("overview", "compare", "cases", "topic", "model", "about")
+    }
+    drawn["overview"] = SEARCH + drawn["overview"]
+    return "".join(f'<div id="page-{name}"><div id="mp-{name}">{inner}</div></div>' for name, inner in drawn.items())
+
+
+def _benchmark(family: str) -> str:
     return (
         f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
         '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
@@ -48,7 +66,7 @@ def about() -> str:
     return _read(("about.html",))
 
 
-def page(name: str, first: str) -> str:
+def page(name: str, first: str = READING) -> str:
     """A page that the server draws whole (`assets/page.js`). `first`: what it shows at first."""
     return f'<div class="mp-page" data-page="{name}">{first}</div>'
 

@@ -139,12 +139,10 @@ def test_off_by_default_and_damaged_files_are_nothing(local_hub, monkeypatch, tm
 
 
 def test_the_about_page_shows_them_where_they_are_configured(api, monkeypatch, tmp_path):
-    from leaderboard_space.app import _claimed, build_app
-    from leaderboard_space.data.board import Board
-    from leaderboard_space.data.published_results import board_results
+    from leaderboard_space.app import build_app
 
     claims = Claims([DATASET], tmp_path)
     claims.refresh()
-    assert "medlab/a" in _claimed(claims, Board(None, board_results()))
-    monkeypatch.setenv("MEDPROBE_CLAIMS", DATASET)
-    build_app(None)
+    monkeypatch.setattr(Claims, "configured", lambda: claims)
+    _, endpoint, _ = build_app(None)
+    assert "medlab/a" in endpoint.kwargs["functions"]["about/page"]({})
