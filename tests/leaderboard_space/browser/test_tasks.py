@@ -225,7 +225,7 @@ for (const [one, children] of whole)
 CUT = """() => {
   const width = document.createElement('canvas').getContext('2d'), found = [];
   const shown = [...document.querySelectorAll('#mp-header *, [role=tabpanel] *')].filter(
-    one => one.checkVisibility({ visibilityProperty: true }));
+    one => one.checkVisibility({ contentVisibilityAuto: true, visibilityProperty: true }));
   for (const one of shown) {
     const style = getComputedStyle(one);
     if (one.matches('select, input:not([type=checkbox]):not([type=file])')) {

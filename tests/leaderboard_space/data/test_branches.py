@@ -1,4 +1,4 @@
-"""Branches of what only papers know, departments outside GMAI-MMBench, and scored answers kept on disk."""
+"""Branches of what only papers know, and scored answers kept on disk."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ from eval_harness.records.result import read_result
 from leaderboard_space.data import board
 from leaderboard_space.data.facets import cells_under
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.published_tables import departments
 from leaderboard_space.data.ranks.standings import own_score, standings
 from leaderboard_space.data.store import result_files
 from leaderboard_space.data.store.sections import Entry
@@ -20,18 +19,6 @@ PUBLISHED = board_results()
 
 def breakdowns(benchmark: str) -> list[dict]:
     return [result.breakdown for result in PUBLISHED if result.benchmark.name == benchmark]
-
-
-def test_every_label_of_other_benchmarks_has_a_decision_about_departments() -> None:
-    known = {(row["benchmark"], row["facet"], row["label"]): row for row in departments()}
-    categories = {label for held in breakdowns("mediconfusion") for label in held.get("category", {})}
-    organs = {name.partition("_")[0] for held in breakdowns("probmed") for name in held.get("image_type", {})}
-    wanted = {("mediconfusion", "category", label) for label in categories} | {
-        ("probmed", "organ", label) for label in organs
-    }
-    assert set(known) == wanted and all(row["why"] for row in known.values())
-    theirs = {label for held in breakdowns("gmai-mmbench") for label in held.get("department", {})}
-    assert {row["department"] for row in known.values() if row["department"]} <= theirs
 
 
 @pytest.mark.parametrize("family", ["mediconfusion", "probmed", "halt-medvqa"])

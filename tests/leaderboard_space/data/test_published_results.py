@@ -35,7 +35,6 @@ ABOUT = (
     "cells",
     "notes",
     "models",
-    "departments",
     "model_facts",
     "model_names",
 )  # no printed tables
