@@ -6,7 +6,7 @@ See also: the wording of the prompt (`prompts.py`), tokens and tensors (`model_i
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,25 +22,27 @@ PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "f
 `mc-blip2`, already hold the words they expect."""
 
 
-def conversation(request: Request, pictures: Mapping[bytes, Any]) -> list[Message]:
+def conversation(
+    request: Request, pictures: Mapping[bytes, Any] | None, as_text: Callable[[str], str] = str
+) -> list[Message]:
     """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
 
-    `pictures` maps encoded images to decoded ones. A turn without images is its text.
+    `pictures` maps encoded images to decoded ones; None: images without their contents. `as_text` is applied to every text.
     """
+
+    def said(text: str) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": as_text(text)}]
+
+    def asked(text: str, images: Sequence[bytes]) -> Message:
+        shown = [{"type": "image"} | ({"image": pictures[image]} if pictures is not None else {}) for image in images]
+        return {"role": "user", "content": shown + said(text) if request.image_first else said(text) + shown}
+
     messages: list[Message] = []
     if request.system:
-        messages.append({"role": "system", "content": [{"type": "text", "text": request.system}]})
+        messages.append({"role": "system", "content": said(request.system)})
     for shot in request.shots:
-        messages.append(_turn(shot.prompt, shot.images, pictures, request.image_first))
-        messages.append({"role": "assistant", "content": [{"type": "text", "text": shot.answer}]})
-    messages.append(_turn(request.prompt, request.images, pictures, request.image_first))
-    return messages
-
-
-def _turn(text: str, images: Sequence[bytes], pictures: Mapping[bytes, Any], image_first: bool) -> Message:
-    words: list[dict[str, Any]] = [{"type": "text", "text": text}]
-    shown: list[dict[str, Any]] = [{"type": "image", "image": pictures[image]} for image in images]
-    return {"role": "user", "content": shown + words if image_first else words + shown}
+        messages += [asked(shot.prompt, shot.images), {"role": "assistant", "content": said(shot.answer)}]
+    return [*messages, asked(request.prompt, request.images)]
 
 
 def plain_text(messages: list[Message], image_token: str | None, end_of_shot: str) -> str:

@@ -5,10 +5,9 @@ See also: the conversation's wording (`chat_form.py`), running the network (`net
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -75,9 +74,7 @@ class InputMaker:
         self.template_variables: dict[str, Any] = dict(settings.chat_template_kwargs)
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
-        self._sanitize = "sanitize_control_tokens" in inspect.signature(processor.apply_chat_template).parameters
-        """True if transformers keeps special tokens of a question text (newer ones); else, and where it cannot, `_defused` does."""
-        self._control_tokens = _control_tokens(processor.tokenizer)
+        self._control_tokens = _control_tokens(processor)
         self._marker, self._nested = (None, False)
         if plain:
             self._marker, self._nested = self._written_marker()
@@ -143,9 +140,10 @@ class InputMaker:
 
     def _tensors(self, requests: Sequence[Request]) -> dict[str, Any]:
         pictures = self._decoded(requests)
-        conversations = [chat_form.conversation(request, pictures) for request in requests]
+        conversations = self._conversations(requests, pictures)
         if not self.plain:
-            return dict(self._templated(conversations))
+            options = {"return_tensors": "pt", "processor_kwargs": {"padding": True}, "return_dict": True}
+            return dict(self.processor.apply_chat_template(conversations, **self._template_options, **options))
         token = self._marker
         end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
         texts = [chat_form.plain_text(messages, token, end) for messages in conversations]
@@ -174,60 +172,28 @@ class InputMaker:
                 continue
         return None, False
 
-    def _templated(self, conversations: list[list[Message]]) -> Any:
-        options: dict[str, Any] = {
-            **self.template_variables,
-            "add_generation_prompt": True,
-            "tokenize": True,
-            "return_dict": True,
-        }
-        if self._sanitize:
-            try:
-                # A question that happens to hold "<image>" or another control token must stay text.
-                return self.processor.apply_chat_template(
-                    conversations,
-                    return_tensors="pt",
-                    processor_kwargs={"padding": True},
-                    sanitize_control_tokens=True,
-                    **options,
-                )
-            except (NotImplementedError, ValueError):
-                # The tokenizer adds special tokens by itself, or the processor needs character offsets (Idefics3): both rule that out.
-                self._sanitize = False
-        conversations = [_defused(messages, self.processor.tokenizer) for messages in conversations]
-        return self.processor.apply_chat_template(
-            conversations, return_tensors="pt", processor_kwargs={"padding": True}, **options
-        )
-
     def raw_ids(self, requests: Sequence[Request]) -> list[list[int]]:
         """Token ids with each image as its one marker, not expanded."""
-        tokenizer = self.processor.tokenizer
-        markers = [chat_form.conversation(request, dict.fromkeys(request.all_images)) for request in requests]
-        for messages in markers:
-            for message in messages:
-                message["content"] = [
-                    {"type": "image"} if part["type"] == "image" else part for part in message["content"]
-                ]
-        options: dict[str, Any] = {
-            **self.template_variables,
-            "chat_template": self.processor.chat_template,
-            "add_generation_prompt": True,
-            "tokenize": True,
-            "return_dict": False,
-        }
-        ids: list[list[int]]
-        if not any(self._control_tokens.search(text) for text in _texts(requests, self.template_variables)):
-            # Nothing to keep as text, and without that transformers encodes the whole batch in one call.
-            ids = tokenizer.apply_chat_template(markers, **options)
-            return ids
-        if self._sanitize:
-            try:
-                ids = tokenizer.apply_chat_template(markers, sanitize_control_tokens=True, **options)
-                return ids
-            except (NotImplementedError, ValueError):  # as in `_templated`
-                self._sanitize = False
-        ids = tokenizer.apply_chat_template([_defused(messages, tokenizer) for messages in markers], **options)
+        options = {"chat_template": self.processor.chat_template, "return_dict": False}
+        ids: list[list[int]] = self.processor.tokenizer.apply_chat_template(
+            self._conversations(requests, None), **self._template_options, **options
+        )
         return ids
+
+    @property
+    def _template_options(self) -> dict[str, Any]:
+        return {**self.template_variables, "add_generation_prompt": True, "tokenize": True}
+
+    def _conversations(
+        self, requests: Sequence[Request], pictures: Mapping[bytes, PILImage] | None
+    ) -> list[list[Message]]:
+        """A question that happens to hold "<image>" or another control token must stay text: a space breaks the token. (What transformers
+        offers for it, `sanitize_control_tokens`, not every tokenizer and processor takes.)"""
+
+        def as_text(text: str) -> str:
+            return self._control_tokens.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+
+        return [chat_form.conversation(request, pictures, as_text) for request in requests]
 
     def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
         """Each distinct image decoded once, several at a time; none where all requests come without.
@@ -241,22 +207,14 @@ class InputMaker:
         return dict(zip(different, self._decoders.map(chat_form.decode_image, different, sides), strict=True))
 
 
-def _control_tokens(tokenizer: Any) -> re.Pattern[str]:
-    """What a text must not hold to be tokenised as it stands: tokens outside the vocabulary proper, and private-use characters, with
-    which transformers marks such tokens. Line ends and spaces, which Gemma has among its added tokens, are text everywhere."""
-    added = {
-        str(token) for token in tokenizer.added_tokens_decoder.values() if token.special or not str(token).isspace()
-    }
-    longest_first = sorted({*added, *tokenizer.all_special_tokens}, key=len, reverse=True)
-    return re.compile("|".join(["[\U000f0000-\U0010ffff]", *map(re.escape, filter(None, longest_first))]))
-
-
-def _texts(requests: Sequence[Request], variables: Mapping[str, Any]) -> Iterator[str]:
-    """Every text that a chat template gets to write."""
-    yield str(variables)
-    for request in requests:
-        yield from (request.system or "", request.prompt)
-        yield from (text for shot in request.shots for text in (shot.prompt, shot.answer))
+def _control_tokens(processor: Any) -> re.Pattern[str]:
+    """The special tokens, and the added ones that the chat template writes (Qwen's `<think>`)."""
+    added = processor.tokenizer.added_tokens_decoder.values()
+    template = str(getattr(processor, "chat_template", None) or "")
+    found = {str(token) for token in added if token.special or str(token) in template}
+    found = {token for token in found.union(processor.tokenizer.all_special_tokens) if len(token.strip()) > 1}
+    longest_first = sorted(found, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
 
 def _have_images(requests: Sequence[Request]) -> bool:
@@ -291,22 +249,6 @@ def _common_start(sequences: Sequence[list[int]]) -> int:
     """How many tokens all sequences begin with (the least and the greatest differ first)."""
     low, high = min(sequences), max(sequences)
     return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
-
-
-def _defused(messages: list[Message], tokenizer: Any) -> list[Message]:
-    """Special tokens written in a prompt are broken by a space, so that they stay text."""
-    special = [token for token in tokenizer.all_special_tokens if len(token) > 1]
-
-    def text(value: str) -> str:
-        for token in special:
-            value = value.replace(token, f"{token[0]} {token[1:]}")
-        return value
-
-    return [
-        message
-        | {"content": [part | {"text": text(part["text"])} if "text" in part else part for part in message["content"]]}
-        for message in messages
-    ]
 
 
 def left_padded(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:

@@ -34,17 +34,6 @@ if TYPE_CHECKING:
 
 AHEAD = 2
 """Batches prepared (images decoded, text tokenised) while the network works on the one before."""
-COMPARED = frozenset(
-    """
-    aria aya_vision blip blip-2 chameleon cohere2_vision deepseek_vl deepseek_vl_hybrid exaone4_5 fast_vlm florence2 gemma3 gemma4
-    gemma4_unified git glm46v glm4v glm4v_moe glm_ocr got_ocr2 idefics2 idefics3 instructblip internvl janus kosmos-2 lfm2_vl
-    lfm3_vl lighton_ocr llama4 llava llava_next llava_next_video llava_onevision minicpmv4_6 mistral3 mllama ovis2 paddleocr_vl
-    paligemma perception_lm qianfan_ocr qwen2_5_vl qwen2_vl qwen3_5 qwen3_5_moe qwen3_vl qwen3_vl_moe qwen4_exp smolvlm
-    video_llama_3 video_llava vipllava
-    """.split()  # noqa: SIM905
-)
-"""Model types whose texts and option scores equal those of plain loops of transformers on tiny random models: those of
-`tests/eval_harness/models/families.yaml`, which `benchmarks/models/families.py` runs."""
 
 
 class TransformersVLM(Backend):
@@ -86,13 +75,6 @@ class TransformersVLM(Backend):
         self._ends = set(ends if isinstance(ends, list) else [ends])
         self._settings = settings
         self.on_cpu = torch.device(self.network.device).type == "cpu"
-        self._type = str(loaded.config.model_type)
-        if self._type not in COMPARED:
-            print(
-                f"--model {model_id}: models of the type {self._type} have not been compared with a plain loop of transformers; the "
-                "self-test that follows is all that speaks for its numbers",
-                file=sys.stderr,
-            )
         self.processing = Processing(model_id, self.processor, settings)
         self.template_hash = self.processing.template_hash
         self._inputs = self.processing.inputs
@@ -101,7 +83,7 @@ class TransformersVLM(Backend):
         self._shown_equal = False
         self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
         self.deviations: list[str] = [*odd]
-        if self.processing.plain and self._type not in PLAIN_BY_DEFAULT:
+        if self.processing.plain and loaded.config.model_type not in PLAIN_BY_DEFAULT:
             self._deviate("the processor has no chat template, so prompts were sent as they stand")
             print(f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one", file=sys.stderr)
         if not self._shares:
@@ -311,5 +293,4 @@ class TransformersVLM(Backend):
             "prompt_form": "plain text" if self.processing.plain else "chat template",
             "shared_image_prefix": self._shown_equal,
             "self_test": self.findings.paths,
-            "type_compared_with_plain_loops": self._type in COMPARED,
         }
