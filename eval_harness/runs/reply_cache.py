@@ -1,9 +1,10 @@
-"""Replies kept across runs (`--cache DIR`): a request that is sent again in the same way to the same model is answered from there.
+"""Replies kept across runs (`--cache DIR`), and those of a run's judge: a request that is sent again in the same way to the same model is
+answered from there.
 
 The key is over everything that is sent (prompt, images, examples, system message, order, limits, options of the run) and over the
 model: its revision or, of a local folder, its files; of a server its address and the model's name there, for a server says no more.
-Answers drawn at a temperature are kept only where the seed decides them (models in this process). One file per reply, written whole, so
-that any number of processes may share a cache.
+Answers drawn at a temperature are kept only where the seed decides them (models in this process), and the judge's. One file per reply,
+written whole, so that any number of processes may share a cache.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request, Response
-from eval_harness.records.run import RunRecord
 from eval_harness.runs.folder import Key
 from eval_harness.runs.plan import Plan
 
@@ -31,43 +31,48 @@ Send = Callable[[Any], Iterable[Response]]
 
 
 def sender_of(plan: Plan) -> Send:
-    """What answers the requests of a run: the back end, behind the cache where there is one. Raises BadInput as `ReplyCache`."""
-    backend = plan.backend
+    """What answers the requests of a run: the back end, behind the cache where there is one.
+
+    Raises BadInput where nothing tells whether the model is still the same, or the folder of the cache cannot be made.
+    """
+    backend, model, folder = plan.backend, plan.run.request.model, plan.config.cache
     send: Send = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
-    if plan.config.cache is None:
+    if folder is None:
         return send
-    cache = ReplyCache(plan.config.cache, plan.run, backend, getattr(backend, "base_url", None))
+    if ".py:" in model or model.partition(":")[0] in ("recorded", "baseline"):
+        raise BadInput(f"--cache: --model {model} has no revision to keep replies by. Leave it out.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--cache {folder}: cannot be written ({error.strerror}). Give another folder.") from None
+    files, said = _files_of(Path(model)), backend.describe()
+    if not (backend.is_api or files or backend.model.revision):
+        raise BadInput(f"--cache: the revision of {model} is not known. Leave it out.")
+    identity = {
+        "version": VERSION,
+        "model": model,
+        "revision": backend.model.revision,
+        "files": files,
+        "server": getattr(backend, "base_url", None),
+        "method": plan.run.request.method,
+        "generation": plan.run.request.generation,
+        "libraries": {} if backend.is_api else {name: said.get(name) for name in LIBRARIES},
+    }
+    cache = ReplyCache(folder, identity, backend.deviations, keeps_draws=not backend.is_api)
     return cache.through(send, streams=backend.takes_stream)
 
 
+@dataclass(frozen=True)
 class ReplyCache:
-    """The replies of one model under one run's settings."""
+    """The replies of one model under the same settings, `identity`.
 
-    def __init__(self, folder: Path, run: RunRecord, backend: Backend, base_url: str | None) -> None:
-        """Raises BadInput where nothing tells whether the model is still the same, or the folder cannot be made."""
-        kind = run.request.model.partition(":")[0]
-        if ".py:" in run.request.model or kind in ("recorded", "baseline"):
-            raise BadInput(f"--cache: --model {run.request.model} has no revision to keep replies by. Leave it out.")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput(f"--cache {folder}: cannot be written ({error.strerror}). Give another folder.") from None
-        self._folder, self._backend = folder, backend
-        self._is_api = backend.is_api
-        files = _files_of(Path(run.request.model))
-        if not (self._is_api or files or backend.model.revision):
-            raise BadInput(f"--cache: the revision of {run.request.model} is not known. Leave it out.")
-        said = backend.describe()
-        self._identity = {
-            "version": VERSION,
-            "model": run.request.model,
-            "revision": backend.model.revision,
-            "files": files,
-            "server": base_url,
-            "method": run.request.method,
-            "generation": run.request.generation,
-            "libraries": {} if self._is_api else {name: said.get(name) for name in LIBRARIES},
-        }
+    `deviations`: those of the model, kept with its replies. `keeps_draws`: answers drawn at a temperature are kept too.
+    """
+
+    folder: Path
+    identity: Mapping[str, Any]
+    deviations: list[str]
+    keeps_draws: bool
 
     def through(self, send: Send, streams: bool) -> Send:
         """`send`, with what is kept answered from the cache and new answers kept. `streams`: it takes requests one by one."""
@@ -102,7 +107,7 @@ class ReplyCache:
     def key(self, request: Request) -> str | None:
         """The key of a request; None where its answer is left to chance."""
         drawn = request.temperature > 0
-        if drawn and self._is_api:
+        if drawn and not self.keeps_draws:
             return None
         sent = {
             "prompt": request.prompt,
@@ -117,10 +122,10 @@ class ReplyCache:
             "limits": (request.max_tokens, request.temperature, request.seed),
             "draw": (request.question_id, request.sample) if drawn else None,
         }
-        return hashlib.sha256(json.dumps([self._identity, sent], sort_keys=True, default=str).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self.identity, sent], sort_keys=True, default=str).encode()).hexdigest()
 
     def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.json"
+        return self.folder / key[:2] / f"{key}.json"
 
     def _read(self, key: str, request: Request) -> Response | None:
         """The kept reply, as an answer to this request; None where there is none, or it cannot be read."""
@@ -130,17 +135,16 @@ class ReplyCache:
                 name: tuple(value) for name in ("scores", "usage") if (value := kept["response"][name]) is not None
             }
             reply = Response(request.question_id, request.sample, **fields, from_cache=True)
-            known = self._backend.deviations
-            known += [words for words in kept["deviations"] if words not in known]
+            self.deviations.extend(words for words in kept["deviations"] if words not in self.deviations)
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return reply
 
     def _write(self, key: str, response: Response) -> None:
         names = ("text", "seconds", "scores", "usage", "reasoning", "finish_reason")
-        kept = {"response": {name: getattr(response, name) for name in names}, "deviations": self._backend.deviations}
+        kept = {"response": {name: getattr(response, name) for name in names}, "deviations": self.deviations}
         path = self._path(key)
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, json.dumps(kept).encode())
 
 

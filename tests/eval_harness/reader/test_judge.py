@@ -13,6 +13,7 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import judge_queries, read_run
+from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.reader.judge import Query, closeness_prompt, extraction_prompt, read_closeness, read_extraction
 from eval_harness.records.result import Benchmark, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
@@ -70,13 +71,9 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def judge(server: Server, tmp_path: Path) -> Judge:
-    return patient(Judge("openai:judge", tmp_path / "cache", server.url))
-
-
-def patient(judge: Judge) -> Judge:
-    judge.server.first_wait = 0.001
-    return judge
+def judge(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    monkeypatch.setattr(OpenAIChat, "first_wait", 0.001)
+    return Judge("openai:judge", tmp_path / "cache", server.url)
 
 
 def questions() -> pd.DataFrame:
@@ -134,11 +131,13 @@ def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path
     for _ in range(2):
         assert judge.replies([asked, asked])[1] == "A"
     again = Judge("judge", tmp_path / "cache", server.url)
-    assert again.ask(asked) == "A" and len(server.asked) == 1
-    assert again.ask(Query(asked.prompt, turn=1)) == "A" and len(server.asked) == 2
-    for path in (tmp_path / "cache").iterdir():
+    assert again.replies([asked]) == ["A"] and len(server.asked) == 1
+    assert again.replies([Query(asked.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 2
+    assert again.replies([Query(asked.prompt, turn=2, temperature=1.0)]) == ["A"] and len(server.asked) == 3
+    assert again.replies([Query(asked.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 3
+    for path in (tmp_path / "cache").rglob("*.json"):
         path.write_text("{torn")
-    assert again.ask(asked) == "A" and len(server.asked) == 3
+    assert again.replies([asked]) == ["A"] and len(server.asked) == 4
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,7 @@ def test_free_form_takes_the_closer_option(reply: str, ours: tuple[int, ...], of
 
 def test_free_form_is_asked_with_the_authors_system_message_and_temperature(server: Server, judge: Judge) -> None:
     server.replies = ["A: 5\nB: 3"]
-    reply = judge.ask(closeness_prompt("q", OPTIONS, "the bronchi are wide"))
+    [reply] = judge.replies([closeness_prompt("q", OPTIONS, "the bronchi are wide")])
     assert server.asked[0]["messages"][0]["role"] == "system" and server.asked[0]["temperature"] == 0.7
     assert reply is not None and read_closeness(reply, gap=2).choice == (0,)
     with pytest.raises(BadInput, match="two options"):
@@ -220,10 +219,10 @@ def test_a_permuted_answer_is_judged_in_the_order_it_was_shown(server: Server, j
 
 def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no server can be reached"):
-        Judge("judge", tmp_path, "http://127.0.0.1:9/v1").ask(Query("x"))
+        Judge("judge", tmp_path, "http://127.0.0.1:9/v1").replies([Query("x")])
     server.replies = [401]
     with pytest.raises(BadInput, match="--judge judge: the server refuses the key"):
-        Judge("judge", tmp_path, server.url).ask(Query("x"))
+        Judge("judge", tmp_path, server.url).replies([Query("x")])
 
 
 def test_a_judge_that_errs_changes_only_what_it_was_shown() -> None:
