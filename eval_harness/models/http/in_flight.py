@@ -26,10 +26,11 @@ GROWTH = 0.25
 
 
 class InFlight:
-    """At most `most` requests."""
+    """At most `most` requests; with `alone` one, until `open`."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, alone: bool = False) -> None:
         self.most = max(1, most)
+        self.alone = alone
         self.allowed = float(self.most)
         self.now = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -44,7 +45,7 @@ class InFlight:
             if pause > 0:
                 # Not all at the same instant: that would be the burst the server complained about.
                 await asyncio.sleep(pause + random.uniform(0, 0.1 * min(pause, 10.0)))
-            elif self.now < int(self.allowed):
+            elif self._room > 0:
                 break
             else:
                 self._waiting.append(asyncio.get_running_loop().create_future())
@@ -56,8 +57,17 @@ class InFlight:
             self.now -= 1
             self._wake()
 
+    @property
+    def _room(self) -> int:
+        return (1 if self.alone else int(self.allowed)) - self.now
+
+    def open(self) -> None:
+        """The server answers: all may ask."""
+        self.alone = False
+        self._wake()
+
     def _wake(self) -> None:
-        room = int(self.allowed) - self.now
+        room = self._room
         while self._waiting and room > 0:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -73,7 +83,7 @@ class InFlight:
     def busy(self) -> None:
         """The server has too much to do."""
         now = time.monotonic()
-        if now - self._last_cut > CUT_EVERY:
+        if not self.alone and now - self._last_cut > CUT_EVERY:
             self.allowed, self._last_cut = max(1.0, CUT_TO * min(self.allowed, self.now + 1)), now
 
     def pause(self, tries: int, first: float, retry_after: float | None) -> float:

@@ -1,8 +1,8 @@
 """Any server that speaks OpenAI's chat completions (OpenAI, Azure, vLLM, SGLang, TGI, `transformers serve`), many questions at a time.
 
-The first question is asked alone, until the server has answered it: what it takes is settled then (`chat_parameters.py`) and stays so for
-the others. A question is asked again after an error until it is answered, has failed `TRIES` times by itself, or `--wait-server` is over;
-before the run is given up, a question that was answered is asked once more. See also: the client (`client.py`), messages
+One question at a time is in flight until the server has answered one: what it takes is settled then (`chat_parameters.py`) and stays
+so for the others. A question is asked again after an error until it is answered, has failed `TRIES` times by itself, or `--wait-server`
+is over; before the run is given up, a question that was answered is asked once more. See also: the client (`client.py`), messages
 (`chat_messages.py`), replies (`chat_replies.py`), errors (`server_errors.py`), how many are in flight (`in_flight.py`).
 """
 
@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -46,8 +45,7 @@ STRANGER_TRIES = 3
 """How often something that is no reply of a chat server is tried before the first answer came."""
 
 GIVE_UP_AFTER = 10
-"""Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all; so many
-are asked in turn before the first answer."""
+"""Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all."""
 
 WAIT_SERVER = 600.0
 """Seconds for which a server that answers nothing is waited for (`--wait-server`)."""
@@ -105,10 +103,15 @@ class OpenAIChat(Backend):
         """True if the model is seen to reason before it answers; None: nothing tells yet."""
         self._settled = False
         self._failures = 0
-        self._met: Counter[str] = Counter()  # failures before the first answer, by kind
+        self._refused = 0
+        self._strange = 0
+        """How often something came before the first answer that is no reply of a chat server."""
         self._token_scores: TokenScores | None = None
-        self._client = client  # of the running call of `_ask_all`
-        self._alone = asyncio.Lock()
+        self._client, self._flight, self._alone = (
+            client,
+            InFlight(1),
+            asyncio.Lock(),
+        )  # of the running call of `_ask_all`
         self._last_line = self._began = self._alive_at = 0.0  # never
         self._trouble = "its reply is awaited"
 
@@ -133,7 +136,6 @@ class OpenAIChat(Backend):
         """A chat completion for `token_scores.py`. Raises ServerFailure or Refusal."""
         document: dict[str, Any] = await self._document(messages, self.parameters.of_scoring(more))
         read_reply(document)  # raises for what is none
-        self._met.clear()
         self._alive_at = time.monotonic()
         return document
 
@@ -142,106 +144,69 @@ class OpenAIChat(Backend):
         return await post(self._client, f"{self.base_url.removesuffix('/v1')}/{name}", body, self.settings.timeout)
 
     async def _ask_all(self, requests: Iterable[Request], emit: Callable[[Response], None]) -> None:
-        """The first questions one by one, then as many at a time as may be in flight."""
-        waiting, flight, taking = iter(requests), InFlight(self.settings.in_flight), asyncio.Lock()
-        stopping = False
-        aside: list[Taken] = []
+        """As many questions at a time as may be in flight."""
+        waiting, taking, stopping = iter(requests), asyncio.Lock(), False
+        self._flight = InFlight(self.settings.in_flight, alone=not self._settled)
         self._alone, self._failures, self._began = asyncio.Lock(), 0, time.monotonic()
 
         async def take() -> Taken | None:
             async with taking:
-                if stopping or aside:
-                    return None if stopping else aside.pop()
-                return await asyncio.to_thread(self._next, waiting)
+                return None if stopping else await asyncio.to_thread(self._next, waiting)
 
         async def work() -> None:
             upcoming = asyncio.create_task(take())
             try:
                 while (taken := await upcoming) is not None:
                     upcoming = asyncio.create_task(take())  # made ready while the reply is awaited
-                    emit(await self._timed(taken, flight))
+                    emit(await self._timed(taken))
             finally:
                 upcoming.cancel()
                 await asyncio.gather(upcoming, return_exceptions=True)
 
         async with self._open() as self._client:
-            if not self._settled:
-                aside.extend(await self._settle(take, flight, emit))
-            workers = {asyncio.create_task(work()) for _ in range(flight.most)}
+            workers = {asyncio.create_task(work()) for _ in range(self._flight.most)}
+            reporting = asyncio.create_task(self._report())
             try:
                 done, under_way = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
                 stopping = True
-                if under_way:
+                if under_way and self._settled:
                     await asyncio.wait(under_way, timeout=LAST_REPLIES)
             finally:
-                for worker in workers:
-                    worker.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
+                for task in (reporting, *workers):
+                    task.cancel()
+                await asyncio.gather(reporting, *workers, return_exceptions=True)
             for worker in done:
                 worker.result()
             if self._failures >= STRANGER_TRIES:
                 await self._check_server(self._trouble, None)
 
-    async def _settle(
-        self, take: Callable[[], Awaitable[Taken | None]], flight: InFlight, emit: Callable[[Response], None]
-    ) -> Iterable[Taken]:
-        """Ask questions one by one until one is answered, and the server takes what it is sent. Returns those that it failed to answer: the
-        fault may be theirs, so each was set aside for the next.
+    async def _report(self) -> None:
+        """Say what is waited for, until the first answer."""
+        while True:
+            await asyncio.sleep(LINE_EVERY)
+            if self._settled:
+                return
+            seconds = time.monotonic() - self._began
+            self._say(
+                f"waiting for {self.base_url} since {seconds:.0f} s of at most {self._patience:.0f} s ({self._trouble})"
+            )
 
-        Raises BadInput when none is answered.
-        """
-
-        async def report() -> None:
-            while True:
-                await asyncio.sleep(LINE_EVERY)
-                seconds = time.monotonic() - self._began
-                self._say(
-                    f"waiting for {self.base_url} since {seconds:.0f} s of at most {self._patience:.0f} s ({self._trouble})"
-                )
-
-        reporting, refused = asyncio.create_task(report()), 0
-        aside: deque[Taken] = deque()
-        try:
-            while not self._settled:
-                taken = await take() if len(aside) < GIVE_UP_AFTER else None
-                if taken is None and not aside:
-                    break
-                few = taken is None and len(aside) < STRANGER_TRIES
-                taken = taken or aside.popleft()
-                try:
-                    response = await self._timed(taken, flight)
-                except ServerFailure as failure:
-                    aside.append(taken)
-                    await self._wait_for_an_answer(failure, taken[0], flight)
-                    self._settled |= few and self._met["again"] >= STRANGER_TRIES  # so few may fail by themselves
-                    continue
-                emit(response)
-                refused += response.status == "refused"
-                self._settled |= response.status == "answered" or refused >= STRANGER_TRIES
-        finally:
-            reporting.cancel()
-        return aside
-
-    async def _wait_for_an_answer(self, failure: ServerFailure, request: Request, flight: InFlight) -> None:
-        """Wait before the next question of a server that has answered none yet. Raises BadInput where that is of no use."""
-        self._met[failure.kind] += 1
-        seconds = time.monotonic() - self._began
-        left = self._patience - seconds
-        if failure.kind == "unreachable" and self.settings.wait_server is None and seconds >= START_TIMEOUT:
+    async def _check_address(self, failure: ServerFailure, request: Request) -> None:
+        """Before the first answer: raise BadInput where no server is there, or something else than a chat server."""
+        self._strange += failure.kind == "unreadable"
+        waited = time.monotonic() - self._began
+        if failure.kind == "unreachable" and self.settings.wait_server is None and waited >= START_TIMEOUT:
             raise BadInput(
                 f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS waits for it), or "
                 "check the address."
             )
-        strange = self._met["unreadable"] >= STRANGER_TRIES and not self._alive_at
-        if strange and self.worked is None:
+        if self._strange >= STRANGER_TRIES and not self._alive_at:
+            if self.worked is not None:
+                await self._check_server(self._trouble, request)
+                return
             raise BadInput(
                 f"--base-url {self.base_url}: {self._trouble}. Give the address of a chat server; it mostly ends in /v1."
             )
-        if strange or self._met["again"] >= STRANGER_TRIES * GIVE_UP_AFTER or left <= (failure.retry_after or 0.0):
-            await self._check_server(self._trouble, request)
-        else:
-            rounds = 1 + self._met.total() // GIVE_UP_AFTER
-            await asyncio.sleep(min(flight.pause(rounds, self.first_wait, failure.retry_after), left))
 
     def _next(self, waiting: Iterator[Request]) -> Taken | None:
         """The next request with its messages, or with why its image cannot be shown."""
@@ -253,44 +218,40 @@ class OpenAIChat(Backend):
         except Exception as error:  # whatever an odd image makes a decoder raise
             return request, error
 
-    async def _timed(self, taken: Taken, flight: InFlight) -> Response:
+    async def _timed(self, taken: Taken) -> Response:
         start = time.perf_counter()
-        response = await self._ask(*taken, flight)
+        response = await self._ask(*taken)
         return replace(response, seconds=round(time.perf_counter() - start, 4))
 
-    async def _ask(self, request: Request, messages: Messages | Exception, flight: InFlight) -> Response:
-        """One question, tried until it is answered, refused, or has failed too often.
-
-        Raises BadInput, and ServerFailure instead of trying again where none was answered yet.
-        """
+    async def _ask(self, request: Request, messages: Messages | Exception) -> Response:
+        """One question, tried until it is answered, refused, or has failed too often. Raises BadInput."""
         failed = Response(request.question_id, request.sample, "", "failed")
         if isinstance(messages, Exception):
             return replace(failed, error=f"its image cannot be shown: {messages}")
-        until = 0.0
+        flight, until = self._flight, 0.0
         tries = dict.fromkeys(("again", "busy", "late", "unreachable"), 0)
         done = 0
         read: dict[str, Answer] = {}
         while True:
-            limit, sent = self.parameters.limit(request), self.parameters.of(request)
+            limit = self.parameters.limit(request)
             try:
                 async with flight.one():
-                    scored = await self._scored(request, messages, read)
-                    if scored is None:
-                        reply = await self._once(messages, sent)
-                if scored is not None:
-                    self._answered(request, flight)
-                    return scored
-                reply = await self._told_from_reasoning(request, reply)
-                if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
-                    continue
-                if not self._settled:
-                    self._look_for_reasoning(reply)
-                    if reply.reasoning:
-                        self.parameters.allow_thinking(request, REASONS, limit)
-                self._answered(request, flight)
-                return self._response(request, reply)
+                    limit, sent = self.parameters.limit(request), self.parameters.of(request)
+                    response = await self._scored(request, messages, read)
+                    if response is None:
+                        reply = await self._told_from_reasoning(request, await self._once(messages, sent))
+                        if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
+                            continue
+                        if not self._settled:
+                            self._look_for_reasoning(reply)
+                            if reply.reasoning:
+                                self.parameters.allow_thinking(request, REASONS, limit)
+                        response = self._response(request, reply)
+                    self._answered(request)
+                    return response
             except Refusal as refusal:
-                self._answered(None, flight)
+                self._refused += 1
+                self._answered(None)
                 return replace(failed, status="refused", error=without_key(str(refusal), self._key))
             except ServerFailure as failure:
                 words = self._trouble = without_key(str(failure), self._key)
@@ -310,13 +271,13 @@ class OpenAIChat(Backend):
                     return failed
                 self.retries += 1
                 if not self._settled:
-                    raise
+                    await self._check_address(failure, request)
                 if len(read) > done:  # an option more was scored
                     tries, done, until = dict.fromkeys(tries, 0), len(read), 0.0
                 tries[failure.kind if failure.kind in tries else "again"] += 1
                 if failure.kind in ("busy", "late"):
                     flight.busy()
-                until = until or time.monotonic() + self._patience
+                until = until or (time.monotonic() if self._settled else self._began) + self._patience
                 left = until - time.monotonic()
                 if failure.retry_after is not None and left < failure.retry_after:
                     await self._check_server(f"{words}; it asks to wait {failure.retry_after:.0f} s", request)
@@ -331,10 +292,17 @@ class OpenAIChat(Backend):
                     self._say(f"{words}; asked again in {pause:.0f} s")
                 await asyncio.sleep(pause)
 
-    def _answered(self, request: Request | None, flight: InFlight) -> None:
+    def _answered(self, request: Request | None) -> None:
+        """The server has answered; `request`: what it has, None for a refusal."""
         self._failures, self._alive_at = 0, time.monotonic()
         self.worked = self.worked or request
-        flight.answered()
+        self._flight.answered()
+        if request is not None or self._refused >= STRANGER_TRIES:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._flight.open()
 
     @property
     def _patience(self) -> float:
@@ -401,7 +369,8 @@ class OpenAIChat(Backend):
                 except Refusal:
                     pass
                 break
-            self._settled, self._failures, self._alive_at = True, 0, time.monotonic()
+            self._failures, self._alive_at = 0, time.monotonic()
+            self._settle()
 
     async def _once(self, messages: Messages, sent: dict[str, Any]) -> Reply:
         """Send one question. Raises Refusal or ServerFailure."""
