@@ -16,8 +16,6 @@ MOST_SAMPLES = 10_000
 """Samples (or option orders) of a question."""
 MOST_ANSWERS = 1_000_000
 """Answers of a run: ProbMed's 57,132 questions with 17 samples, MediConfusion's 352 with 2,840."""
-BYTES_PER_TOKEN = 4
-"""What a token of English text takes."""
 BYTES_PER_ANSWER = 16 << 10
 """Of a file of answers, on average over its answers: about 4,000 tokens of answer and reasoning. Any one answer may be longer."""
 FLOOR = 64 << 20
@@ -73,20 +71,6 @@ def limits_for(questions: int, samples: int = 1) -> Limits:
 
 FIRST_LOOK = Limits(rows=0, file=MAX_RUN, unpacked=MAX_RUN, cpu_seconds=120)
 """For reading run.json and the dataset that it names, before it is known how many answers are due."""
-
-
-def size_sentence(questions: int, samples: int, max_tokens: int | None = None) -> str:
-    """What a store will take of such a run, in a sentence that `eval` prints before the first question."""
-    limits, answers = limits_for(questions, samples), max(1, questions * samples)
-    most = limits.unpacked
-    sentence = (
-        f"a results store takes up to {most >> 20:,} MB of answers and reasoning from this run ({most // answers:,} bytes an answer, on "
-        f"average), in files of at most {limits.file >> 20} MB each, compressed"
-    )
-    possible = answers * BYTES_PER_TOKEN * (max_tokens or 0)
-    if possible > most:
-        sentence += f"; {max_tokens:,} tokens for each would be about {possible >> 20:,} MB: keep an eye on the size of answers.jsonl"
-    return sentence
 
 
 def wrong_sizes(run: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]:

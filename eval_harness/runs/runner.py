@@ -18,7 +18,6 @@ from pathlib import Path
 from eval_harness.derive.answer_table import answer_frame, answer_of
 from eval_harness.derive.derivation import Derived, derive
 from eval_harness.models.load import keep_loaded, load_backend
-from eval_harness.records.limits import size_sentence
 from eval_harness.records.result import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.config import EvalConfig
@@ -69,10 +68,6 @@ def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, f
                 plan = begin(folder, plan, shard)
                 journal = shard.open_journal(folder)
             with journal:
-                if plan.selection.repository.origin != "phantom":  # answers to drawn questions are not submitted
-                    method, count = plan.run.method, len(plan.selection.questions)
-                    told = size_sentence(count, plan.run.request.samples, method.generation.get("max_tokens"))
-                    print(f"{folder}: {told}.", file=sys.stderr)
                 generation, count = plan.run.method.generation, plan.run.request.samples
                 if count > 1 and generation["temperature"] and plan.config.samples:
                     print(
