@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,11 +17,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import missing_extra
 from dataset_builders.schema import LETTERS
 from eval_harness.derive.files import READINGS, RESULT
-from eval_harness.models.interface import Settings
 from eval_harness.records.names import model_slug
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model, Result, read_result
-from eval_harness.runs.config import EvalConfig, checked_options, config_of
+from eval_harness.runs.config import checked_options, config_of
 from eval_harness.scores.grading import grade
 from eval_harness.store.comparison import Side, load_side
 from eval_harness.store.printed import run_table, summary
@@ -29,13 +28,11 @@ from eval_harness.store.printed import run_table, summary
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from eval_harness.models.interface import Backend
+    from eval_harness.models.interface import Backend, Settings
     from eval_harness.runs.plan import Load
 
 Source = str | os.PathLike[str]
 SCORES = ("value", "low", "high", "n", "chance", "verdict")
-OF_A_MODEL = {each.name for each in fields(Settings)} - {"price", "max_tokens"} | {"model_args"}
-"""Options about how a model is loaded and run, of which a model that is an object is not told."""
 ASKED = ("question_id", "case_id", "question_type", "question", "options")
 READ = ("response", "choice", "status", "rule")
 
@@ -163,45 +160,31 @@ def evaluate(
             f'benchmark {benchmark!r}: give its name, such as "mediconfusion"; a dataset\'s folder is data=...'
         )
     given = options | {"data": data, "method": method, "image": image, "limit": limit, "base_url": base_url, "out": out}
-    is_object = not isinstance(model, str)
-    kind = getattr(model, "__name__", type(model).__name__)
-    given["model"] = f"object:{kind}" if is_object else model
-    checked = checked_options({name: value for name, value in given.items() if value is not None})
-    config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
     load: Load = load_backend
-    made: Path | None = None
-    if is_object:
-        _check_no_settings(config, checked)
+    if isinstance(model, str):
+        given["model"] = model
+    else:
+        kind = getattr(model, "__name__", type(model).__name__)
+        given["model"] = f"object:{kind}"
 
         def load(_: str, settings: Settings) -> Backend:
             return plug_in(model, kind, f"model {kind}", settings)
 
         if out is None:
             said = getattr(model, "model", None)
-            called = config.name or (said.name if isinstance(said, Model) else kind)
-            made = _new_folder(f"{benchmark}-{model_slug(called)}-{method}")
-            config = replace(config, out=made)
+            called = options.get("name") or (said.name if isinstance(said, Model) else kind)
+            given["out"] = _new_folder(f"{benchmark}-{model_slug(str(called))}-{method}")
     try:
+        checked = checked_options({name: value for name, value in given.items() if value is not None})
+        config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
         result, folder = run_arms(config, load) if arms else run_model(config, load)
     except ModuleNotFoundError as error:
         raise (missing_extra(error) or error) from None
     finally:
-        if made is not None:
+        if out is None and given["out"] is not None:
             with suppress(OSError):  # it holds a run
-                made.rmdir()
+                Path(given["out"]).rmdir()
     return Run(folder, result)
-
-
-def _check_no_settings(config: EvalConfig, given: Iterable[str]) -> None:
-    """Raise BadInput for options that a model which is an object would not be told of. What requests hold (temperature, seed) and the
-    address of the judge are not among them."""
-    kept = {"base_url"} if config.judge else set()
-    if config.settings.generation.keys() <= {"temperature", "seed"}:
-        kept.add("generation")
-    if wrong := sorted(OF_A_MODEL.intersection(given) - kept):
-        raise BadInput(
-            f"{', '.join(wrong)}: a model that is an object is not told of it. Set it where you make the object."
-        )
 
 
 def load_run(folder: Source) -> Run:

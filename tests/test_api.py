@@ -21,7 +21,7 @@ from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import option_types
 from tests.commands import medprobe as command
-from tests.helpers import refused, write_lines
+from tests.helpers import write_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = "BadInput Model Request Response build compare evaluate load_results load_run open_dataset publish read_choice submit"
@@ -210,25 +210,6 @@ def test_a_changed_object_is_asked_anew_and_a_named_folder_goes_on(phantoms, tmp
     assert len(asked) == 2 * 28
 
 
-NOT_TOLD = {
-    "generation": {"top_p": 0.9}, "base_url": "http://127.0.0.1:1/v1", "thinking": "on", "batch_size": 3, "in_flight": 2, "timeout": 5.0,
-    "max_image_side": 30, "model_args": {"dtype": "float32"}, "chat_template_kwargs": {"x": 1}, "trust_remote_code": True,
-}  # fmt: skip
-
-
-def test_an_object_is_refused_the_options_that_it_would_not_be_told_of(phantoms, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    data, model = phantoms / "mediconfusion", Says(lambda requests: ["A"] * len(requests))
-    for name, value in NOT_TOLD.items():
-        said = refused(medprobe.evaluate, "mediconfusion", model, data=data, **{name: value})
-        assert said.startswith(f"{name}: a model that is an object is not told of it")
-    assert not list(tmp_path.iterdir())
-    run = medprobe.evaluate(
-        "mediconfusion", model, data=data, limit=2, samples=2, generation={"temperature": 0.3, "seed": 4}, max_tokens=9
-    )
-    assert run.result.method.generation["temperature"] == 0.3
-
-
 BAD_CALLS = {
     "Did you mean samples": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, sample=2),
     "no_resume: not an option": lambda data: medprobe.evaluate(
@@ -280,8 +261,10 @@ def test_what_the_caller_can_fix_is_one_line(phantoms, tmp_path, monkeypatch, wo
 def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
     named = set(inspect.signature(medprobe.evaluate).parameters) - {"resume", "argv", "options", "arms"}
     assert named <= set(option_types())
+    honours = scripted(2)()
+    honours.options = ("generation", "thinking")
     run = medprobe.evaluate(
-        "gmai-mmbench", scripted(2)(), data=phantoms / "gmai-mmbench", out=tmp_path / "run", facet="modality=X-ray", name="Mine",
+        "gmai-mmbench", honours, data=phantoms / "gmai-mmbench", out=tmp_path / "run", facet="modality=X-ray", name="Mine",
         generation={"top_p": 0.9}, price=(2.5, 10), batch_size=4, thinking=4096, argv=["eval", "x"],
     )  # fmt: skip
     assert set(run.answers["modality"]) == {"X-ray"} and run.result.model.name == "Mine"
@@ -289,6 +272,11 @@ def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
         run.result.method.generation["generation"] == {"top_p": 0.9}
         and run.result.method.generation["thinking"] == 4096
     )
+    del honours.options  # then it is told of none
+    with pytest.raises(medprobe.BadInput, match="does not take it"):
+        medprobe.evaluate(
+            "gmai-mmbench", honours, data=phantoms / "gmai-mmbench", out=tmp_path / "other", generation={"top_p": 0.9}
+        )
     assert run.result.environment["price_per_million_tokens"] == [2.5, 10] and run.result.command == "medprobe eval x"
 
 

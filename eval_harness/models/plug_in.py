@@ -5,23 +5,24 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import Backend, Settings, check_options
+from eval_harness.models.interface import OPTIONS, Backend, Settings, check_options
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 GUIDE = "See docs/plug_in.md."
 
 
-def plug_in(made: Any, name: str, called: str, settings: Settings) -> Backend:
+def plug_in(made: Any, name: str, called: str, settings: Settings, told: Collection[str] = ()) -> Backend:
     """An object as a back end; it needs only `generate(requests)`, and what else `Backend` has is filled in where it is missing.
 
     `generate` gives a Response for each request in any order, or a text for each in the requests' order. `name`: the model's, where the
-    object has no `model` of the type Model (many have a network of that name). `called`: how messages name it.
+    object has no `model` of the type Model (many have a network of that name). `called`: how messages name it. `told`: the settings of
+    `OPTIONS` that the object honours unless it names them in `options`.
     Raises BadInput where it cannot generate, or does not honour an option that was given.
     """
     if isinstance(made, type):
@@ -30,8 +31,8 @@ def plug_in(made: Any, name: str, called: str, settings: Settings) -> Backend:
         raise BadInput(f"{called}: has no generate(requests). {GUIDE}")
     if inspect.iscoroutinefunction(made.generate):
         raise BadInput(f"{called}: generate is asynchronous. Give a plain function, which may use asyncio.run. {GUIDE}")
-    if getattr(made, "options", None) is not None:
-        check_options(called.removeprefix("--model "), settings, made.options)
+    honoured = getattr(made, "options", None)
+    check_options(called.removeprefix("--model "), settings, told if honoured is None else honoured)
     return cast(Backend, _PlugIn(made, name, called))
 
 
@@ -61,7 +62,7 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
         raise
     except Exception as error:
         raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
-    return plug_in(made, name, f"--model {model}", settings)
+    return plug_in(made, name, f"--model {model}", settings, told=OPTIONS)
 
 
 class _PlugIn:
