@@ -52,7 +52,7 @@ def probe(
     no_text_search: NoTextSearch = False,
 ) -> None:
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
-    from curation.custom_sets.probe_table import OWN, ProbeColumns, read_probed, with_files, with_positions
+    from curation.custom_sets.probe_table import OWN, read_probed, with_files, with_positions
     from curation.custom_sets.probing import ABSENT_NOTE, ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
@@ -61,8 +61,7 @@ def probe(
     from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
 
-    columns = ProbeColumns(image=image_column, findings=findings_column)
-    read = read_probed(table, columns, organ, modality, (*OWN, group_column))
+    read = read_probed(table, image_column, findings_column, organ, modality, (*OWN, group_column))
     names = list_images(images)
     known = known_of(names, table, image=image_column, group=group_column)
     probed = with_files(read.images, names, table)

@@ -97,7 +97,7 @@ def captions(
     send_to_provider: SendToProvider = False,
 ) -> None:
     """Have a language model extract organ, modality, findings and positions from captions (ProbMed, section 3), for `curate probe`."""
-    from curation.images.image_table import Columns, read_table
+    from curation.images.image_table import read_table
     from curation.writing.asking import Asking
     from curation.writing.caption_facts import read_captions
     from dataset_builders.errors import BadInput
@@ -106,7 +106,7 @@ def captions(
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
     asking = Asking(tries, price=read_price(price), send=send_to_provider)
-    known = read_table(table, Columns(image=image_column, caption=caption_column))
+    known = read_table(table, image=image_column, caption=caption_column)
     counts = read_captions(known, open_writer(model, base_url), out, asking)
     typer.echo(
         f"read {counts['read']} captions ({counts['kept']} were there); {counts['refused']} replies say what the caption does not, "

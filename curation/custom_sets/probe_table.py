@@ -78,18 +78,6 @@ class ProbeTable:
     unused: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class ProbeColumns:
-    """Which column holds what."""
-
-    image: str = "image"
-    organ: str = "organ"
-    modality: str = "modality"
-    findings: str = "findings"
-    positions: str = "positions"
-    absent: str = "absent"
-
-
 def may_be_one(one: Label, other: Label) -> bool:
     """True where one label may mean what the other does, or a part or kind of it; labels of different sides do not."""
     if one.side and other.side and one.side != other.side and "bilateral" not in (one.side, other.side):
@@ -104,7 +92,8 @@ def may_be_one(one: Label, other: Label) -> bool:
 
 def read_probed(
     path: Path,
-    columns: ProbeColumns,
+    image_column: str = "image",
+    findings_column: str = "findings",
     organ: str | None = None,
     modality: str | None = None,
     also_read: Sequence[str] = OWN,
@@ -116,13 +105,13 @@ def read_probed(
     """
     raw = read_any(path)
     needed = {
-        columns.image,
-        columns.findings,
-        *(() if organ else (columns.organ,)),
-        *(() if modality else (columns.modality,)),
+        image_column,
+        findings_column,
+        *(() if organ else ("organ",)),
+        *(() if modality else ("modality",)),
     }
     need_columns(raw, path, sorted(needed), REMEDY)
-    unused = _unused(raw, path, {*needed, columns.positions, columns.absent, *also_read})
+    unused = _unused(raw, path, {*needed, "positions", "absent", *also_read})
     if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
         open_rows = sum(not cell_text(row.get("reviewed")) for row in raw.to_dict("records"))
         if open_rows:
@@ -134,16 +123,16 @@ def read_probed(
     read = ProbeTable([], unused=unused)
     seen: set[str] = set()
     for number, row in enumerate(raw.to_dict("records"), 1):
-        image = cell_text(row[columns.image])
-        probed = Probed(image, organ or cell_text(row[columns.organ]), modality or cell_text(row[columns.modality]))
+        image = cell_text(row[image_column])
+        probed = Probed(image, organ or cell_text(row["organ"]), modality or cell_text(row["modality"]))
         wrong = _wrong(probed, seen)
         if wrong is None:
             probed = replace(probed, place=place_of([probed.organ], probed.modality))
-            labels, positions = _list(row[columns.findings]), _list(row.get(columns.positions), blanks=True)
+            labels, positions = _list(row[findings_column]), _list(row.get("positions"), blanks=True)
             probed, wrong = _with_findings(probed, labels, positions, read.skipped)
         if wrong is None:
             seen.add(image)
-            read.images.append(_with_absent(probed, _list(row.get(columns.absent)), read.skipped))
+            read.images.append(_with_absent(probed, _list(row.get("absent")), read.skipped))
         else:
             problems.add(str(path), f"row {number}", wrong)
     problems.check(REMEDY)

@@ -11,7 +11,6 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,31 +26,22 @@ MIN_CAPTION = 100
 stripping."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Which column of the table holds what; a column that is not there is left empty, `image` must be."""
-
-    image: str = "image"
-    caption: str = "caption"
-    group: str = "group"
-    license: str = "license"
-    source: str = "source"
+COLUMNS = ("image", "caption", "group", "license", "source")
+"""What is read of a table, and what its columns are called where nothing else is said."""
 
 
-def read_table(path: Path, columns: Columns | None = None) -> pd.DataFrame:
-    """The table of images: columns image, caption, group, license, source (texts, "" where unknown), one row per image.
+def read_table(path: Path, **columns: str) -> pd.DataFrame:
+    """The table of images: `COLUMNS` (texts, "" where unknown), one row per image. columns: those of the file that are called otherwise.
 
     .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header (as ROCO's
     captions.txt; a licences.txt beside it gives license, source, and as group the article). Raises BadInput for a
     missing file or column and for an image whose rows say different things. Groups are spelled as their ids are made
     (`Pseudonyms.group`), so that a patient is one however the spaces and accents are coded.
     """
-    columns = columns or Columns()
     raw = read_any(path)
-    wanted = vars(columns)
-    defaults = vars(Columns())
+    wanted = dict(zip(COLUMNS, COLUMNS, strict=True)) | columns
     for name, column in wanted.items():
-        if name == "image" or column != defaults[name]:
+        if name == "image" or column != name:
             need_columns(raw, path, [column], f"Name it with --{name}-column.")
     texts = {name: raw[column].map(cell_text) if column in raw else "" for name, column in wanted.items()}
     table = pd.DataFrame(texts, raw.index, dtype=object)
@@ -161,8 +151,8 @@ def cell_text(value: Any) -> str:
 
 
 def known_of(images: list[str], path: Path, **columns: str) -> pd.DataFrame:
-    """What a table says of each image (`read_table`, `join_table`). columns: fields of `Columns`."""
-    return join_table(images, read_table(path, Columns(**columns)), path)
+    """What a table says of each image (`read_table`, `join_table`). columns: as in `read_table`."""
+    return join_table(images, read_table(path, **columns), path)
 
 
 def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curation.custom_sets.probe_table import PARTS, ProbeColumns, excludes_position, position_of, read_probed, shares
+from curation.custom_sets.probe_table import PARTS, excludes_position, position_of, read_probed, shares
 from curation.custom_sets.probing import ASPECT_OF, Fact, balanced_pairs, probe, text_only
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
@@ -95,7 +95,7 @@ def table_of(path, rows):
 @pytest.mark.parametrize("seed", range(6))
 def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
     table, truth = ward(random.Random(seed), 200)
-    read = read_probed(table_of(tmp_path / "t.csv", table), ProbeColumns())
+    read = read_probed(table_of(tmp_path / "t.csv", table))
     rows, _ = probe(read.images, seed, balanced)
     by_image = {row["image"]: row for row in table}
     kinds = Counter()
@@ -133,7 +133,7 @@ def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_reader_of_the_text_alone_gets_no_more_than_chance_and_five_points(seed, tmp_path):
     table, _ = ward(random.Random(f"text {seed}"), 300)
-    images = read_probed(table_of(tmp_path / "t.csv", table), ProbeColumns()).images
+    images = read_probed(table_of(tmp_path / "t.csv", table)).images
     rows, _ = probe(images, seed)
     assert len(rows) > 100
     assert max(text_only(rows, ASPECT_OF).values()) <= 55
@@ -153,9 +153,7 @@ def asked_of(tmp_path, rows, **options):
         | row
         for n, row in enumerate(rows)
     ]
-    made, _ = probe(
-        read_probed(table_of(tmp_path / "t.csv", rows), ProbeColumns()).images, 0, balanced=False, **options
-    )
+    made, _ = probe(read_probed(table_of(tmp_path / "t.csv", rows)).images, 0, balanced=False, **options)
     return {(row["image"], row["question"]): row["answer"] for row in made}
 
 
@@ -228,7 +226,7 @@ def test_what_is_absent_on_such_images_is_asked_rather_than_what_no_such_image_s
         for organ, own in (("chest", ("pneumonia", "pneumothorax")), ("knee", ("joint effusion", "Baker cyst")))
         for n in (range(8) if organ == "chest" else range(8, 16))
     ]
-    made, _ = probe(read_probed(table_of(tmp_path / "t.csv", rows), ProbeColumns()).images, 0, balanced)
+    made, _ = probe(read_probed(table_of(tmp_path / "t.csv", rows)).images, 0, balanced)
     chest = {"Does this image show pneumonia?", "Does this image show pneumothorax?"}
     asked = [row for row in made if row["qa_type"].startswith("entity_hallu")]
     assert len(asked) == 16
@@ -239,13 +237,11 @@ def test_columns_that_are_missing_are_refused_and_unused_ones_named(tmp_path):
     row = {"image": "a.png", "organ": "chest", "modality": "X-ray"}
     for name in ("finding", "Findings ", "find"):
         with pytest.raises(BadInput, match="no column 'findings'"):
-            read_probed(table_of(tmp_path / "t.csv", [row | {name: "mass"}]), ProbeColumns())
+            read_probed(table_of(tmp_path / "t.csv", [row | {name: "mass"}]))
     for name, meant in (("position", "positions"), ("absents", "absent"), ("licence", "license"), ("Groups", "group")):
         with pytest.raises(BadInput, match=f"Is it '{meant}'"):
-            read_probed(table_of(tmp_path / "t.csv", [row | {"findings": "mass", name: "x"}]), ProbeColumns())
-    read = read_probed(
-        table_of(tmp_path / "t.csv", [row | {"findings": "mass", "age": "3", "Patient ID": "7"}]), ProbeColumns()
-    )
+            read_probed(table_of(tmp_path / "t.csv", [row | {"findings": "mass", name: "x"}]))
+    read = read_probed(table_of(tmp_path / "t.csv", [row | {"findings": "mass", "age": "3", "Patient ID": "7"}]))
     assert read.unused == ["age", "Patient ID"]
 
 
@@ -272,7 +268,7 @@ def test_a_finding_that_its_organ_cannot_show_is_skipped_and_rules_nothing_out(t
         tmp_path / "t.csv",
         [{"image": "a.png", "organ": "knee", "modality": "X-ray", "findings": "pneumonia; fracture"}],
     )
-    read = read_probed(path, ProbeColumns())
+    read = read_probed(path)
     assert [each.text for each in read.images[0].findings] == ["fracture"]
     assert read.images[0].place == place_of([], "") and list(read.skipped) == [
         ("pneumonia", "cannot be on an image of the knee")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from curation.command_line import app
-from curation.custom_sets.probe_table import ProbeColumns, read_probed
+from curation.custom_sets.probe_table import read_probed
 from curation.writing.caption_facts import COLUMNS, read_facts, stance
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import folded
@@ -111,7 +111,7 @@ def test_from_captions_to_probes(tmp_path):
             "left upper lobe", "right upper lobe", "left upper lobe",
         ]  # fmt: skip
         with pytest.raises(BadInput, match="3 of 3 rows are not reviewed"):
-            read_probed(out, ProbeColumns())
+            read_probed(out)
         table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
         table.to_csv(out, index=False)
         assert "(3 were there)" in run(address) and len(log.asked) == asked
@@ -119,7 +119,7 @@ def test_from_captions_to_probes(tmp_path):
     assert table.loc[0, "findings"] == "small nodule"
     table["reviewed"] = "Dr A"
     table.to_csv(out, index=False)
-    probed = read_probed(out, ProbeColumns()).images
+    probed = read_probed(out).images
     assert [[label.text for label in image.absent] for image in probed] == [["pneumothorax"]] * 3
     assert [(each.text, each.position) for each in probed[1].findings] == [
         ("nodule", "right upper lobe"),
