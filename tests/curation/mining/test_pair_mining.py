@@ -1,10 +1,6 @@
 """A search as files: it resumes, it sets near-duplicates and groups aside with counts, it chooses the largest gaps."""
 
 import json
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -52,48 +48,6 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     same_patient = (aside["i"] % 3 == 0) & (aside["j"] % 3 == 0) & (aside["i"] // 30 == aside["j"] // 30)
     assert (same_patient == (aside["reason"] == "same_group")).all()
     assert (kept["image_1"] == kept["i"].map(lambda k: f"{k}.png")).all()
-
-
-MINES_SLOWLY = """
-import sys, time
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from curation.mining import pair_mining
-from curation.mining.pair_search import PairSearch
-from test_pair_mining import made
-from curation.mining.pair_mining import Choice
-from curation.mining.pair_mining import mine
-pair_mining.BLOCK_ROWS = 16
-blocks = PairSearch.blocks
-def slowly(self, start, stop):
-    yield from blocks(self, start, stop)
-    time.sleep(0.2)
-PairSearch.blocks = slowly
-mine(*made(), Path(sys.argv[2]), Choice())
-"""
-
-
-def test_a_process_killed_outright_goes_on_where_it_was(tmp_path, monkeypatch):
-    """kill -9 in the middle: blocks that were written are not touched again, and the result is the same."""
-    monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 16)
-    search, images = made()
-    mine(search, images, tmp_path / "whole", Choice())
-    here = Path(__file__).resolve()
-    process = subprocess.Popen([sys.executable, "-c", MINES_SLOWLY, here.parent, tmp_path / "s"], cwd=here.parents[3])
-    for _ in range(6000):
-        written = {path: path.stat().st_mtime_ns for path in (tmp_path / "s" / "blocks").glob("*.parquet")}
-        if len(written) >= 4:
-            break
-        assert process.poll() is None, "the search ended before it was killed"
-        time.sleep(0.05)
-    process.kill()
-    process.wait(30)
-    assert not (tmp_path / "s" / "pairs.parquet").exists()
-    (tmp_path / "s" / "blocks" / ".0000000016.parquet.1.part").write_text("torn")
-    mine(search, images, tmp_path / "s", Choice())
-    assert not list(tmp_path.rglob("*.part"))
-    assert {path: path.stat().st_mtime_ns for path in written} == written
-    assert (tmp_path / "s" / "pairs.parquet").read_bytes() == (tmp_path / "whole" / "pairs.parquet").read_bytes()
 
 
 def test_two_searches_never_write_into_one_folder(tmp_path):
