@@ -54,41 +54,34 @@ class Report:
     """What the folder held and what became of it. Holds only counts, no name and no id."""
 
     files: Counter[str] = field(default_factory=Counter)
-    removed: Counter[str] = field(default_factory=Counter)
-    unreadable: Counter[str] = field(default_factory=Counter)
-    groups: set[str] = field(default_factory=set)
-    pending: int = 0
-    recall: Recall | None = None
-    searched: bool = True
-    table: dict[str, int] = field(default_factory=dict)
+    not_taken: Counter[str] = field(default_factory=Counter)
+    removed_elements: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     """Format -> images whose labels were written."""
     labels_left_out: Counter[str] = field(default_factory=Counter)
-    split_patients: int = 0
+    groups: set[str] = field(default_factory=set)
+    patient_ids_in_several_groups: int = 0
     """PatientIDs whose images the table puts into several groups."""
+    table: dict[str, int] = field(default_factory=dict)
+    pending: int = 0
+    recall: Recall | None = None
+    searched: bool = True
 
     def document(self) -> dict[str, Any]:
-        return {
+        counted = {
+            name: dict(sorted(value.items())) for name, value in vars(self).items() if isinstance(value, Counter)
+        }
+        text = {"searched": self.searched, "images_with_text": self.pending, "undecided": self.pending, "decisions": {},
+                "recall": str(self.recall) if self.recall else None}  # fmt: skip
+        made = {
             "made_by": "medprobe curate deidentify",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "ids": KEYED,
             "method": METHOD,
-            "files": dict(sorted(self.files.items())),
-            "not_taken": dict(sorted(self.unreadable.items())),
-            "labels": dict(self.labels),
-            "labels_left_out": dict(sorted(self.labels_left_out.items())),
-            "groups": len(self.groups),
-            "patient_ids_in_several_groups": self.split_patients,
-            "removed_elements": dict(self.removed.most_common()),
-            "table": self.table,
-            "text": {
-                "searched": self.searched,
-                "images_with_text": self.pending,
-                "undecided": self.pending,
-                "decisions": {},
-                "recall": str(self.recall) if self.recall else None,
-            },
         }
+        split = self.patient_ids_in_several_groups
+        about = {"groups": len(self.groups), "patient_ids_in_several_groups": split, "table": self.table, "text": text}
+        return made | counted | about
 
 
 def deidentify(
@@ -128,7 +121,7 @@ def deidentify(
                 try:
                     data, patient, words, dataset = _picture(path, pseudonyms, report)
                 except (ImageError, OSError) as error:
-                    report.unreadable[_reason(str(error))] += 1
+                    report.not_taken[_reason(str(error))] += 1
                     continue
                 group = pseudonyms.group((known.group_of(name) if known else "") or patient)
                 identifiers[group or name] |= words
@@ -156,7 +149,7 @@ def deidentify(
             try:
                 write_volume(path, work / "images" / new)
             except Skipped as error:
-                report.unreadable[_reason(str(error))] += 1
+                report.not_taken[_reason(str(error))] += 1
                 continue
             report.files["volumes"] += 1
             groups[name] = pseudonyms.group(known.group_of(name) if known else "")
@@ -164,16 +157,16 @@ def deidentify(
             names.append((new, name))
         other = _volumes_below(folder) - {*volumes, *(path for each in labels for path in each.files)}
         if other:
-            report.unreadable[f"a volume: {VOLUMES_REMEDY}"] = len(other)
+            report.not_taken[f"a volume: {VOLUMES_REMEDY}"] = len(other)
         if not names:
-            raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(report.unreadable)}).")
+            raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(report.not_taken)}).")
         table = [
             {"image": new, "group": groups[name], **row}
             for new, name in names
             for row in (known.rows_of(name, identifiers[groups[name] or name]) if known else [{}])
         ]
         report.table = known.report.document() if known else {}
-        report.split_patients = sum(len(found) > 1 for patient, found in groups_of.items() if patient)
+        report.patient_ids_in_several_groups = sum(len(found) > 1 for patient, found in groups_of.items() if patient)
         new_of = {folder.absolute() / name: new for new, name in names}
         for each in labels:
             (work / LABELS).mkdir(exist_ok=True)
@@ -227,7 +220,7 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
                 raise ImageError("a DICOM file of several frames")
             picture = Image.fromarray(shown(dataset, None))
             patient, words = str(dataset.get("PatientID", "") or ""), identifiers_of(dataset)
-            report.removed.update(deidentify_dataset(dataset, pseudonyms))
+            report.removed_elements.update(deidentify_dataset(dataset, pseudonyms))
         except ImageError:
             raise
         except Skipped as error:
