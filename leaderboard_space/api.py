@@ -63,7 +63,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
         """
         query = _understood(board, service, benchmark, branches, metric, question_set, every_run, facets)
-        table = leaderboard_table(query.section, service.standings(query), query.branches)
+        table = leaderboard_table(query.section, service.memory.standings(query), query.branches)
         if not table:
             raise BadInput(
                 f"metric {query.metric!r}: papers print it at most for parts of this selection, and no answers are known. "
@@ -152,7 +152,7 @@ def _understood(
     known = {facet: [node.label for node in nodes] for facet, nodes in loaded[1].facets}
     paths += [list(choice(facet, label)) for facet, label in read_facets(labels, known)]
     metric = _words(metric, "metric")
-    query = service.query(
+    query = service.memory.query(
         {
             "format": section.family,
             "section": section.key,
@@ -165,7 +165,7 @@ def _understood(
         raise BadInput(
             f"metric {_shown(metric)}: not known here, or given away by the selection. Available: {', '.join(query.metrics)}."
         )
-    return query if metric else service.fitting(query)
+    return query if metric else service.memory.fitting(query)
 
 
 def _section(board: Board, benchmark: str, question_set: str) -> Section:

@@ -66,7 +66,6 @@ def build_app(
     trusted = TrustedData(data)
     trusted.refresh()
     board = Board(store, board_results(), trusted)
-    board.hold()
     claimed = Claims.configured()
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board, waits=False, claims=claimed)

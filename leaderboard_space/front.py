@@ -73,7 +73,7 @@ class OverviewPages:
     def labels(self) -> list[TopicLabel]:
         """Every label of every benchmark's own set of questions."""
         held = [family for family in BENCHMARKS if self.service.board.snapshot.sections[family]]
-        queries = [self.service.query({"format": family}) for family in held]
+        queries = [self.service.memory.query({"format": family}) for family in held]
         key = ("labels", *((*query.key[:2], query.ready, query.outcomes is not None) for query in queries))
         found: list[TopicLabel] = self.service.memory.remember(
             key, lambda: [label for query in queries for label in labels_of(query.section.family, query.tree)]
@@ -110,10 +110,10 @@ class OverviewPages:
     def _of(self, label: TopicLabel, how: Relation) -> LabelSummary:
         """A label with its standings by every aspect."""
         request = {"format": label.family, "branches": [choice(label.facet, label.value)], "shown": ONE}
-        query = self.service.query(request)
+        query = self.service.memory.query(request)
         aspects = []
         for metric, does in (spec(label.family).aspects or {query.metric: ""}).items():
-            found = self.service.standings(replace(query, metric=metric))
+            found = self.service.memory.standings(replace(query, metric=metric))
             if found.models:
                 aspects.append(Aspect(metric, does, found, gives_away(label.family, metric, (label.facet,))))
         return LabelSummary(label, how, query.section, tuple(sorted(aspects, key=lambda one: one.given)))
@@ -121,12 +121,12 @@ class OverviewPages:
     def _official(self, family: str) -> list[tuple[Section, Standings]]:
         sections = self.service.board.snapshot.sections[family]
         queries = [
-            self.service.query({"format": family, "section": section.key})
+            self.service.memory.query({"format": family, "section": section.key})
             for section in sections
             if section.kind in OFFICIAL and section.split == sections[0].split
         ]
         # The query's own section: news may have come in between, and a result must not stand under the section before it.
-        return [(query.section, self.service.standings(query)) for query in queries]
+        return [(query.section, self.service.memory.standings(query)) for query in queries]
 
     # ---- the search
 

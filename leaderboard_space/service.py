@@ -13,11 +13,11 @@ from dataset_builders.errors import BadInput
 from leaderboard_space import breakdowns
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.claims import Claims
-from leaderboard_space.data.ranks.standings import Standings, info_of
+from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.export import as_file, citation
 from leaderboard_space.html import text
 from leaderboard_space.memory import ViewCache
-from leaderboard_space.query import TIMEOUT, BoardQuery
+from leaderboard_space.query import TIMEOUT
 from leaderboard_space.views.tables import leaderboard, provenance
 from leaderboard_space.views.tables.row_window import window_of
 
@@ -47,8 +47,8 @@ class Service:
             }
         if request.get("stamp") is not None and request["stamp"] == self.board.snapshot.stamp:
             return {"unchanged": True}
-        wanted = self.query(request)
-        query = self.fitting(wanted)
+        wanted = self.memory.query(request)
+        query = self.memory.fitting(wanted)
         found, window = self.memory.known_standings(query), window_of(request)
         html = self.memory.remember(
             ("panel", window, found.pending, *query.key),
@@ -82,17 +82,17 @@ class Service:
         """The branches and facets of a section, for the browser to draw."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return {"groups": [], "facets": []}
-        return self.query(request).tree.as_json
+        return self.memory.query(request).tree.as_json
 
     def breakdown(self, request: Mapping[str, Any]) -> str:
         """The plots and the breakdown table of a selection, as HTML."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
-        return breakdowns.view(self.memory, self.query(request), request)
+        return breakdowns.view(self.memory, self.memory.query(request), request)
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """The provenance of one result, as HTML."""
-        query = self.query(request)
+        query = self.memory.query(request)
         wanted = str(request.get("key"))
         entry = next((entry for entry in query.section.entries if entry.key == wanted), None)
         if entry is None:
@@ -101,13 +101,15 @@ class Service:
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown, cells, transfer or aspects; `as`: csv or json."""
-        table, name = breakdowns.table(self.memory, self.query(request), request)
+        table, name = breakdowns.table(self.memory, self.memory.query(request), request)
         return as_file(table, name, str(request.get("as")))
 
     def cite(self, request: Mapping[str, Any]) -> str:
         """How to cite what is shown."""
-        query = self.query(request)
-        return citation(query.section, self.standings(query), query.branches, str(request.get("link") or "")[:4000])
+        query = self.memory.query(request)
+        return citation(
+            query.section, self.memory.standings(query), query.branches, str(request.get("link") or "")[:4000]
+        )
 
     def ready(self, request: Mapping[str, Any]) -> bool:
         """True if a request can be answered without waiting for answers that are still being read."""
@@ -119,19 +121,3 @@ class Service:
         section = self.board.snapshot.section(str(request.get("format")), request.get("section"))
         if section is not None and self.board.outcomes(section, TIMEOUT) is None and request.get("branches"):
             self.board.begun(section, LONG_TIMEOUT)
-
-    def refresh(self) -> str:
-        """Look at the store now; the stamp of what is there."""
-        return self.board.refresh().stamp
-
-    def query(self, request: Mapping[str, Any]) -> BoardQuery:
-        """A request, checked (`query.checked`). Raises BadInput for a benchmark without results."""
-        return self.memory.query(request)
-
-    def standings(self, query: BoardQuery) -> Standings:
-        """The ranked rows of a query."""
-        return self.memory.standings(query)
-
-    def fitting(self, query: BoardQuery) -> BoardQuery:
-        """The query, with another score where nothing is known of the wanted one."""
-        return self.memory.fitting(query)

@@ -51,7 +51,6 @@ class Board:
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
         self._files = ResultFiles()
         self._units: dict[tuple[str, str, Stamp], RunUnits] = {}
-        self._held = False
         self._lock, self._scanning = threading.Lock(), threading.Lock()
         # Two: one reads all sections in turn, the other the one a reader has opened before its turn came.
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="read-answers")
@@ -72,13 +71,8 @@ class Board:
             self.snapshot = self._scan()
         return self.snapshot
 
-    def hold(self) -> None:
-        """Read no answers until `watch` is called: what is built meanwhile is built sooner."""
-        self._held = True
-
     def watch(self) -> None:
         """Refresh every few seconds, in a thread that ends with the process."""
-        self._held = False
 
         def loop() -> None:
             unverified.prune()
@@ -107,12 +101,9 @@ class Board:
     def outcomes(self, section: Section, timeout: float | None = None) -> Loaded | None:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept.
 
-        None when reading them takes longer than `timeout` seconds; it goes on meanwhile, and `begun` tells what is known so far. While
-        the board holds, it only begins for who waits for all of it.
+        None when reading them takes longer than `timeout` seconds; it goes on meanwhile, and `begun` tells what is known so far.
         """
         with self._lock:
-            if section.loading is None and self._held and timeout is not None:
-                return None
             if section.loading is None:
                 section.loading = self._pool.submit(self._load, section)
         try:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -27,6 +29,7 @@ from leaderboard_space.data.store.sections import Section
 MOST_BYTES = 128_000_000
 """Images kept in memory; those longest not looked at go first."""
 RETRY_SECONDS = 120.0
+CASE = "case"
 Images = Mapping[str, bytes]
 Dataset = tuple[str, str | None]
 """A dataset as a result names it: folder or ORG/NAME, and the revision."""
@@ -46,11 +49,8 @@ class CaseImages:
     """Images by section and case. Thread-safe; `get` never waits for a network."""
 
     def __init__(self) -> None:
-        self._datasets: dict[tuple[Dataset, str, str], Future[_Open | None]] = {}
-        self._fetching: dict[tuple[Dataset, str, str], Future[None]] = {}
-        self._held: OrderedDict[tuple[Dataset, str, str], Images] = OrderedDict()
-        self._failed: dict[tuple[Dataset, str, str], float] = {}
-        self._bytes = 0
+        self._asked: OrderedDict[tuple[object, ...], tuple[float, Future[Any]]] = OrderedDict()
+        """Datasets and cases, those looked at last at the end: when they were asked for, and what came."""
         self._lock = threading.Lock()
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="case-images")
 
@@ -63,61 +63,40 @@ class CaseImages:
             return {}
         waiting = False
         for source in _sources(section, more):
-            here = Path(source[0]).is_dir()
-            key = (source, section.split, case_id)
-            with self._lock:
-                if key in self._held:
-                    self._held.move_to_end(key)
-                    return self._held[key]
-                opened = self._datasets.get((source, section.split, section.fingerprint))
-                if opened is None:
-                    opened = Future() if here else self._workers.submit(_open, source, section)
-                    self._datasets[(source, section.split, section.fingerprint)] = opened
-                    if here:
-                        opened.set_result(_open(source, section))
-            if not opened.done():
-                waiting = True
-                continue
-            dataset = opened.result()
-            if dataset is None:
-                self._again(source, section)
-                continue
-            if case_id not in dataset.may_show:
-                continue
-            if here:
-                return self._fetch(key, dataset)
-            with self._lock:
-                fetching = self._fetching.get(key)
-                if fetching is None:
-                    self._fetching[key] = self._workers.submit(self._fetch_later, key, dataset)
-            if fetching is None or not fetching.done():
-                waiting = True
+            opened = self._future(source, (section.split, section.fingerprint), partial(_open, source, section))
+            dataset: _Open | None = opened.result() if opened.done() else None
+            if dataset is not None and case_id in dataset.may_show:
+                fetched = self._future(source, (section.split, CASE, case_id), partial(_images, dataset, case_id))
+                if fetched.done() and fetched.result():
+                    return dict(fetched.result())
+                waiting |= not fetched.done()
+            waiting |= not opened.done()
         return None if waiting else {}
 
-    def _again(self, source: Dataset, section: Section) -> None:
-        """A dataset that could not be read is tried again after a while: the Hub may have been away."""
-        key, now = (source, section.split, str(section.fingerprint)), time.monotonic()
+    def _future(self, source: Dataset, key: tuple[str, ...], compute: Callable[[], Any]) -> Future[Any]:
+        """What was asked of a dataset: at once where it lies here, else in the background; again after a while where nothing came (the
+        Hub may have been away)."""
+        here, now = Path(source[0]).is_dir(), time.monotonic()
         with self._lock:
-            if now - self._failed.setdefault(key, now) > RETRY_SECONDS:
-                self._failed.pop(key)
-                self._datasets.pop(key, None)
+            at, found = self._asked.get((source, *key), (now, None))
+            is_new = found is None or (found.done() and not found.result() and now - at > RETRY_SECONDS)
+            if found is None or is_new:
+                found = Future() if here else self._workers.submit(compute)
+                self._asked[(source, *key)] = (now, found)
+            self._asked.move_to_end((source, *key))
+            self._forget()
+        if here and is_new:
+            found.set_result(compute())
+        return found
 
-    def _fetch_later(self, key: tuple[Dataset, str, str], dataset: _Open) -> None:
-        self._fetch(key, dataset)
-
-    def _fetch(self, key: tuple[Dataset, str, str], dataset: _Open) -> Images:
-        try:
-            images = dict(_images(dataset, key[2]))
-        except (BadInput, OSError, ValueError, KeyError):
-            return {}
-        with self._lock:
-            self._held[key] = images
-            self._bytes += sum(map(len, images.values()))
-            while self._bytes > MOST_BYTES and len(self._held) > 1:
-                old, gone = self._held.popitem(last=False)
-                self._fetching.pop(old, None)
-                self._bytes -= sum(map(len, gone.values()))
-        return images
+    def _forget(self) -> None:
+        """Keep MOST_BYTES of images."""
+        held = {key: found.result() for key, (_, found) in self._asked.items() if CASE in key and found.done()}
+        size = {key: sum(map(len, images.values())) for key, images in held.items()}
+        for key in list(size)[:-1]:
+            if sum(size.values()) <= MOST_BYTES:
+                return
+            del self._asked[key], size[key]
 
 
 def _sources(section: Section, more: Sequence[Dataset]) -> list[Dataset]:
@@ -154,11 +133,13 @@ def _may_show(questions: pd.DataFrame, section: Section, repository: Repository)
 
 
 def _images(dataset: _Open, case_id: str) -> Images:
-    repository = dataset.repository
-    if repository.revision is None:
-        (case,) = repository.cases(dataset.split, [case_id])
-        return case.images
-    return _from_hub(dataset, case_id)
+    try:
+        if dataset.repository.revision is not None:
+            return _from_hub(dataset, case_id)
+        (case,) = dataset.repository.cases(dataset.split, [case_id])
+    except (BadInput, OSError, ValueError, KeyError):
+        return {}
+    return case.images
 
 
 def _from_hub(dataset: _Open, case_id: str) -> Images:

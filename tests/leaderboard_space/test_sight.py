@@ -58,7 +58,7 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     assert "50 (38 to 65)" in rows["Pixels"] and 'class="rest"' in rows["Pixels"]
     assert ">–</td>" in rows["Chance"] and 'class="rest"' not in rows["Chance"]
     assert re.search(r'img" data-v="50.0"', rows["Pixels"])  # what the column sorts by
-    query = service.query({"format": "mediconfusion", "section": section.key, "metric": "individual_accuracy"})
+    query = service.memory.query({"format": "mediconfusion", "section": section.key, "metric": "individual_accuracy"})
     saved = {row["model"]: row["from_image"] for row in leaderboard_table(section, service.memory.standings(query), ())}
     assert saved == {"Pixels": 50, "Question": 0, "SaysA": 0, "Chance": None}
     assert "From the image" not in panel(service, "confusion")

@@ -62,7 +62,7 @@ def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:
         "format": "gmai-mmbench",
         "branches": [choice("modality", "CT"), choice("modality", "MRI"), choice("task", "Counting")],
     }
-    (row,) = service.standings(service.query(request)).rows
+    (row,) = service.memory.standings(service.memory.query(request)).rows
     assert row.score.n == wanted.sum() > 0
     assert "Only (CT or MRI) and Counting." in plain(service.view(request)["html"]).replace(
         "(MRI or CT)", "(CT or MRI)"
@@ -82,7 +82,7 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     one = service.view({"format": "probmed", "branches": [choice("modality", "ct"), choice("organ", "brain")]})
     assert "published · T7" in one["html"] and "GPT-4o" in one["html"]  # exactly one image type
     both = {"format": "gmai-mmbench", "branches": [choice("department", "Ophthalmology"), choice("task", "Counting")]}
-    assert not service.standings(service.query(both)).rows  # printed by one facet at a time
+    assert not service.memory.standings(service.memory.query(both)).rows  # printed by one facet at a time
     assert cells_in(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
 
 
@@ -94,7 +94,7 @@ def test_parts_that_papers_print_stand_below_a_ranking_and_by_themselves_without
     request["metric"] = service.view(request)["state"][
         "metric"
     ]  # another score where nothing is known of the first, as in the browser
-    found = service.standings(service.query(request))
+    found = service.memory.standings(service.memory.query(request))
     assert not found.rows
     assert 'data-table="cells"' in service.view(request)["html"] and 'data-table="cells"' not in service.breakdown(
         request

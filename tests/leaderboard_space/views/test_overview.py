@@ -324,9 +324,11 @@ def test_every_page_compares_a_score_with_the_same(front: OverviewPages) -> None
     better = {
         line.name for line in found.lines if (cell := line.cells.get("gmai-mmbench")) and cell.score.verdict == "better"
     }
-    query = front.service.query({"format": "gmai-mmbench"})
+    query = front.service.memory.query({"format": "gmai-mmbench"})
     alone = {
-        row.entry.result.model.name for row in front.service.standings(query).models if row.score.verdict == "better"
+        row.entry.result.model.name
+        for row in front.service.memory.standings(query).models
+        if row.score.verdict == "better"
     }
     assert better == alone and len(alone) > 30
     assert f"{len(alone)} of 50 models beat the paper's random run" in page

@@ -32,7 +32,7 @@ def table_of(page: str) -> dict[str, str]:
 
 def selections(service: Service, family: str) -> list[list[list[str]]]:
     """Nothing selected, and every label of every facet."""
-    tree = service.query({"format": family}).tree
+    tree = service.memory.query({"format": family}).tree
     return [[], *([[f"={facet}", node.label]] for facet, nodes in tree.facets for node in nodes)]
 
 
@@ -41,7 +41,7 @@ def test_a_chart_shows_the_tables_values(service: Service, family: str) -> None:
     """Every chart of every selection by every score: the value that it gives for a model stands in the table above it, and it says the set
     of questions and the method."""
     points = 0
-    metrics = service.query({"format": family}).metrics
+    metrics = service.memory.query({"format": family}).metrics
     for at, branches in enumerate(selections(service, family)):
         for metric in metrics if not branches else metrics[at % len(metrics) :][:1]:
             asked = {"format": family, "branches": branches, "metric": metric}
@@ -83,7 +83,9 @@ def check_slopes(service: Service, asked: dict[str, object], page: str) -> int:
 def test_no_pair_of_labels_leads_to_a_blank_page(service: Service, family: str) -> None:
     """Two labels of two facets: a ranking, the parts that a paper prints, or what is printed instead with a link to each."""
     rng = np.random.default_rng(36)
-    for one, other in combinations([facet for facet in service.query({"format": family}).tree.facets if facet[1]], 2):
+    for one, other in combinations(
+        [facet for facet in service.memory.query({"format": family}).tree.facets if facet[1]], 2
+    ):
         for _ in range(12):
             labels = [[f"={facet}", str(rng.choice([node.label for node in nodes]))] for facet, nodes in (one, other)]
             page = check_words(service.view({"format": family, "branches": labels})["html"])
