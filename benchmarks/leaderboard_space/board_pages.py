@@ -36,7 +36,7 @@ PAGES = {
     "compare": ("#/compare", "#mp-compare table, #mp-compare .finding"),
     "cases": ("#/cases", "#mp-cases .case, #mp-cases .finding"),
     "case": ("", "#mp-cases h2.finding"),
-    "submit": ("#/submit", "#mp-submit-page .finding"),
+    "submit": ("#/submit", "#mp-submit-page .finding[data-title]"),
     "about": ("#/about", ".about"),
 }
 """Page -> address and what is there when it is drawn. Of those without an address the first link to one is followed."""

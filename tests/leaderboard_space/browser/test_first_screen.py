@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser import download, eventually, fits, here
+from tests.browser import download, eventually, here
 from tests.leaderboard_space.serving import board
 
 pytestmark = pytest.mark.browser
@@ -110,34 +110,6 @@ def test_pins_order_and_all_models(start: Any) -> None:
     page.get_by_role("button", name="Pin RadFM").click()
     page.get_by_role("link", name="Compare GPT-4o and RadFM").click()
     page.get_by_role("heading", name="GPT-4o is significantly better than RadFM").wait_for()
-
-
-def test_on_a_phone_the_first_result_is_in_sight(start: Any) -> None:
-    page = start(390)
-    row = page.locator("table.matrix tbody tr").first
-    eventually(lambda: (box := row.bounding_box()) is not None and box["y"] <= 844 / 2, True)
-    track = page.locator("table.matrix tbody .track").first
-    eventually(lambda: (box := track.bounding_box()) is not None and box["width"] >= 120, True)
-    fits(page, 390)
-    page.evaluate("medprobe.visit('#/topic/mri')")
-    page.get_by_role("heading", name="On brain MRI").wait_for()
-    fits(page, 390)
-
-
-CUT = """[...document.querySelectorAll('#mp-header h1, table[data-table=leaderboard] .axis span')].filter(one => {
-    if (!one.checkVisibility()) return false;
-    const box = one.getBoundingClientRect(), frame = (one.closest('.scroll') || document.body).getBoundingClientRect();
-    const hides = getComputedStyle(one).overflowX === 'hidden' && one.scrollWidth > one.clientWidth + 1;
-    return hides || box.right > frame.right + 1 || box.left < frame.left - 1;
-}).map(one => one.textContent)"""
-
-
-@pytest.mark.parametrize("family", ["mediconfusion", "probmed"])
-def test_on_a_phone_neither_the_boards_name_nor_an_axis_is_cut_off(start: Any, family: str) -> None:
-    page = start(390, f"/#/b/{family}")
-    page.locator(f"#mp-{family} table[data-table=leaderboard] .axis span").first.wait_for()
-    page.locator(f"#mp-{family} table.heat").first.wait_for()  # the last that is drawn
-    eventually(lambda: page.evaluate(CUT), [])
 
 
 def test_an_unknown_topic_and_page_say_so(start: Any) -> None:

@@ -260,7 +260,7 @@ IDS_GIVEN_TWICE = """[...document.querySelectorAll('[id]:not([id=""])')].map(one
 
 @pytest.mark.parametrize(
     ("scheme", "width", "height"),
-    few([("light", 1440, 900), ("dark", 720, 450), ("light", 390, 844), ("dark", 1440, 900)], 2),
+    few([("light", 390, 844), ("dark", 720, 450), ("light", 1440, 900), ("dark", 1440, 900)], 2),
 )
 def test_every_page_in_both_themes_and_on_small_screens(
     chromium: Any, served: Served, scheme: str, width: int, height: int

@@ -185,14 +185,6 @@ def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> N
     )
 
 
-def test_settings_are_words() -> None:
-    assert (
-        compare.setting_in_words({"temperature": 0.0, "extra": {"top_k": 5}, "stop": []})
-        == "temperature 0.0, extra top_k 5, stop –"
-    )
-    assert compare.setting_in_words(False) == "no" and compare.setting_in_words("") == "–"
-
-
 @given(st.floats(0, 1))
 def test_a_p_value_never_looks_larger_or_smaller_than_the_level(p: float) -> None:
     said = sentences.p_value(p)

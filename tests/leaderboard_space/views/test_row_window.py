@@ -106,7 +106,7 @@ def test_ranks_that_no_page_waits_for_are_not_computed(
         monkeypatch.setattr(memory, name, value)
     monkeypatch.setattr(BoardQuery, "key", property(lambda query: (query.unknown,)))
     quick, begin, done = Service(service.board), threading.Event(), list[str]()
-    queries = {name: quick.query({"format": "gmai-mmbench", "section": name}) for name in "ABC"}
+    queries = {name: quick.memory.query({"format": "gmai-mmbench", "section": name}) for name in "ABC"}
 
     def standings(query: BoardQuery, with_ranks: bool = True) -> None:
         done.extend(name for name, one in queries.items() if one is query and with_ranks)
