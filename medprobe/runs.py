@@ -166,6 +166,8 @@ def evaluate(
     else:
         kind = getattr(model, "__name__", type(model).__name__)
         given["model"] = f"object:{kind}"
+        if base_url is not None and "judge" not in options:
+            raise BadInput("base_url: a model that is an object is asked in this process. Leave it out.")
 
         def load(_: str, settings: Settings) -> Backend:
             return plug_in(model, kind, f"model {kind}", settings)

@@ -244,6 +244,9 @@ BAD_CALLS = {
     "^folder: .* this is NoneType": lambda data: medprobe.load_run(None),
     "^sources: .* this is Repository": lambda data: medprobe.load_results("runs", medprobe.open_dataset(data)),
     "^to: .* this is NoneType": lambda data: medprobe.submit(data, None),
+    "^base_url: a model that is an object": lambda data: medprobe.evaluate(
+        "mediconfusion", Says(lambda requests: []), data=data, base_url="http://127.0.0.1:1/v1"
+    ),
     "benchmark None: give its name": lambda data: medprobe.evaluate(None, "baseline:chance", data=data),
 }
 

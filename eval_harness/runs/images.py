@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -69,9 +70,13 @@ def partners(questions: pd.DataFrame) -> Partners:
     unlike any other.
     """
     facts = _facts(questions)
-    of: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for kind in dict.fromkeys(fact.kind for fact in facts.values()):
-        of |= _matched([case for case, fact in facts.items() if fact.kind == kind], list(facts), facts)
+        found |= _in_ring([case for case, fact in facts.items() if fact.kind == kind], facts)
+    if None in found.values():  # for these any kind will do
+        anywhere = _in_ring(list(facts), facts)
+        found = {case: other or anywhere[case] for case, other in found.items()}
+    of = {case: other for case, other in found.items() if other is not None}
     return Partners(of, {case: fact.images for case, fact in facts.items()})
 
 
@@ -104,45 +109,21 @@ def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
     return found
 
 
-def _matched(cases: Sequence[str], everyone: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str]:
-    """The partners of the cases of one kind, from their own kind where it has one, else from everyone."""
-    ring = _Ring(cases, facts)
-    whole: _Ring | None = None
-    found: dict[str, str] = {}
-    for case in cases:
-        other = ring.partner(case)
-        if other is None:
-            whole = whole or _Ring(everyone, facts)
-            other = whole.partner(case)
-        if other is not None:
-            found[case] = other
+def _in_ring(cases: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str | None]:
+    """Each case's partner among `cases`, which stand in a ring, those of a key side by side: the first one from as many places on as the
+    most frequent key has cases, with another key and nothing in common; None where there is none."""
+    order = sorted(cases, key=lambda case: (_digest(facts[case].key), _digest(case)))
+    count = Counter(facts[case].key for case in order)
+    most = max(count.values(), default=0)
+    end = {facts[case].key: place for place, case in enumerate(order, 1)}
+    found: dict[str, str | None] = {}
+    for place, case in enumerate(order):
+        fact = facts[case]
+        others = len(order) - count[fact.key]
+        first = place + most - end[fact.key]
+        ring = (order[(end[fact.key] + (first + step) % others) % len(order)] for step in range(others))
+        found[case] = next((other for other in ring if facts[other].shared.isdisjoint(fact.shared)), None)
     return found
-
-
-class _Ring:
-    """Cases in a ring, those of a key side by side."""
-
-    def __init__(self, cases: Sequence[str], facts: Mapping[str, _Fact]) -> None:
-        self._facts = facts
-        self._order = sorted(cases, key=lambda case: (_digest(facts[case].key), _digest(case)))
-        self._place = {case: place for place, case in enumerate(self._order)}
-        self._end: dict[str, int] = {}
-        self._count: dict[str, int] = {}
-        for place, case in enumerate(self._order, 1):
-            key = facts[case].key
-            self._end[key], self._count[key] = place, self._count.get(key, 0) + 1
-        self._most = max(self._count.values())
-
-    def partner(self, case: str) -> str | None:
-        """The first case from `_most` places on with another key and nothing in common; None where there is none."""
-        fact = self._facts[case]
-        end, others = self._end[fact.key], len(self._order) - self._count[fact.key]
-        first = self._place[case] + self._most - end
-        for step in range(others):
-            other = self._order[(end + (first + step) % others) % len(self._order)]
-            if self._facts[other].shared.isdisjoint(fact.shared):
-                return other
-        return None
 
 
 def _digest(text: str) -> bytes:

@@ -1,41 +1,30 @@
 """Back ends: baselines and recorded answers, and a real transformers model with random weights."""
 
-import io
 import json
 import random
 
 import pytest
-from PIL import Image
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.baselines import load_baseline
 from eval_harness.models.interface import Settings
 from eval_harness.models.recorded import Recorded, read_recorded
-from eval_harness.records.request import Request
+from tests.eval_harness.models.http.asking import picture
+from tests.eval_harness.models.http.asking import request as asked
 
 
 def request(question_id="1", **changes):
-    values = {"sample": 0, "prompt": "?", "image": None, "options": ("left", "right"), "question_type": "single"}
-    return Request(question_id, **(values | changes))
-
-
-def picture(mode="RGB", size=(70, 50), colour=128):
-    buffer = io.BytesIO()
-    Image.new(mode, size, colour).save(buffer, "PNG")
-    return buffer.getvalue()
+    return asked(question_id, **({"prompt": "?", "image": None} | changes))
 
 
 def texts(backend, requests):
     return [response.text for response in backend.generate(requests)]
 
 
-def test_always_a_letter_falls_back_to_the_last_option():
-    always = load_baseline("always-C")
-    assert texts(always, [request(), request(options=("a", "b", "c", "d"))]) == ["B", "C"]
-
-
-def test_baselines_speak_yes_and_no():
-    assert texts(load_baseline("always-A"), [request(options=("yes", "no"), question_type="yes_no")]) == ["yes"]
+def test_always_a_letter_falls_back_to_the_last_option_and_speaks_yes_and_no():
+    always = [load_baseline(name) for name in ("always-A", "always-C")]
+    shown = [request(), request(options=("a", "b", "c", "d")), request(options=("yes", "no"), question_type="yes_no")]
+    assert [texts(each, shown) for each in always] == [["A", "A", "yes"], ["B", "C", "no"]]
 
 
 def test_chance_depends_on_the_question_not_on_the_order():
@@ -121,20 +110,6 @@ def test_the_tiny_model_is_the_same_model_every_time(tiny, tmp_path):
     names = sorted(path.name for path in tiny.iterdir())
     assert names == sorted(path.name for path in again.iterdir())
     assert all((tiny / name).read_bytes() == (again / name).read_bytes() for name in names)
-
-
-def test_questions_with_and_without_company_on_their_image_answer_as_alone(tiny):
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
-    images = [picture(colour=(30 * i, 60, 10)) for i in range(3)]
-    which = [0, 0, 0, 1, 2, 2]
-    requests = [
-        request(str(i), prompt=f"Question {i}: " + "a lesion? " * (i % 4), image=images[which[i]], max_tokens=6)
-        for i in range(6)
-    ]
-    alone = {r.question_id: r.text for r in TransformersVLM(str(tiny), Settings(batch_size=1)).generate(requests)}
-    together = {r.question_id: r.text for r in TransformersVLM(str(tiny), Settings(batch_size=6)).generate(requests)}
-    assert together == alone
 
 
 def test_out_of_memory_halves_the_batch_and_a_question_that_never_fits_fails_alone(tiny, monkeypatch):

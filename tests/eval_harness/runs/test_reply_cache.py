@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.derive.derivation import tokens_and_accuracy
 from eval_harness.models.interface import Settings
@@ -15,11 +14,9 @@ from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer, answer_to, completion
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    build("mediconfusion", out=folder / "mediconfusion")
-    return folder / "mediconfusion"
+@pytest.fixture
+def data(phantoms):
+    return phantoms / "mediconfusion"
 
 
 def asked(data, folder, server, **changes):

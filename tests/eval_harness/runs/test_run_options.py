@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.models.interface import Settings
@@ -28,12 +27,9 @@ from eval_harness.store.printed import summary
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    for family in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
-        build(family, out=folder / family)
-    return folder
+@pytest.fixture
+def data(phantoms):
+    return phantoms
 
 
 def asked(data, benchmark="mediconfusion", **changes):

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
@@ -16,11 +15,9 @@ from tests import commands
 from tests.environments import environment
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data") / "mediconfusion"
-    build("mediconfusion", out=folder)
-    return folder
+@pytest.fixture
+def data(phantoms):
+    return phantoms / "mediconfusion"
 
 
 @pytest.fixture
