@@ -16,6 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import missing_extra, require
 from eval_harness.models.interface import Settings
 
+LOADING_ERRORS = (OSError, ValueError, ImportError, KeyError, RuntimeError)
 QUANTIZATIONS = ("4bit", "8bit")
 GENERATION = {
     "top_k": "TopKLogitsWarper",
@@ -36,7 +37,6 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
     Raises BadInput when either cannot be had as the settings say.
     """
     import torch
-    from transformers import AutoConfig, AutoProcessor
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = getattr(torch, settings.dtype or ("bfloat16" if device == "cuda" else "float32"), None)
@@ -45,18 +45,11 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
     if settings.adapter:
         require("peft")
         check_adapter(settings.adapter)
-    trust = settings.trust_remote_code
-    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust}
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": settings.trust_remote_code}
     if settings.attn_implementation:
         options["attn_implementation"] = settings.attn_implementation
+    processor, config = load_processor(model_id, model_id, settings)
     try:
-        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=trust)
-        if getattr(processor, "image_processor", None) is None:
-            raise BadInput(
-                f"--model {model_id}: its processor takes no images, so it cannot answer questions about them."
-            )
-        set_pixels(processor, settings)
-        config = AutoConfig.from_pretrained(model_id, trust_remote_code=trust)
         quantized = getattr(config, "quantization_config", None) is not None
         if settings.quantization:
             options["quantization_config"] = _quantization(model_id, settings.quantization, dtype, quantized)
@@ -76,10 +69,8 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
             )
         if settings.adapter:
             model = _with_adapter(model, settings.adapter)
-    except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise missing_extra(error) or _missing_in_words(error) or BadInput(_cannot_load(model_id, error)) from None
+    except LOADING_ERRORS as error:
+        raise _cannot_load(model_id, error) from None
     placed: Any = model if "device_map" in options else model.to(_own_device(device))
     odd = []
     if lacking:
@@ -87,6 +78,20 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
             f"the checkpoint lacks {len(lacking)} of the model's weights, which were drawn at random: {', '.join(lacking[:3])}"
         )
     return processor, placed.eval(), odd
+
+
+def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, Any]:
+    """(processor, config). `model`: what `--model` says. Raises BadInput where they cannot be had as the settings say."""
+    from transformers import AutoConfig, AutoProcessor
+
+    try:
+        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
+        if getattr(processor, "image_processor", None) is None:
+            raise BadInput(f"--model {model}: its processor takes no images, so it cannot answer questions about them.")
+        set_pixels(processor, settings)
+        return processor, AutoConfig.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
+    except LOADING_ERRORS as error:
+        raise _cannot_load(model, error) from None
 
 
 def _model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -212,26 +217,23 @@ def _own_device(device: str) -> str:
     return f"cuda:{int(rank) % torch.cuda.device_count()}" if device == "cuda" and rank.isdigit() else device
 
 
-def _missing_in_words(error: BaseException) -> BadInput | None:
-    """transformers often says that a package is missing in words of its own."""
+def _cannot_load(model: str, error: Exception) -> BadInput:
+    """What `--model` cannot be loaded for. transformers often says that a package is missing in words of its own."""
     from importlib.util import find_spec
 
+    if isinstance(error, BadInput):
+        return error
     for module in ("bitsandbytes", "num2words", "peft"):
         if isinstance(error, ImportError) and module in str(error) and find_spec(module) is None:
-            try:
-                require(module)
-            except BadInput as missing:
-                return missing
-    return None
-
-
-def _cannot_load(model_id: str, error: Exception) -> str:
+            error = ModuleNotFoundError(str(error), name=module)
     reason = first_line(error) or type(error).__name__
     if "Unrecognized configuration class" in reason:
         reason = "transformers has neither an image-text-to-text nor a causal class for it."
     elif "trust_remote_code" in str(error):
         reason = "it needs its own code; read that code, then allow it with --trust-remote-code."
-    return f"--model {model_id}: cannot be loaded: {reason} Give a Hugging Face model id or a model folder."
+    return missing_extra(error) or BadInput(
+        f"--model {model}: cannot be loaded: {reason} Give a Hugging Face model id or a model folder."
+    )
 
 
 def check_generation(given: Mapping[str, Any]) -> None:

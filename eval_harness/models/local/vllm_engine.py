@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.local.pretrained import check_adapter, first_line, set_pixels
+from eval_harness.models.local.pretrained import check_adapter, first_line, load_processor
 
 GENERATION = {
     "top_k": "top_k",
@@ -55,21 +55,9 @@ def check_settings(settings: Settings) -> None:
 
 def read_model(model_id: str, settings: Settings) -> tuple[Any, Any, int | None]:
     """(config, processor, the output limit of the model's generation config). Raises BadInput where they cannot be had."""
-    from transformers import AutoConfig, AutoProcessor, GenerationConfig
+    from transformers import GenerationConfig
 
-    trust = settings.trust_remote_code
-    try:
-        config = AutoConfig.from_pretrained(model_id, trust_remote_code=trust)
-        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=trust)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise BadInput(
-            f"--model vllm:{model_id}: cannot be loaded: {first_line(error)} Give a Hugging Face model id or a model folder."
-        ) from None
-    if getattr(processor, "image_processor", None) is None:
-        raise BadInput(
-            f"--model vllm:{model_id}: its processor takes no images, so it cannot answer questions about them."
-        )
-    set_pixels(processor, settings)
+    processor, config = load_processor(f"vllm:{model_id}", model_id, settings)
     try:
         limit = GenerationConfig.from_pretrained(model_id).max_new_tokens
     except OSError:
