@@ -65,3 +65,13 @@ def clip(value: object, length: int = 60) -> str:
     """`repr` of a value, short enough for a message."""
     text = repr(value)
     return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, at most 300 characters."""
+    return str(error).strip().partition("\n")[0][:300]
+
+
+def with_type(error: BaseException) -> str:
+    """The same after the name of its class, for errors of other people's code."""
+    return f"{type(error).__name__}: {first_line(error)}"

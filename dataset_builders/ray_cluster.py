@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_line, with_type
 from dataset_builders.extras import require
 
 
@@ -69,7 +69,7 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         )
     except Exception as error:  # Ray raises plain ones, too: a node that does not start in time
         raise BadInput(
-            f"--ray {cluster.address}: no cluster can be reached ({str(error).strip().partition(chr(10))[0]}). Start one with "
+            f"--ray {cluster.address}: no cluster can be reached ({first_line(error)}). Start one with "
             "`ray start --head`, or give --ray local."
         ) from None
     try:
@@ -81,7 +81,7 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         raise
     except ray.exceptions.RayError as error:
         raise BadInput(
-            f"--ray {cluster.address}: the cluster failed ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}). What was "
+            f"--ray {cluster.address}: the cluster failed ({with_type(error)}). What was "
             "done is kept; repeat the command to resume."
         ) from None
     finally:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, with_type
 from eval_harness.records.names import storable
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
@@ -67,7 +67,7 @@ def description_of(backend: Backend) -> dict[str, Any]:
     try:
         text = json.dumps(dict(backend.describe()), default=str, ensure_ascii=False)
     except Exception as error:  # whatever a model's own code raises
-        why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
+        why = with_type(error)
         raise BadInput(
             f"describe() of the model gives nothing that JSON can hold ({why}). See docs/plug_in.md."
         ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, with_type
 from dataset_builders.extras import require
 from dataset_builders.hub.client import connect, status_of
 from eval_harness.models.interface import MODEL_ARGS, Backend, Settings, check_options
@@ -104,6 +104,5 @@ def check_name(model: str, name: str) -> None:
                 "private or gated one, run `hf auth login`."
             ) from None
         raise BadInput(
-            f"--model {model}: there is no folder of this name, and the Hub cannot be asked ({type(error).__name__}: "
-            f"{str(error).strip().partition(chr(10))[0][:200]})."
+            f"--model {model}: there is no folder of this name, and the Hub cannot be asked ({with_type(error)})."
         ) from None

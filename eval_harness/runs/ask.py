@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, with_type
 from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalized
 from eval_harness.runs.folder import AnswerJournal, Key
@@ -117,7 +117,7 @@ def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
     if isinstance(error, BadInput):
         return error
     path.write_text("".join(traceback.format_exception(error)), "utf-8")
-    why = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
+    why = with_type(error)
     return BadInput(
         f"--model {plan.run.request.model}: has stopped answering: {failed.failures} questions in a row failed, the last one with {why}. "
         f"More is in {path}; the same command goes on with what is left."

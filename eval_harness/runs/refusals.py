@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, with_type
 from dataset_builders.images.lookup import ImageError, check_image
 from eval_harness.records.request import Request, Response
 
@@ -118,7 +118,7 @@ def _reason(request: Request, error: Exception) -> str:
     """Why a question failed: its image where that cannot be decoded, else what was raised."""
     for why in broken_images(request.images).values():
         return f"its image cannot be shown: {why}"
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:300]}"
+    return with_type(error)
 
 
 def broken_images(images: Iterable[bytes | None]) -> dict[bytes, str]:

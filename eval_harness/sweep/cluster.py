@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_line
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
 from eval_harness.models.load import keep_loaded
 from eval_harness.runs.ask import ask
@@ -126,7 +126,7 @@ def _answered(ray: Any, cluster: Cluster, parts: Sequence[Part]) -> tuple[dict[i
         except TimeoutError:
             check_nodes(ray, cluster)
         except ray.exceptions.RayError as died:
-            death = str(died).strip().partition("\n")[0]
+            death = first_line(died)
         else:
             if error is not None:
                 errors[number] = error

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_line
 from dataset_builders.extras import missing_extra, require
 from eval_harness.models.interface import Settings
 
@@ -251,8 +251,3 @@ def check_generation(given: Mapping[str, Any]) -> None:
             getattr(transformers, GENERATION[name])(0 if name == "min_new_tokens" else value, **further.get(name, {}))
         except (TypeError, ValueError) as error:
             raise BadInput(f"--generation: {name} {value!r}: {first_line(error).rstrip('.')}.") from None
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of what an error says, at most 300 characters."""
-    return str(error).strip().partition("\n")[0][:300]

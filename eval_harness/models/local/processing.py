@@ -9,10 +9,9 @@ import copy
 import hashlib
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_line
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.model_inputs import InputMaker
-from eval_harness.models.local.pretrained import first_line
 from eval_harness.models.option_tokens import continuation, next_token_forms
 from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
 from eval_harness.records.request import Request

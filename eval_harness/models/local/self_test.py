@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from dataset_builders.errors import with_type
 from dataset_builders.images.lookup import as_png
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.network import Network, NotSteered, difference
-from eval_harness.models.local.pretrained import first_line
 from eval_harness.records.request import Request
 
 TOKENS = 3
@@ -66,7 +66,7 @@ def self_test(network: Network, inputs: InputMaker) -> Findings:
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # whatever a model's own code raises on a path that is only tried
-                found.paths[name] = f"failed ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]})"
+                found.paths[name] = f"failed ({with_type(error)})"
                 return False
             found.paths[name] = (
                 "equal" if apart <= network.tolerance else f"differs by {apart:.2g} of the logits' spread"
@@ -123,7 +123,7 @@ def takes_several_images(network: Network, inputs: InputMaker, found: Findings) 
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever a processor or a model's own code raises
-            found.paths[path] = f"failed ({type(error).__name__}: {first_line(error)})"
+            found.paths[path] = f"failed ({with_type(error)})"
             return False
         found.paths[path] = "seen"
         expected = torch.cat([alone, network.forced_logits(inputs.whole([other]), tokens[1:])])

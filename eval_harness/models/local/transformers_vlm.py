@@ -16,12 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, with_type
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, not_numbers
 from eval_harness.models.local.batching import BatchSize, Queue
 from eval_harness.models.local.chat_form import PLAIN_BY_DEFAULT
 from eval_harness.models.local.model_inputs import Prepared
-from eval_harness.models.local.pretrained import check_generation, first_line, load_pretrained
+from eval_harness.models.local.pretrained import check_generation, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.models.thinking import DecodedOutput
@@ -141,7 +141,7 @@ class TransformersVLM(Backend):
             ) from None
         except Exception as error:  # whatever a model's own code raises
             raise BadInput(
-                f"--model {self.model_id}: cannot answer a question about an image ({type(error).__name__}: {first_line(error)})."
+                f"--model {self.model_id}: cannot answer a question about an image ({with_type(error)})."
             ) from error
 
     def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:

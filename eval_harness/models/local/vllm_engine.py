@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_line, with_type
 from eval_harness.models.interface import Settings
-from eval_harness.models.local.pretrained import check_adapter, first_line, load_processor
+from eval_harness.models.local.pretrained import check_adapter, load_processor
 
 GENERATION = {
     "top_k": "top_k",
@@ -103,7 +103,7 @@ def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any
 def _complaint(error: Exception) -> str:
     """What vLLM says against its settings; where it checked several, the first complaint instead of their number."""
     if not isinstance(error, ValidationError):
-        return f"{type(error).__name__}: {first_line(error)}"
+        return with_type(error)
     first = error.errors()[0]
     return ": ".join([*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")])[:300]
 

@@ -16,11 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, first_line, with_type
 from dataset_builders.extras import require
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
 from eval_harness.models.local.chat_form import decode_image
-from eval_harness.models.local.pretrained import first_line
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.local.vllm_engine import GENERATION, check_settings, load_adapter, read_model, start_engine
 from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
@@ -219,7 +218,7 @@ class VllmVLM(Backend):
             same = self._are_equal(first, replace(first, image=other.image))
         except Exception as error:  # whatever the engine or a model's code raises
             raise BadInput(
-                f"--model vllm:{self.model_id}: cannot answer a question about an image ({type(error).__name__}: {first_line(error)})."
+                f"--model vllm:{self.model_id}: cannot answer a question about an image ({with_type(error)})."
             ) from error
         if same:
             self._deviate("the model's logits do not depend on the image")
