@@ -25,6 +25,7 @@ from eval_harness.records.request import Response
 from eval_harness.records.selection import select_questions
 from eval_harness.runs import progress
 from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.folder import key_of, read_answer_journal
 from eval_harness.runs.refusals import IN_A_ROW
 from eval_harness.runs.runner import evaluate
 from eval_harness.runs.scoring import score_run
@@ -258,9 +259,7 @@ class LocalModel(Drawn):
 
 
 def journal(folder):
-    path = folder / "answers.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return {(line["question_id"], line["sample"]): line for line in lines}
+    return {key_of(line): line for line in read_answer_journal(folder / "answers.jsonl")}
 
 
 def world(kind):

@@ -1,6 +1,5 @@
 """Images that cannot be decoded, in a dataset that others built: their questions fail, the run goes on, whatever the back end."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
 
@@ -39,15 +39,10 @@ def data(tmp_path):
     return tmp_path / "data", damage(tmp_path / "data", {1, 2, 3})
 
 
-def journal(folder):
-    records = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
-    return {record["question_id"]: record for record in records}
-
-
 def check(data, folder, **changes):
     where, hit = data
     result, _ = evaluate(EvalConfig(benchmark="halt-medvqa", data=str(where), out=folder, limit=12, **changes))
-    answers = journal(folder)
+    answers = {record["question_id"]: record for record in read_answer_journal(folder / "answers.jsonl")}
     asked = hit & answers.keys()
     assert asked
     assert {name for name, record in answers.items() if record["status"] == "failed"} == asked

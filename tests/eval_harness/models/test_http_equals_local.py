@@ -1,6 +1,5 @@
 """The same model asked in this process and through a real server (`transformers serve`): the same conversation, hence the same texts."""
 
-import json
 import time
 import urllib.request
 
@@ -10,6 +9,7 @@ from dataset_builders.build import build
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.comparison import compare_results, load_side
 from tests.processes import free_port, start
@@ -48,8 +48,7 @@ def server(tiny, tmp_path_factory):
 
 
 def texts(folder):
-    lines = map(json.loads, (folder / "answers.jsonl").read_text().splitlines())
-    return {line["question_id"]: line["response"] for line in lines}
+    return {each["question_id"]: each["response"] for each in read_answer_journal(folder / "answers.jsonl")}
 
 
 @pytest.mark.parametrize(

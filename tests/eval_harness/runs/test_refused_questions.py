@@ -1,26 +1,22 @@
 """Questions that a processor refuses, interrupted runs, and what names no model (`tests/chaos/test_every_run_ends.py` has the faults)."""
 
-import json
 import re
 
 import pytest
-from PIL import Image
 
 from eval_harness.models.interface import Settings
 from eval_harness.models.load import load_backend
 from eval_harness.models.plug_in import load_plug_in
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.resume import keep_asked
 from eval_harness.runs.runner import evaluate
 from eval_harness.runs.scoring import score_run
 from eval_harness.store.submit import prepare
+from tests.eval_harness.models.http.asking import picture
 from tests.eval_harness.models.tiny_families import make
 from tests.helpers import refused
-
-
-def journal(folder):
-    return [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture
@@ -38,18 +34,10 @@ def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
     result = score_run(config.out)
     assert result.benchmark.selection == "only the 8 of 28 questions that were asked"
     assert result.statuses == {"answered": 8} | {name: 0 for name in result.statuses if name != "answered"}
-    assert len(journal(next(config.out.glob(".before-*")))) == 9
+    assert len(read_answer_journal(next(config.out.glob(".before-*")) / "answers.jsonl")) == 9
     submission = prepare(config.out, data=config.data)
     assert not submission.problems
     assert any("a choice of its own" in flag for flag in submission.flags)
-
-
-def picture(width, height):
-    import io
-
-    buffer = io.BytesIO()
-    Image.effect_noise((width, height), 60).convert("RGB").save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 @pytest.mark.slow
@@ -62,11 +50,14 @@ def test_questions_that_a_processor_or_a_model_refuses_fail_alone(tmp_path):
         return Request(str(number), 0, prompt, image, ("a", "b"), "single", max_tokens=3)
 
     for family, odd in (
-        ("qwen2_vl", request(3, picture(1, 400))),
-        ("blip2", request(3, picture(60, 44), "left or right " * 600)),
+        ("qwen2_vl", request(3, picture(size=(1, 400)))),
+        ("blip2", request(3, picture(size=(60, 44)), "left or right " * 600)),
     ):
         backend = TransformersVLM(str(make(family, tmp_path / family)), Settings(batch_size=4))
-        asked = [odd if number == 3 else request(number, picture(60, 40 + number)) for number in range(9)]
+        asked = [
+            odd if number == 3 else request(number, picture(size=(60, 40 + number), colour=9 * number))
+            for number in range(9)
+        ]
         found = {each.question_id: each for each in Sender(backend.generate, lambda: None).responses(asked)}
         assert {name for name, each in found.items() if each.status == "failed"} == {"3"}, found["3"]
         assert found["3"].error
