@@ -113,38 +113,28 @@ def make_task(
     return Task(
         dataset=MemoryDataset([samples[name] for name in rows], name=chosen.repository.name),
         solver=generate(),
-        scorer=medprobe_reader(family),
+        scorer=SCORERS[family](),
         epochs=Epochs(1, "medprobe_every_answer"),
         config=GenerateConfig(max_tokens=generation["max_tokens"], temperature=0.0, seed=0),
         metadata={"medprobe": about},
     )
 
 
-def _answer(state: TaskState) -> dict[str, Any]:
-    """What was delivered for a sample, as a line of a journal."""
-    said = delivered(state.output, failed=False)
-    return {"question_id": str(state.metadata["question_id"]), "sample": state.epoch - 1} | said
+@metric
+def medprobe_scores(format: str) -> Metric:  # inspect-ai writes the parameter's name into its logs
+    """Every metric of the benchmark in percent, as `medprobe score` prints it, and `<metric>_stderr`, clustered by shared images."""
+
+    def compute(scores: list[SampleScore]) -> dict[str, float]:
+        questions = [each.sample_metadata or {} for each in scores]
+        answers = [answer for each in scores for answer in (each.score.metadata or {}).get("medprobe", [])]
+        values, errors = scores_of(format, questions, answers)
+        return values | {f"{name}_stderr": errors[name] for name in values if name in errors}
+
+    return compute
 
 
-def reader_of(family: str) -> Scorer:
-    """A scorer that reads the answer of a sample as `medprobe score` does and sets it against the key."""
-
-    async def read(state: TaskState, target: Target) -> Score:
-        question = state.metadata
-        answer = _answer(state)
-        found = read_answer(family, question, question.get("question"), answer)
-        kept = {"question_id": question["question_id"], "sample": answer["sample"]} | found
-        return Score(
-            value=CORRECT if found["right"] else INCORRECT,
-            answer="".join(LETTERS[index] for index in found["choice"]),
-            explanation=f"{found['status']} ({found['rule']})",
-            metadata={"medprobe": [kept]},
-        )
-
-    return read
-
-
-def every_answer() -> ScoreReducer:
+@score_reducer(name="medprobe_every_answer")
+def medprobe_every_answer() -> ScoreReducer:
     """Epochs as samples of a question: the mean value, and every answer kept, since a pair is right or wrong within one epoch."""
 
     def reduce(scores: list[Score]) -> Score:
@@ -158,48 +148,32 @@ def every_answer() -> ScoreReducer:
     return reduce
 
 
-def our_metrics(family: str) -> Metric:
-    """Every metric of the benchmark in percent, as `medprobe score` prints it, and `<metric>_stderr`, clustered by shared images."""
-
-    def compute(scores: list[SampleScore]) -> dict[str, float]:
-        questions = [each.sample_metadata or {} for each in scores]
-        answers = [answer for each in scores for answer in (each.score.metadata or {}).get("medprobe", [])]
-        values, errors = scores_of(family, questions, answers)
-        told: dict[str, float] = {}
-        for name, value in values.items():
-            told[name] = value
-            if name in errors:
-                told[f"{name}_stderr"] = errors[name]
-        return told
-
-    return compute
-
-
-@metric
-def medprobe_scores(format: str) -> Metric:  # inspect-ai writes the parameter's name into its logs
-    return our_metrics(format)
-
-
-@score_reducer(name="medprobe_every_answer")
-def medprobe_every_answer() -> ScoreReducer:
-    return every_answer()
-
-
 def _scorer_of(family: str) -> Callable[..., Scorer]:
     # inspect-ai's own `accuracy` is left out: a benchmark may have a metric of that name, in percent.
     @scorer(metrics=[medprobe_scores(family)], name=f"medprobe_{family}")
     def medprobe_reader() -> Scorer:
-        return reader_of(family)
+        """Reads the answer of a sample as `medprobe score` does and sets it against the key."""
+
+        async def read(state: TaskState, target: Target) -> Score:
+            question = state.metadata
+            line = {"question_id": str(question["question_id"]), "sample": state.epoch - 1}
+            found = read_answer(
+                family, question, question.get("question"), line | delivered(state.output, failed=False)
+            )
+            return Score(
+                value=CORRECT if found["right"] else INCORRECT,
+                answer="".join(LETTERS[index] for index in found["choice"]),
+                explanation=f"{found['status']} ({found['rule']})",
+                metadata={"medprobe": [line | found]},
+            )
+
+        return read
 
     return medprobe_reader
 
 
 SCORERS = {family: _scorer_of(family) for family in BENCHMARKS}
-
-
-def medprobe_reader(family: str) -> Scorer:
-    """The scorer of a benchmark, with its metrics."""
-    return SCORERS[family]()
+"""The scorer of each benchmark, with its metrics."""
 
 
 def _task_of(benchmark: str) -> Callable[..., Task]:
