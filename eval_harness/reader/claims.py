@@ -255,7 +255,7 @@ _COPULA = (
 _SUBJECT = (
     r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
     r"|esta?|il)\b(?:\s+(?!(?:it|thinks|says?|said|asked|suspected|question|label|mother|father|history|report|key"
-    rf"|user)\b){_UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
+    rf"|user|student|previous|prior|earlier)\b){_UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
 )
 _QUALITY = (
     rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"

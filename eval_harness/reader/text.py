@@ -287,21 +287,9 @@ _ERROR = re.compile(
 
 
 _ERROR_SIGNS = (
-    *(
-        "error",
-        "exception",
-        "fail",
-        "traceback",
-        "http",
-        "gateway",
-        "unavailable",
-        "request",
-        "limit",
-        "quota",
-        "length",
-    ),
-    *("connection", "timed out", "memory", "api", "retries", "status"),
-)
+    "error", "exception", "fail", "traceback", "http", "gateway", "unavailable", "request", "limit", "quota", "length", "connection",
+    "timed", "memory", "api", "retries", "status",
+)  # fmt: skip
 """One of these stands in every error text."""
 
 

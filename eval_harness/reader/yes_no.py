@@ -78,7 +78,9 @@ _NOTHING = (
     r"|uncertain\w*))"
 )
 """What "there is" may go on with that affirms nothing."""
-_NEGATED = re.compile(r"\b(?:no|not|without|nor|neither|free of|negative|but|however|only|instead|rather)\b")
+_NEGATED = re.compile(
+    r"\b(?:no|not|without|nor|neither|free of|negative|but|however|although|though|only|instead|rather)\b"
+)
 _AFFIRMS = re.compile(
     _BEGINS + rf"(?:there (?:is|are|(?:appears?|seems?) to be)\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+"
     rf"|(?!{_NOTHING}|if\b|whether\b)(?:[\w-]+\s+){{1,6}}(?:is|are) present\W*$|it (?:is|does)\W*$|positive for\b)"
