@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import base64
 import io
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from dataset_builders.images.lookup import ImageError, as_png, check_image
+from dataset_builders.images.lookup import as_png, check_image
 from eval_harness.models.local.chat_form import decode_image
 from eval_harness.records.request import Request
 
@@ -53,33 +52,17 @@ def _text(text: str) -> str:
 def _content(text: str, images: Sequence[bytes], image_first: bool, longest_side: int | None) -> Any:
     if not images:
         return _text(text)
-    pictures = [{"type": "image_url", "image_url": {"url": _image(image, longest_side)}} for image in images]
+    pictures = [{"type": "image_url", "image_url": {"url": _data_url(image, longest_side)}} for image in images]
     words = [{"type": "text", "text": _text(text)}]
     return pictures + words if image_first else words + pictures
 
 
-def _image(image: bytes, longest_side: int | None) -> str:
-    with _lock_of(image):  # else the questions of an image, which come together, would each decode it
-        url = _data_url(image, longest_side)
-    if isinstance(url, ImageError):
-        raise ImageError(str(url))
-    return url
-
-
 @lru_cache(maxsize=64)
-def _lock_of(image: bytes) -> threading.Lock:
-    return threading.Lock()
-
-
-@lru_cache(maxsize=64)
-def _data_url(image: bytes, longest_side: int | None) -> str | ImageError:
-    """The image as a `data:` URL: its own bytes where every server can read them, else a PNG of it; or why it cannot be decoded."""
+def _data_url(image: bytes, longest_side: int | None) -> str:
+    """The image as a `data:` URL: its own bytes where every server can read them, else a PNG of it. Raises ImageError."""
     from PIL import Image
 
-    try:
-        check_image(image)
-    except ImageError as error:
-        return error
+    check_image(image)
     with Image.open(io.BytesIO(image)) as opened:
         mime = SENT_AS_THEY_ARE.get(opened.format or "")
         plain = opened.mode in ("L", "RGB", "P", "RGBA", "1")
