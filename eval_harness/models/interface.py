@@ -54,6 +54,11 @@ class Backend(Protocol):
         """Yield one Response per Request, as they finish, in any order."""
         ...
 
+    def deviate(self, words: str) -> None:
+        """Say once that something was not done as the protocol says."""
+        if words not in self.deviations:
+            self.deviations.append(words)
+
     def describe(self) -> dict[str, Any]:
         """Library versions, device, dtype and the like, for the result's `environment`."""
         ...

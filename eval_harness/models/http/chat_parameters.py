@@ -6,7 +6,7 @@ What a server takes is settled with the first question, before any other is sent
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,12 +26,12 @@ EFFORTS = ((2048, "low"), (8192, "medium"))
 
 
 class Parameters:
-    """What is sent with every question. `deviations`: what could not be set as asked."""
+    """What is sent with every question. `deviate` is told what could not be set as asked."""
 
-    def __init__(self, model: str, base_url: str | None, settings: Settings, deviations: list[str]) -> None:
+    def __init__(self, model: str, base_url: str | None, settings: Settings, deviate: Callable[[str], None]) -> None:
         self.model = model
         self.settings = settings
-        self.deviations = deviations
+        self._deviate = deviate
         self.limit_name = "max_tokens"
         self.room: int | None = None
         """Output tokens allowed where the model reasons; None: as the request says."""
@@ -110,7 +110,7 @@ class Parameters:
                 "temperature": "the server does not let the temperature be set; its own was used",
                 "seed": "the server takes no seed, so the samples cannot be drawn again",
             }
-            self.deviate(words[name])
+            self._deviate(words[name])
             return True
         return False
 
@@ -120,7 +120,7 @@ class Parameters:
             return True  # another question's refusal has changed it meanwhile
         if failure.least and limit < failure.least:
             self.least = failure.least
-            self.deviate(f"the server takes no output limit under {self.least} tokens, so as many were allowed")
+            self._deviate(f"the server takes no output limit under {self.least} tokens, so as many were allowed")
             return True
         if self.room and limit == self.room:
             # A limit said is taken at its half: where it is the whole context, the question has to fit beside the answer.
@@ -136,13 +136,8 @@ class Parameters:
         if self.room is not None:
             return limit < self.limit(request)
         self.room = THINKING_ROOM
-        self.deviate(f"{why}, so {self.room} output tokens were allowed instead of {request.max_tokens}")
+        self._deviate(f"{why}, so {self.room} output tokens were allowed instead of {request.max_tokens}")
         return True
-
-    def deviate(self, words: str) -> None:
-        """Say once that something was not done as asked."""
-        if words not in self.deviations:
-            self.deviations.append(words)
 
     def describe(self) -> dict[str, Any]:
         """What was settled with the server."""

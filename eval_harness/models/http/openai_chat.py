@@ -95,7 +95,7 @@ class OpenAIChat(Backend):
         self.settings = settings
         self.model = Model(name=self.name)
         self.deviations: list[str] = []
-        self.parameters = Parameters(self.name, self.base_url, settings, self.deviations)
+        self.parameters = Parameters(self.name, self.base_url, settings, self.deviate)
         self.retries = 0
         self.worked: Request | None = None
         """A request that the server has answered, now or in an earlier part of the run."""
@@ -325,7 +325,7 @@ class OpenAIChat(Backend):
         lacks = await self._token_scores.lacks(request)
         if lacks is None:
             if self._token_scores.begins_reasoning:
-                self.parameters.deviate(BEGUN_REASONING)
+                self.deviate(BEGUN_REASONING)
             try:
                 return await self._token_scores.score(request, messages, read)
             except NotScorable as error:
@@ -392,7 +392,7 @@ class OpenAIChat(Backend):
             if self.reasons is None:
                 self.reasons = await self._reasons_unseen(request)
         if self.reasons and request.candidates:
-            self.parameters.deviate("options were scored where the model begins to reason")
+            self.deviate("options were scored where the model begins to reason")
         return reply.as_reasoning() if self.reasons and not request.candidates else reply
 
     async def _reasons_unseen(self, request: Request) -> bool:
@@ -403,7 +403,7 @@ class OpenAIChat(Backend):
         except (Refusal, ServerFailure):
             return False
         if reply.shows_no_end:
-            self.parameters.deviate(
+            self.deviate(
                 f"answers were cut by the output limit, and one of {PROBE_TOKENS} tokens to a simple question too: whether they stop "
                 "inside a reasoning cannot be told, so only what states an answer was read"
             )
@@ -414,9 +414,9 @@ class OpenAIChat(Backend):
         reasons = bool(reply.reasoning or reply.reasoning_tokens)
         thinking = self.settings.thinking
         if thinking == "off" and reasons:
-            self.parameters.deviate("the model reasoned before its first answer although it was asked not to")
+            self.deviate("the model reasoned before its first answer although it was asked not to")
         elif thinking not in (None, "off") and not reasons:
-            self.parameters.deviate("the first answer shows no reasoning although it was asked for")
+            self.deviate("the first answer shows no reasoning although it was asked for")
 
     def _response(self, request: Request, reply: Reply) -> Response:
         response = Response(
@@ -438,7 +438,7 @@ class OpenAIChat(Backend):
         if all(value is None for value in found):
             return response
         if any(value is None for value in found):
-            self.parameters.deviate(
+            self.deviate(
                 f"the server gives only {len(reply.alternatives)} alternatives of a token; an option that is not among them "
                 "counts as less likely than all of them"
             )

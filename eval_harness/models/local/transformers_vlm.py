@@ -84,7 +84,7 @@ class TransformersVLM(Backend):
         self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
         self.deviations: list[str] = [*odd]
         if self.processing.plain and loaded.config.model_type not in PLAIN_BY_DEFAULT:
-            self._deviate("the processor has no chat template, so prompts were sent as they stand")
+            self.deviate("the processor has no chat template, so prompts were sent as they stand")
             print(f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one", file=sys.stderr)
         if not self._shares:
             self._say_fast_path_off(self.findings.paths[PREFIX])
@@ -119,12 +119,8 @@ class TransformersVLM(Backend):
         Raises NotScorable where two options begin with the same token (`gd`).
         """
         if self.processing.opened:
-            self._deviate(BEGUN_REASONING)
+            self.deviate(BEGUN_REASONING)
         return self._in_batches(requests, self._score)
-
-    def _deviate(self, words: str) -> None:
-        if words not in self.deviations:
-            self.deviations.append(words)
 
     def _self_tested(self) -> Findings:
         """Which paths of the network are right. Raises BadInput for a model that cannot answer a question about an image at all."""
@@ -263,7 +259,7 @@ class TransformersVLM(Backend):
     def _limit(self, request: Request) -> int:
         limit, said = output_limit(request, self.network.model.generation_config.max_new_tokens, self._settings)
         if said:
-            self._deviate(said)
+            self.deviate(said)
         return limit
 
     def _memory_used(self) -> float:

@@ -68,7 +68,7 @@ class VllmVLM(Backend):
                 continue
             [said] = output.outputs
             if said.finish_reason == "length" and len(said.token_ids) < params[number].max_tokens:
-                self._deviate(NO_ROOM.format(params[number].max_tokens))
+                self.deviate(NO_ROOM.format(params[number].max_tokens))
             [read] = self.processing.reader.read([list(said.token_ids)])
             yield Response(
                 requests[number].question_id,
@@ -82,7 +82,7 @@ class VllmVLM(Backend):
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Score each request's candidates (methods `gd` and `ps`). Raises NotScorable where two options begin with one token (`gd`)."""
         if self.processing.opened:
-            self._deviate(BEGUN_REASONING)
+            self.deviate(BEGUN_REASONING)
         by_sequence = bool(requests) and requests[0].scoring == "sequence"
         return _timed(self._by_sequence(requests) if by_sequence else self._by_first_token(requests))
 
@@ -181,7 +181,7 @@ class VllmVLM(Backend):
 
         limit, said = output_limit(request, self._own_limit, self._settings)
         if said:
-            self._deviate(said)
+            self.deviate(said)
         further = {GENERATION[name]: value for name, value in self._settings.generation.items()}
         seed = seed_of(request) if request.temperature > 0 else None
         return SamplingParams(max_tokens=limit, temperature=request.temperature, seed=seed, detokenize=False, **further)
@@ -221,7 +221,7 @@ class VllmVLM(Backend):
                 f"--model vllm:{self.model_id}: cannot answer a question about an image ({with_type(error)})."
             ) from error
         if same:
-            self._deviate("the model's logits do not depend on the image")
+            self.deviate("the model's logits do not depend on the image")
 
     @cached_property
     def several_images(self) -> bool:
@@ -248,10 +248,6 @@ class VllmVLM(Backend):
             raise BadInput(f"--model vllm:{self.model_id}: takes no small question: {why}")
         first, second = ({k: v.logprob for k, v in found[n].outputs[0].logprobs[0].items()} for n in (0, 1))
         return bool(first == second)
-
-    def _deviate(self, words: str) -> None:
-        if words not in self.deviations:
-            self.deviations.append(words)
 
     def describe(self) -> dict[str, Any]:
         import torch
