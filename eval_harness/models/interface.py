@@ -17,6 +17,8 @@ from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 Thinking = Literal["on", "off"] | int
+THINKING_ROOM = 16384
+"""Output tokens allowed for reasoning where no budget is given."""
 
 
 class Backend(Protocol):
@@ -122,7 +124,6 @@ class Settings:
     """Further arguments of vLLM's engine (tensor_parallel_size, gpu_memory_utilization ...): how a model is run, not what it answers."""
     min_pixels: int | None = None
     max_pixels: int | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 OPTIONS = (

@@ -129,7 +129,7 @@ class EvalConfig:
 def option_types() -> dict[str, Any]:
     """The options of `medprobe eval` that make a configuration, by name, with the type of what is given there."""
     types = get_type_hints(EvalConfig) | get_type_hints(Settings)
-    for name in ("settings", "argv", "resume", "branches", "facets", "fixed_limit", "extra", "engine", *MODEL_ARGS):
+    for name in ("settings", "argv", "resume", "branches", "facets", "fixed_limit", "engine", *MODEL_ARGS):
         del types[name]
     types |= dict.fromkeys(READ_FROM_TEXT, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
     return types | {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}

@@ -19,9 +19,8 @@ from pathlib import Path
 from statistics import mean
 
 from dataset_builders.schema import image_ids
-from eval_harness.models.http.chat_parameters import THINKING_ROOM
 from eval_harness.models.http.client import PROVIDER, permit_sending, server_address
-from eval_harness.models.interface import Backend
+from eval_harness.models.interface import THINKING_ROOM, Backend
 from eval_harness.models.load import keep_loaded
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig

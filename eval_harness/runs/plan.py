@@ -21,7 +21,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.models.interface import OPTIONS, Backend, Settings, description_of
+from eval_harness.models.interface import OPTIONS, THINKING_ROOM, Backend, Settings, description_of
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import prompt_for
 from eval_harness.reader.judge import NO_JUDGE, judge_named
@@ -185,9 +185,6 @@ def _check_storable(run: RunRecord) -> None:
         raise BadInput(f"--model {run.request.model}: no results store would take this run: {wrong.rstrip('.')}.")
 
 
-THINKING_TOKENS = 16384
-"""Room for reasoning where it is asked for and no budget is given."""
-
 FREE_FORM_TOKENS = 512
 """Output tokens of an answer that is not held to one token, or is written freely (`ff`)."""
 
@@ -276,7 +273,7 @@ def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: l
     if config.max_tokens is not None:
         wanted = config.max_tokens
     elif thinking not in (None, "off"):
-        wanted = protocol + (THINKING_TOKENS if thinking == "on" else int(thinking))
+        wanted = protocol + (THINKING_ROOM if thinking == "on" else int(thinking))
     elif protocol == 1 and not backend.one_token:
         deviations.append("the model cannot be held to one output token")
         return FREE_FORM_TOKENS

@@ -12,11 +12,8 @@ from urllib.parse import urlsplit
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.server_errors import ServerFailure
-from eval_harness.models.interface import Settings, Thinking
+from eval_harness.models.interface import THINKING_ROOM, Settings, Thinking
 from eval_harness.records.request import Request
-
-THINKING_ROOM = 16384
-"""Output tokens allowed to a model that is seen to reason, where nothing was said about it."""
 
 TOP_LOGPROBS = 20
 """The most alternatives that OpenAI's API gives for a token."""
