@@ -11,7 +11,6 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.models.interface import Settings
-from eval_harness.models.load import load_backend
 from eval_harness.records.conversation import FORMS
 from eval_harness.records.permutations import original, rotation, shown
 from eval_harness.records.request import Response
@@ -241,18 +240,6 @@ def test_the_example_plug_in_runs_and_beats_chance_on_phantoms(data, tmp_path):
     assert result.model.name == "BrightSide"
     assert result.statuses["failed"] == 0
     assert result.scores["individual_accuracy"].value > 0
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "words"),
-    [("x = 1", "Nobody", "defines no Nobody"), ("1 / 0", "M", "ZeroDivisionError"), (None, "M", "there is no file")],
-)
-def test_a_plug_in_that_cannot_be_used_is_one_line(tmp_path, text, name, words):
-    file = tmp_path / "mine.py"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(BadInput, match=words):
-        load_backend(f"{file}:{name}", Settings())
 
 
 def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
