@@ -103,13 +103,6 @@ def download(page: Any, button: Any) -> Any:
     return waiting.value
 
 
-def choose(area: Any, act: Callable[[], Any]) -> None:
-    """Make a choice on a page that the server draws whole, and wait until it is drawn anew: what is typed before may be lost."""
-    area.locator("select, input").first.evaluate("one => one.dataset.before = ''")
-    act()
-    area.locator("[data-before]").wait_for(state="detached")
-
-
 def eventually(check: Any, wanted: Any) -> None:
     """Wait until `check()` gives what is wanted."""
     deadline = time.monotonic() + 60

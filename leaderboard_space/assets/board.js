@@ -58,6 +58,7 @@ const step = () => medprobe.push(address());
 function arrive(route) {
   if (stamp && route.address === address()) { update(true); return; }  // back on this page, which shows it still
   readAddress(route.given);
+  settle(root);
   update();
 }
 function choose(changes) {

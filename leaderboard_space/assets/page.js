@@ -11,6 +11,7 @@ function arrive(route) {
   state = route.id ? { id: route.id } : {};
   for (const key of route.given.keys()) if (key !== "sort" && key !== "id") state[key] = route.given.getAll(key).length > 1 ? route.given.getAll(key) : route.given.get(key);
   sorts = readSorts(route.given);
+  settle(root);
   arrived();
   update();
 }
@@ -28,11 +29,7 @@ async function update() {
     const answer = await server.page(state);
     if (number !== asked) return;
     if ("error" in answer) root.textContent = answer.error;
-    else {
-      const before = root.contains(document.activeElement) && document.activeElement.matches("input[list][data-name]") ? document.activeElement : null;
-      redraw(root, answer.ok, sorts);
-      if (before) keepTyped(before.dataset.name, before.value);
-    }
+    else redraw(root, answer.ok, sorts);
     const heading = root.querySelector("[data-title]");
     if (heading && root.offsetParent !== null) medprobe.title(heading.dataset.title);
     if (root.querySelector("[data-waiting]") && polls-- > 0) setTimeout(() => { if (number === asked) update(); }, 1500);
@@ -59,13 +56,6 @@ function named(input) {  // a name that is chosen from those offered, or typed t
   clearTimeout(typing);
   if (page) { if (value) medprobe.visit(medprobe.build(page, value, new URLSearchParams())); }
   else if ((state[field] || "") !== value) choose(field, value);
-}
-function keepTyped(field, value) {  // a name that was being typed when the answer to another choice arrived
-  const input = root.querySelector("input[data-name=" + CSS.escape(field) + "]");
-  if (!input || input.dataset.page || input.value === value || (state[field] || "") === value.trim()) return;
-  input.value = value;
-  input.focus();
-  if (input.list && [...input.list.options].some((one) => one.value === value)) named(input);
 }
 async function save(of, as) {
   const answer = await server.file({ ...state, of, as, link: link() });

@@ -70,12 +70,15 @@ function openRow(row, content) {  // show the details of a result under its row;
 }
 function redraw(area, html, sorts) {  // returns the rows whose details were open and are again: [row, cell] each
   const had = area.contains(document.activeElement) ? document.activeElement : null;
-  const focus = had && pathTo(had), typed = had && had.type === "search" ? [had.value, had.selectionStart] : null;
+  const focus = had && pathTo(had);
   const kept = new Map([...area.querySelectorAll("details[data-keep]")].map((one) => [one.dataset.keep, one.open]));
   const sideways = new Map(scrolled(area).map((table) => [table.dataset.table, table.parentElement.scrollLeft]));
   const rows = [...area.querySelectorAll("tr.more-row")].map((extra) => [rowAt(extra.previousElementSibling), [...extra.cells[0].childNodes]]);
   const cited = area.querySelector(".cite:not([hidden])");
-  area.innerHTML = html;
+  const fresh = document.createElement("template");
+  fresh.innerHTML = html;
+  const twin = had && had.matches("input[type=search]") && focus && fresh.content.querySelector(focus);
+  if (!twin || !drawAround(area, had, fresh.content, twin)) area.replaceChildren(fresh.content);
   applySorts(area, sorts);
   for (const one of area.querySelectorAll("details[data-keep]")) if (kept.has(one.dataset.keep)) one.open = kept.get(one.dataset.keep);
   const cite = area.querySelector(".cite");
@@ -86,12 +89,27 @@ function redraw(area, html, sorts) {  // returns the rows whose details were ope
     if (place) place.parentElement.scrollLeft = left;
   }
   const target = focus && area.querySelector(focus);
-  if (target) {
-    if (typed) target.value = typed[0];  // with what was typed since the server was asked
-    target.focus({ preventScroll: true });
-    if (typed) target.setSelectionRange(typed[1], typed[1]);
-  }
+  if (target && target !== document.activeElement) target.focus({ preventScroll: true });
   return again;
+}
+function drawAround(area, field, fresh, twin) {  // all of `area` anew but the field that is typed in: never out of the document, it keeps its text,
+  const steps = (node, top) => node === top ? [] : [...steps(node.parentNode, top), node];  // selection and composition
+  const old = steps(field, area), now = steps(twin, fresh);
+  if (old.length !== now.length) return false;
+  old.forEach((node, at) => {
+    const all = [...now[at].parentNode.childNodes], place = all.indexOf(now[at]);
+    for (const one of [...node.parentNode.childNodes]) if (one !== node) one.remove();
+    node.before(...all.slice(0, place));
+    node.after(...all.slice(place + 1));
+  });
+  const isOutdated = field.value === field.defaultValue && field.value !== twin.value;
+  field.defaultValue = twin.value;
+  if (isOutdated) { field.value = twin.value; field.select(); }  // what is typed next replaces it
+  return true;
+}
+function settle(area) {  // what was typed belongs to the view that is left: the next one may draw over it
+  const field = document.activeElement;
+  if (area.contains(field) && field.matches("input[type=search]")) field.defaultValue = field.value;
 }
 function pathTo(node) {  // how to find what has the focus in what is drawn anew: who chooses by keyboard must not be thrown out
   const head = node.closest("th[data-sort]"), row = node.closest("tr[data-key]"), table = node.closest("table[data-table]"), kept = node.closest("details[data-keep]");

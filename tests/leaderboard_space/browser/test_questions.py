@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser import eventually
 from tests.leaderboard_space.serving import board
 
 pytestmark = pytest.mark.browser
@@ -77,6 +78,42 @@ def test_a_question_is_answered_by_the_headline(
     for act in actions:
         act(page)
     expect(page.locator(".finding:visible").first).to_have_text(re.compile(answer))
+
+
+@pytest.mark.parametrize("typed", [None, 0, 1, 5, 9])
+def test_a_name_is_read_as_it_was_typed_whenever_the_reply_to_the_choice_before_arrives(
+    chromium: Any, address: str, typed: int | None
+) -> None:
+    """The reply, held back by the test, brings another default for the field: before the field is entered (None), once its text is
+    selected, or after so many letters."""
+    page, name = chromium.new_page(1440, 900), "LLaVA-Med"
+    page.goto(f"{address}/#/compare")
+    second = page.locator("#mp-compare input[data-name=second]")
+    second.wait_for()
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:  # a method of a list takes none of playwright's marks
+        held.append(route)
+
+    page.route("**/board/compare/page", hold)
+    name_model("first", "GPT-4o")(page)
+    eventually(lambda: page.evaluate("0") or len(held) > 0, True)
+    default = second.input_value()
+    if typed is not None:
+        second.select_text()
+        page.keyboard.type(name[:typed])
+    page.locator("#mp-compare .finding").evaluate("one => one.dataset.before = ''")
+    page.unroute("**/board/compare/page")  # which lets go of what is held
+    page.locator("#mp-compare [data-before]").wait_for(state="detached")
+    if typed is None:
+        expect(second).not_to_have_value(default)
+        second.select_text()
+    page.keyboard.type(name[typed or 0 :])
+    expect(second).to_have_value(name)
+    page.keyboard.press("Enter")
+    expect(page.locator("#mp-compare .finding").first).to_have_text(re.compile("GPT-4o is significantly .* LLaVA-Med"))
+    page.go_back()  # the field says what is compared again
+    expect(second).not_to_have_value(name)
 
 
 def test_what_is_shown_can_be_cited_and_shared(chromium: Any, address: str) -> None:

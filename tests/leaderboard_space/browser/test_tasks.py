@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from benchmarks.leaderboard_space import board_pages
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from tests.browser import choose, eventually, fits, here
+from tests.browser import eventually, fits, here
 from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board
@@ -84,7 +84,7 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
     visitor.open("Compare")
     area = page.locator("#mp-compare")
     area.locator('#results-first option[value="Model A"]').wait_for(state="attached")
-    choose(area, lambda: area.get_by_label("First").fill("Model A"))
+    area.get_by_label("First").fill("Model A")
     eventually(lambda: "first=Model" in here(page), True)
     area.get_by_label("Second").fill("Model B")
     area.get_by_role("heading", name="Model A").or_(area.get_by_role("heading", name="Model B")).first.wait_for()
