@@ -6,8 +6,7 @@ See also: which files belong to a repository (`dataset_files.py`, `space_files.p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -138,7 +137,7 @@ def publish(
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
         now, uploaded, deleted = _commit(api, repo_id, kind, files, tag, private, who)
         assert now.head is not None
-        tagged = _tag(api, repo_id, kind, tag, now, who, notes) if tag else False
+        tagged = _tag(api, repo_id, kind, tag, now.head, files, who, notes) if tag else False
     return PublishReport(
         repo_id=repo_id,
         repo_type=kind,
@@ -169,21 +168,29 @@ def _check_tag(tag: str | None) -> None:
 def _look(api: HfApi, repo_id: str, kind: str) -> _RepositoryState | None:
     """The repository's state; None where it does not exist (or this account may not know that it does)."""
     from huggingface_hub import errors
-    from huggingface_hub.hf_api import RepoFile
 
+    # Each is read from what the one before named, so that another's commit in between cannot mix two states: a tag read first is no
+    # newer than the commit, and the files are those of this commit and not of main.
     try:
+        refs = api.list_repo_refs(repo_id, repo_type=kind)
         info = api.repo_info(repo_id, repo_type=kind)
     except errors.GatedRepoError:
         raise
     except errors.RepositoryNotFoundError:
         return None
-    files = {}
-    with suppress(errors.EntryNotFoundError, errors.RevisionNotFoundError):  # a repository without any commit
-        for entry in api.list_repo_tree(repo_id, recursive=True, repo_type=kind) if info.sha else ():
-            if isinstance(entry, RepoFile):
-                files[entry.path] = entry
-    tags = {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type=kind).tags}
-    return _RepositoryState(info.sha, bool(info.private), files, tags)
+    files = _files_at(api, repo_id, kind, info.sha) if info.sha else {}
+    return _RepositoryState(info.sha, bool(info.private), files, {ref.name: ref.target_commit for ref in refs.tags})
+
+
+def _files_at(api: HfApi, repo_id: str, kind: str, commit: str) -> dict[str, RepoFile]:
+    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.hf_api import RepoFile
+
+    try:
+        entries = [*api.list_repo_tree(repo_id, recursive=True, repo_type=kind, revision=commit)]
+    except EntryNotFoundError:  # a commit without any file
+        return {}
+    return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
 
 
 def _gate(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
@@ -225,9 +232,10 @@ def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
 def _commit(
     api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], tag: str | None, private: bool, who: str
 ) -> tuple[_RepositoryState, list[str], list[str]]:
-    """Bring main to what `files` are, in one commit or none; returns (state then, paths sent, paths deleted).
+    """Bring main to what `files` are, in one commit or none; returns (state, paths sent, paths deleted).
 
-    Each try looks again first: when an answer got lost on the way although the commit had landed, there is nothing left to do.
+    The state's `head` is a commit with these files: the one made here, or else the newest on main. Each try looks again first: when an
+    answer got lost on the way although the commit had landed, there is nothing left to do.
     """
     sent: list[str] = []
     gone: list[str] = []
@@ -240,21 +248,26 @@ def _commit(
             )
         if private and not there.private:
             raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
-        adding = [path for path, content in files.items() if not _is_same(content, there.files.get(path))]
-        stale = [path for path in there.files if path not in files and path.endswith(OURS[kind])]
-        if tag and tag in there.tags and (adding or stale or there.tags[tag] != there.head):
-            raise BadInput(
-                f"{repo_id}: the tag {tag} names another version ({there.tags[tag][:12]}), and this folder differs from it "
-                "or from what came after. Choose a new tag."
-            )
+        adding, stale = _differences(files, there.files, kind)
+        if tag and tag in there.tags and (adding or stale):
+            raise _names_another(repo_id, tag, there.tags[tag])
         if not adding and not stale:
             return there
         sent[:], gone[:] = adding, stale
         changed = {path: files[path] for path in adding} | dict.fromkeys(stale)
-        commit_files(api, repo_id, changed, f"Publish {tag}" if tag else "Publish", kind, parent=there.head or None)
-        return _look(api, repo_id, kind) or there
+        title = f"Publish {tag}" if tag else "Publish"
+        made = commit_files(api, repo_id, changed, title, kind, parent=there.head or None)
+        return replace(there, head=made.oid)
 
     return with_retries(attempt), sent, gone
+
+
+def _differences(
+    files: Mapping[str, Content], stored: Mapping[str, RepoFile], kind: str
+) -> tuple[list[str], list[str]]:
+    """(paths that the repository lacks or holds otherwise, paths left in it from an earlier version)."""
+    adding = [path for path, content in files.items() if not _is_same(content, stored.get(path))]
+    return adding, [path for path in stored if path not in files and path.endswith(OURS[kind])]
 
 
 def _is_same(content: Content, stored: RepoFile | None) -> bool:
@@ -270,18 +283,34 @@ def _is_same(content: Content, stored: RepoFile | None) -> bool:
         return git_hash(file.read()) == stored.blob_id
 
 
-def _tag(api: HfApi, repo_id: str, kind: str, tag: str, now: _RepositoryState, who: str, notes: str | None) -> bool:
-    """Make `tag` name the commit `now.head`; returns False where it already does."""
-    if now.tags.get(tag) == now.head:
-        return False
+def _tag(
+    api: HfApi, repo_id: str, kind: str, tag: str, head: str, files: Mapping[str, Content], who: str, notes: str | None
+) -> bool:
+    """Make `tag` name the commit `head`, which holds `files`; returns False where it names one with these files already.
 
-    def attempt() -> str:
-        api.create_tag(repo_id, tag=tag, tag_message=notes, revision=now.head, repo_type=kind, exist_ok=True)
-        refs = api.list_repo_refs(repo_id, repo_type=kind)
-        return next(ref.target_commit for ref in refs.tags if ref.name == tag)
+    Raises BadInput where it names one with others.
+    """
+
+    def target() -> str | None:
+        refs = api.list_repo_refs(repo_id, repo_type=kind).tags
+        return next((ref.target_commit for ref in refs if ref.name == tag), None)
 
     with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
-        target = with_retries(attempt)
-    if target != now.head:
-        raise BadInput(f"{repo_id}: the tag {tag} names another version ({target[:12]}). Choose a new tag.")
-    return True
+        was_there = with_retries(target)
+        if was_there is None:
+            with_retries(
+                lambda: api.create_tag(
+                    repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True
+                )
+            )
+        now = was_there or with_retries(target)
+        if now != head and (now is None or any(_differences(files, _files_at(api, repo_id, kind, now), kind))):
+            raise _names_another(repo_id, tag, now or "no commit")
+    return was_there is None
+
+
+def _names_another(repo_id: str, tag: str, commit: str) -> BadInput:
+    return BadInput(
+        f"{repo_id}: the tag {tag} names another version ({commit[:12]}), and this folder differs from it or from what came after. "
+        "Choose a new tag."
+    )

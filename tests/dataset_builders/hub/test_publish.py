@@ -283,20 +283,42 @@ def test_many_at_once_make_one_commit(folder, api):
     assert len({report.commit for report in reports}) == 1
 
 
-def test_somebody_elses_commit_in_between_is_kept(folder, api, local_hub, monkeypatch):
-    publish(folder, "ORG/small")
-    (folder / "LICENSE").write_text("terms")
-    real, interrupted = HfApi.create_commit, []
+CALLS = ("repo_info", "create_repo", "list_repo_tree", "list_repo_refs", "create_commit", "create_tag")
 
-    def slow(self, *arguments, **options):
-        if not interrupted:
-            interrupted.append(True)
+
+@pytest.mark.parametrize("call", range(9))
+@pytest.mark.parametrize("other", ["publishes the same", "publishes without the tag", "adds a file"])
+def test_another_steps_in_after_any_call(folder, api, monkeypatch, call, other):
+    """The tag names a commit with the files, and nothing of anybody's is lost, wherever another client comes in between."""
+    made = []
+
+    def step_in():
+        if other.startswith("publishes"):
+            publish(folder, "ORG/small", tag="v1.0.0" if other == "publishes the same" else None)
+        elif api.repo_exists("ORG/small", repo_type="dataset"):
             api.upload_file(path_or_fileobj=b"hi", path_in_repo="NOTES.md", repo_id="ORG/small", repo_type="dataset")
-        return real(self, *arguments, **options)
 
-    monkeypatch.setattr(HfApi, "create_commit", slow)
-    publish(folder, "ORG/small")
-    assert {"NOTES.md", "LICENSE"} <= set(api.list_repo_files("ORG/small", repo_type="dataset"))
+    def watched(real):
+        def method(*arguments, **options):
+            answer = real(*arguments, **options)
+            answer = [*answer] if real.__name__ == "list_repo_tree" else answer
+            made.append(real.__name__)
+            if len(made) == call + 1:
+                step_in()
+            return answer
+
+        return method
+
+    for name in CALLS:
+        monkeypatch.setattr(HfApi, name, watched(getattr(HfApi, name)))
+    publish(folder, "ORG/small", tag="v1.0.0")
+    monkeypatch.undo()
+    expected = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert expected <= set(api.list_repo_files("ORG/small", repo_type="dataset", revision="v1.0.0"))
+    titles = commits(api)
+    assert len([title for title in titles if title.startswith("Publish")]) == 1
+    if len(titles) > 2:
+        assert "NOTES.md" in api.list_repo_files("ORG/small", repo_type="dataset")
 
 
 def test_folders_that_are_no_dataset(folder, tmp_path, local_hub):
