@@ -71,21 +71,22 @@ _RATED = (
     r"|plausible|appropriate|suitable|accurate|fitting|consistent|most|more|overall|single|chosen|selected"
     r"|predicted|true"
     r"|my|our|the|an?|its|this|primary|working|main|suggested|richtige|korrekte|meine|die|das|la|le|bonne|ma"
-    r"|meilleure|correcta|mi|corretta)\b\s*|正确的?|最终|最佳|最可能的?)*+"
+    r"|meilleure|correcta|mi|corretta|правильный|верный|juiste|het|poprawna|prawidłowa|doğru)\b\s*"
+    r"|正确的?|最终|最佳|最可能的?|सही\s*)*+"
+)
+_ANSWER_WORD = (
+    r"(?:answers?|ans|option|choice|output|final|correct|antwort|lösung|respuesta|réponse|opción|risposta|resposta|ответ"
+    r"|antwoord|odpowied[zź]|odpověď|cevap|svar|vastaus|jawaban|válasz|答案|答え|正解|답변?|정답|الإجابة|उत्तर)"
 )
 _CUE = (
-    r"(?:answers?|ans|option|choice|letter|(?<=correct )(?:options|choices)|response|output|select(?:ion|ed)"
-    r"|prediction|pick|guess|conclusion"
-    r"|verdict|diagnosis|diagnostic|diagnóstico|impression|classification|interpretation|description|final"
-    r"|finding|modality|correct|result"
-    r"|antwort|lösung|diagnose|respuesta|réponse|opción|alternativa|proposition|risposta|resposta|correcta"
-    r"|ответ|答案|答え|正解|选项|诊断|结论"
-    r"|답변?|정답|الإجابة|उत्तर)"
+    rf"(?:{_ANSWER_WORD}|letter|(?<=correct )(?:options|choices)|response|select(?:ion|ed)|prediction|pick|guess"
+    r"|conclusion|verdict|diagnosis|dx|diagnostic|diagnóstico|impression|classification|interpretation|description"
+    r"|finding|modality|result|diagnose|alternativa|proposition|correcta|选项|诊断|结论)"
 )
 _LINK = (
     r"(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
     r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=】](?!=)|=>|-+>|→|⇒|–|—|\s-(?=\s)"
-    r"|[是为為はは은는选](?::\s*)?|(?<=ans)\.|\n)\s*)+"
+    r"|\b(?:هي|هو)\b|[是为為はは은는选](?::\s*)?|(?<=ans)\.|\n)\s*)+"
 )
 _TAKES_BACK = (
     r"(?:wait|hold on|correction|corrected|scratch that|strike that|on (?:second|closer|further|a second) \w+"
@@ -100,9 +101,7 @@ CORRECTION = re.compile(rf"\b{_TAKES_BACK}\b|(?<=[.,;…] )no(?=, )|不对")
 
 _ANSWERS = re.compile(
     rf"{_OPENING}(?:{_TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
-    rf"|{_RATED}(?:answers?|ans|option|choice|output|final|correct|antwort|lösung|respuesta|réponse|opción"
-    rf"|risposta|resposta"
-    rf"|ответ|答案|正解|정답)(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}){_GAP}$"
+    rf"|{_RATED}{_ANSWER_WORD}(?![^\W_{CJK}])(?:{_UNSURE}[^.:=?!;\n])*?{_LINK}){_GAP}$"
 )
 """One that names the answer outright ("Answer: B"): it comes before conclusions on the way ("so it is B")."""
 _STATES = re.compile(
@@ -122,6 +121,7 @@ _STATES = re.compile(
     r"|i (?:choose|pick|select)|(?:the|my) (?:\w+ )?answer is)?\s*"
     r"|(?:(?:it|this|that)\s*)?(?:(?:is|must be|should be|has to be|would be)\b|(?<=[it])['’]s)\s*"
     r"|(?:(?:this|that|which|it)\s+)?leav(?:es|ing)(?:\s+(?:us|me))?(?:\s+with)?\s+"
+    r"|(?:we|i)(?:\s+are|\s+am|['’]re|['’]m)\s+left\s+with\s+"
     r"|(?:i (?:would |will )?)?(?:chang|revis|updat|correct|switch)(?:e|ing|)(?:\s+(?:my|the)\s+(?:answer|choice"
     r"|response))?(?:\s+from\s+[^.\n]{1,40}?)?\s+to\s+"
     r"|between\b[^.;\n]{1,60},\s*|[^.;,:\n]{1,40}\b(?:vs\.?|versus)\s[^.;,:\n]{1,40}:\s*"
@@ -143,9 +143,11 @@ _ALONE = re.compile(
     rf"|{_ARTICLE}|{_ADVERB}))*+(?:{_NOUN}\s*)?[\"'(\[{{<*]*"
 )
 """What may stand before an option in a sentence that is nothing else."""
+_WITHIN = re.compile(r"\W*(?:it is\s+)?(?:in|on|at|within)\s+(?:the\s+)?")
+"""The same, where nothing follows ("In the pelvis.")."""
 _HYPOTHETICAL = re.compile(
     r"\b(?:if|unless|whether|had it|were it|otherwise|suppose|assuming|should (?:the|it|there))\b"
-    r"(?!\s+(?:i|we)\s+(?:had|have|must|were)|\s+(?:forced|asked|anything))"
+    r"(?!\s+(?:i|we|you)\s+(?:had|have|must|were|look|consider|compare|use|examine|focus|count)|\s+(?:forced|asked|anything))"
     r"|\baccording to (?!the (?:\w+ )?(?:image|picture|scan|findings?|x-?ray|radiograph|chart|figure|graph"
     r"|criteria)|this\b)"
     r"|如果|假如|要是|\b(?:wenn|falls|sofern)\b(?!\s+ich)|\bsi (?:l[ae]s?|el|los|il|elle|on|hay|se)\b"
@@ -252,10 +254,16 @@ _COPULA = (
     r"(?:\b(?:is|are|was|were|must be|seems?(?: to be)?|appears?(?: to be)?|looks?(?: like)?|would be"
     r"|is (?:most )?likely to be|ist|sind|est|es|è|é|remains)|['’]s)"
 )
+_IMAGING = (
+    r"(?:(?!(?:prior|previous|earlier|old|past|typical|no|other|some|many|most|normal)\b)[a-z][\w&/-]*\s+){0,4}?"
+    r"(?:images?|imaging|scans?|ct|mri|mr|ultraso\w+|x-?rays?|radiogra\w+|films?|findings?|features|appearances?|slides?"
+    r"|\w+scop[yi]\w*|\w*(?:path|hist)olog\w+|angiogra\w+|photographs?|arrows?|lungs?|biopsy)"
+)
+"""The subject of a sentence without an article ("Chest CT shows ...")."""
 _SUBJECT = (
     r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
-    r"|esta?|il)\b(?:\s+(?!(?:it|thinks|says?|said|asked|suspected|question|label|mother|father|history|report|key"
-    rf"|user|student|previous|prior|earlier)\b){_UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
+    rf"|esta?|il|{_IMAGING})\b(?:\s+(?!(?:it|thinks|says?|said|asked|suspected|question|label|mother|father|history|report|key"
+    rf"|user|student|previous|prior|earlier|would|could|may|might|should|needed)\b){_UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
 )
 _QUALITY = (
     rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
@@ -264,7 +272,11 @@ _QUALITY = (
     r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
     r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
     rf"|{_VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
+    r"(?:(?:(?<=\ba )|(?<=\ban )|(?<=\bthe ))(?!(?:suspected|possible|potential|former|previous|prior|resolved|treated"
+    r"|questionable|different|similar|second|other|adjacent|surrounding|underlying|overlying|opposite|contralateral|nearby"
+    r"|neighbou?ring|wrong|separate|known|rare|healed|low|high)\b)[a-z-]{3,}\s+)?(?:(?:[\w-]+\s+){1,3}(?=\())?(?:mid-)?"
 )
+"""Between the verb and the option: articles, generic words, one adjective ("a benign nevus"), another name ("kneecap (patella)")."""
 _SEEN = re.compile(
     rf"{_OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{_SUBJECT}{_ADVERB}?(?:{_COPULA}|{_SHOWN})\s+"
     r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
@@ -281,6 +293,16 @@ _SEEN = re.compile(
 )
 """The clause before an option's text that says that it is seen."""
 _IS = re.compile(rf"{_OPENING}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
+_IS_LABELLED = re.compile(
+    rf"(?:(?!\bleast\b){_UNSURE}[^;\n]|\bleast\b)*?\b(?:is|are|was|were|must be|would be|should be)\s+{_GAP}$"
+)
+"""Before an option with its letter, in whatever words the question asks for it ("The least important factor is D) age")."""
+_NONE_HOLDS = re.compile(
+    rf"[\"'”)\]}}*]*(?:{_PAUSE}|{_BECAUSE}|\s+(?:is|are|was|were|match\w*|appl(?:y|ies)|fits?|seems?|appears?|corresponds?"
+    r"|describes?|represents?|shows?|can be seen|would|has|have|does|do|here|in|at|for)\b)"
+    r"(?![^.\n]{0,60}\b(?:excluded|ruled out|wrong|incorrect|not (?:correct|right|the)|false|unlikely)\b)"
+)
+"""After "none of the above", where the options have it."""
 _SEEN_AFTER = re.compile(
     r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
     r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured"
@@ -294,6 +316,10 @@ _KIND_OF = re.compile(
     r"|artery|vein|lobe|lung))+(?![\w-])"
 )
 """Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
+_OF_SIDE = re.compile(
+    r"(?:[\s-](?!(?:and|or|of|than|but|nor|is|are|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
+)
+"""What is left or right, where that is what the options are."""
 _MEASURE = re.compile(
     r"\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|years?|months?|days?|weeks?|hours?|more|minus|plus"
     r"|percent|of|in|on|is|as|because)\b)[a-z]+"
@@ -405,9 +431,14 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
         return None
     if closed and mention.letter and (lead.has(_SEEN if mention.text else _IS) or _POINTS_TO_OPTION.match(before)):
         return "statement"
+    if labelled and not mention.crossed and closed and said.is_only(mention) and _IS_LABELLED.match(before):
+        return "statement"
     if closed and (_NOT_BUT.search(before) or (labelled and said.multiple and lead.has(_NAMES))):
         return "statement"
     first = _ALONE.fullmatch(said.lowered, 0, mention.start) is not None
+    if mention.text and said.options.none in mention.options and lead.has(_NAMES) and _NONE_HOLDS.match(tail):
+        return "leading option" if first else "statement"
+    first = first or (_CLOSES.match(tail) is not None and _WITHIN.fullmatch(said.lowered, 0, mention.start) is not None)
     if first and closed and not (listing and said.begins_line(mention)) and _leads(said, at, tail):
         return "statement" if said.text.startswith("A:") else "leading option"  # "A:" may also mean "Answer:"
     if not first and (_ENDS_LINE if mention.letter else _CLOSES).match(tail) and not _in_list(said, at, listing):
@@ -421,7 +452,8 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
         and (lead.has(_NAMES) or (lead.has(_IS) and _TRUTH.match(said.lowered, mention.start)))
     ):
         return "statement"
-    if mention.text and not mention.letter and _seen(said, mention, lead, tail, closed) and _stands_alone(said, at):
+    own = mention.text and (said.multiple or not mention.letter)
+    if own and _seen(said, mention, lead, tail, closed) and _stands_alone(said, at):
         return "option seen"
     return None
 
@@ -455,7 +487,7 @@ _BUT = re.compile(r"\b(?:but|however|yet)\b")
 
 def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
     """True if what a frame names ends here, and does not go on ("A or B", "A-lines")."""
-    if said.options.yes_no and not mention.letter:
+    if said.options.yes_no and not mention.letter and " " not in said.text[mention.start : mention.end]:
         return _ENDS_WORD.match(tail) is not None
     if mention.bracketed and not mention.text and said.text[mention.end - 1] == ")":
         return _OR.match(tail) is None
@@ -470,6 +502,9 @@ def _agrees(said: PlainResponse, mention: Mention, before: str) -> bool:
 
 def _noun_end(said: PlainResponse, mention: Mention) -> int:
     """Where a mention ends with the generic noun or the thing counted after it."""
+    if said.options.are_sides and mention.text:
+        noun = _OF_SIDE.match(said.lowered, mention.end)
+        return noun.end() if noun else mention.end
     if mention.text and (noun := _KIND_OF.match(said.lowered, mention.end)) is not None:
         return noun.end()
     if mention.text and mention.start > 0 and not said.options.numeric.isdisjoint(mention.options):
@@ -538,9 +573,10 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
 def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed: bool) -> bool:
     if _agrees(said, mention, lead.text):
         return False
-    if said.lowered[mention.start : mention.end] in COMMON | EVERYDAY and not _OF_IMAGE.search(lead.text):
+    everyday = not said.options.are_sides and said.lowered[mention.start : mention.end] in COMMON | EVERYDAY
+    if everyday and not _OF_IMAGE.search(lead.text):
         return False
-    if _SEEN_AFTER.match(tail) and lead.has(_NAMES):
+    if lead.has(_NAMES) and (_SEEN_AFTER.match(tail) or (closed and said.options.clauses.issuperset(mention.options))):
         return True
     if not said.options.numeric.isdisjoint(mention.options) and lead.text.endswith(("= ", "=")):
         return closed and not re.search(r"\w", said.text[mention.end :])

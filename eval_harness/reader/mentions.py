@@ -114,6 +114,10 @@ class PlainResponse:
         join = _JOIN if self.lettered else _PAIR
         return _joined(self.named, self.lowered, join)
 
+    def is_only(self, mention: Mention) -> bool:
+        """True if the response names no other option."""
+        return {each.options for each in self.named} == {mention.options}
+
     def begins_line(self, mention: Mention) -> bool:
         """True if a mention begins a line or an item of a list."""
         return _ITEM.search(self.text, max(0, mention.start - 14), mention.start) is not None
@@ -146,7 +150,8 @@ class PlainResponse:
             crossed = named != place and place >= 0
             options = (place if crossed else named,)
             found.append(Mention(options, start, match.end(), True, False, crossed, bracketed=bool(match["close"])))
-        return found
+        small = [each for each in found if not each.bracketed and self.text[each.end - 1].islower()]
+        return found if len(small) < 3 else [each for each in found if each not in small]  # variables of a formula
 
     def _texts(self) -> list[Mention]:
         said = self.words
@@ -201,7 +206,8 @@ def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[
         ):
             merged.append(_labelled(letter, merged.pop(), after.end()))
         elif named is not None and _labels(letter, named, lowered):
-            merged.append(_labelled(letter, named, named.end))
+            closed = "(" in lowered[letter.end : named.start] and lowered[named.end : named.end + 1] == ")"
+            merged.append(_labelled(letter, named, named.end + closed))
             text_at += 1
         else:
             merged.append(letter)

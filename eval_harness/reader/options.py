@@ -54,6 +54,8 @@ def normal(word: str) -> str:
     if word in NUMBER_WORDS:
         return NUMBER_WORDS[word]
     word = _ENDS_IN_RE.sub("er", _BRITISH.sub("", word))
+    if len(word) > 3 and word.endswith(("ae", "i")):  # "vertebrae", "nevi"
+        return word[:-1] if word.endswith("ae") else word[:-1] + "us"
     if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us")):
         return word
     if word.endswith("ies"):
@@ -100,11 +102,8 @@ _MODALITIES = (
     ("ecg", "ekg", "electrocardiogram", "electrocardiography"),
 )
 """Names of one imaging modality, which mean the same wherever they stand."""
-_NONE_NAMES = (
-    "none", "none of the above", "none of these", "none of them", "none of the options", "none of the given options",
-    "none of the listed options", "none of these options", "none of these choices", "none of these answers",
-    "none of the provided options", "none of the above options", "none of the options given", "none of the choices", "none of the answers",
-)  # fmt: skip
+_NONE = ("none", "of", "the", "above")
+"""`text.plain` writes "none of these options" and the like in this way."""
 COMMON = vocabulary("yes no none all both true false other unknown present absent up down in out on off a an the")
 """Options that are everyday words: by themselves they name an option only where nothing else is said, or an answer is stated."""
 _NUMBER_WORDS = vocabulary(
@@ -117,6 +116,8 @@ _MERELY = (("evidence", "of"), ("sign", "of"), ("visible",), ("definite",), ("ac
 """What may stand between "no" and the rest of an option ("no evidence of fracture" for "no fracture")."""
 
 
+_SIDES = vocabulary("left right both bilateral neither")
+_VERBS = vocabulary("is are was has have show")
 EVERYDAY = vocabulary("normal abnormal healthy left right positive negative")
 """Options of one word that also say something of a part ("the heart is normal", "on the left")."""
 _YES_NO = {
@@ -197,8 +198,8 @@ class OptionTexts:
             yield from (before + after, short, short + after, before)
         for group in _MODALITIES:
             yield from _renamed(words, [tuple(map(normal, name.split())) for name in group])
-        if " ".join(words) in _NONE_OPTIONS and self._only_none:
-            yield from (tuple(map(normal, name.split())) for name in _NONE_NAMES)
+        if place == self.none:
+            yield from (_NONE, _NONE[:1])
         if (bare := self._bare[place]) != words:
             yield bare
         if self._shared > 1 and len(words) > self._shared + 1:
@@ -211,8 +212,20 @@ class OptionTexts:
             yield words[1:]
 
     @cached_property
-    def _only_none(self) -> bool:
-        return sum(" ".join(words) in _NONE_OPTIONS for words in self.words) == 1
+    def none(self) -> int | None:
+        """The one option "none of the above" (or "none")."""
+        places = [place for place, words in enumerate(self.words) if words in (_NONE, _NONE[:1])]
+        return places[0] if len(places) == 1 else None
+
+    @cached_property
+    def clauses(self) -> frozenset[int]:
+        """Options that are a whole sentence ("It is a kitchen")."""
+        return frozenset(at for at, words in enumerate(self.words) if not _VERBS.isdisjoint(words[1:-1]))
+
+    @cached_property
+    def are_sides(self) -> bool:
+        """True if the options are left and right, perhaps with both."""
+        return {"left", "right"} <= {" ".join(words) for words in self.words} <= _SIDES
 
     @cached_property
     def _bare(self) -> tuple[tuple[str, ...], ...]:
@@ -344,9 +357,6 @@ _QUALIFIERS = vocabulary("normal abnormal healthy absent negative positive early
 """Words that may not be missing: "kidney" does not name "normal kidney"."""
 _NEGATIVE = frozenset(
     (word,) for word in ["no", "not", "without", "absence", "absent", "negative", "none", "non", "neither"]
-)
-_NONE_OPTIONS = frozenset(
-    " ".join(map(normal, name.split())) for name in (*_NONE_NAMES, "none of those", "none of the other options")
 )
 
 

@@ -208,6 +208,8 @@ def _decisive(said: PlainResponse, stated: list[OptionClaim]) -> list[OptionClai
         stated = next(filter(None, ([claim for claim in stated if claim.place >= at] for at in corrections)), stated)
     if stated and _reopened(said, stated[-1]):
         return [OptionClaim(stated[-1].kind, stated[-1].place, ())]
+    named = max((claim.place for claim in stated if claim.kind == "answer statement"), default=-1)
+    stated = [claim for claim in stated if claim.kind != "last line" or claim.place > named]
     outright = [claim for claim in stated if said.options.yes_no or said.multiple or claim.kind in _OUTRIGHT]
     return [claim for claim in outright or stated if claim.options != (-1,)] or stated
 
@@ -238,16 +240,20 @@ _CUE = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(
-    r"(?:(?:option |选项 ?)?[(\[\"']*([A-Z])|(?:option|choice|statement) (\d{1,2}))[)\]\"']*(?:\s*[.:)\]\"'–-]\s*|\s+)",
+    r"(?:(?:option |选项 ?)?[(\[\"']*([A-Z])|(?:option|choice|statement) (\d{1,2}))[)\]\"']*(?:\s*(?:[.:)\]\"'–]|-(?!\d))\s*|\s+)",
     re.IGNORECASE,
 )
-_NUMBERED = re.compile(r"\W*(?:option|choice|statement)\s+(\d{1,2})\W*", re.IGNORECASE)
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
+_NUMBERED = re.compile(
+    rf"\W*(?:(?:option|choice|statement)\s+(\d{{1,2}})|(?:the )?({'|'.join(_ORDINALS)}) (?:option|choice|statement|answer|one))\W*",
+    re.IGNORECASE,
+)
 
 
 def _whole(said: PlainResponse) -> tuple[int, ...] | None:
     """The option(s) of a response that is nothing else, with its letter, after "Answer:", or as letters in a row."""
     text, texts = said.text, said.options
-    if text[:1] in "✗❌✘" and "\n" not in text:
+    if text[:1] in "✗❌✘?" and "\n" not in text:
         return ()
     if text.endswith("?") and not any(option.endswith("?") for option in texts.plain):
         return None
@@ -270,7 +276,7 @@ def _whole(said: PlainResponse) -> tuple[int, ...] | None:
     if said.lettered and rest != text and (found := whole_letters(rest, said.count, said.multiple)) is not None:
         return found
     if said.lettered and not texts.numeric and (numbered := _NUMBERED.fullmatch(text)):
-        place = int(numbered[1]) - 1
+        place = int(numbered[1]) - 1 if numbered[1] else _ORDINALS.index(numbered[2].lower())
         return (place,) if 0 <= place < said.count else (-1,)
     return None
 

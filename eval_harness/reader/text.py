@@ -142,8 +142,16 @@ _NUMBERS = _steps(
 """One way to write comparisons, percent, degrees and units beside numbers, as in `_LATEX`."""
 
 
+_LISTED = r"(?:above|given|listed|provided|available|other|presented|offered|answer)"
+_NONE_OF = re.compile(
+    rf"\bnone of (?:(?:the|these|those) (?:{_LISTED} )*(?:options?|choices?|answers?|alternatives?)(?: {_LISTED})?"
+    r"|these|those|them)(?![\w-])",
+    re.IGNORECASE,
+)
+
+
 def plain(text: str) -> str:
-    """A text without tags, LaTeX and Markdown, its negations, quotes, signs and units written in one way."""
+    """A text without tags, LaTeX and Markdown; negations, quotes, signs, units and "none of these" are written in one way."""
     if "<" in text:
         text = _HTML.sub("", _ANSWER_TAG.sub("\n", text))
     if "\\" in text:
@@ -171,6 +179,8 @@ def plain(text: str) -> str:
             text = text.replace(short, long)
         if "'s" in text:
             text = _IS_SHORT.sub(" is", text)
+    if "one of th" in text:
+        text = _NONE_OF.sub("None of the above", text)
     if _HAS_DIGIT.search(text) or "≥" in text or "≤" in text:
         text = _replace(text, _NUMBERS)
     if "  " in text or "\t" in text:

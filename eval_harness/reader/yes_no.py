@@ -27,7 +27,7 @@ _WHOLE = _FOREIGN | {
         "no": "n|false|incorrect|negative|absent|not present|not visible|not seen|not evident|not identified|not detected|not likely"
         "|unlikely|very unlikely|highly unlikely|improbable|not really|of course not|certainly not"
         "|definitely not|absolutely not"
-        "|that is not correct|that is incorrect|probably not|most likely not|not at all",
+        "|not that i can see|not that i can tell|that is not correct|that is incorrect|probably not|most likely not|not at all",
     }.items()
     for said in texts.split("|")
 }
