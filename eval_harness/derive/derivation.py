@@ -26,10 +26,12 @@ from eval_harness.derive.metrics import BALANCED
 from eval_harness.derive.reading import option_counts, read_run
 from eval_harness.derive.scoring import Scored, score
 from eval_harness.records.permutations import rotation
-from eval_harness.records.result import DERIVE_VERSION, Result
+from eval_harness.records.result import DERIVE_VERSION, Method, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.scores.nonresponse import COUNTS
 
+MEASURED = ("tokens_out_per_answer", "accuracy_by_tokens_out", "permuted")
+"""What is measured of the answers and stands in a result's `environment`; a run that says any of it itself is not believed."""
 UNIT_NAMES = ("metric", "unit", "case_id", "cluster")
 UNIT_NUMBERS = ("numerator", "denominator", "chance", "count", *COUNTS)
 """The columns of units that say what they are, and those that say how the run did."""
@@ -63,7 +65,8 @@ def derive(
     """
     readings, judge = read_run(run, answers, questions, replies)
     scored = _scores(run, questions, readings)
-    environment = run.environment | tokens_and_accuracy(readings, questions)
+    environment = {name: value for name, value in run.environment.items() if name not in MEASURED}
+    environment |= tokens_and_accuracy(readings, questions)
     if run.request.permute:
         environment |= _by_option_or_letter(readings, questions)
     asked = {"fingerprint": fingerprint_of(questions), "facets": facets_digest(questions), "questions": len(questions)}
@@ -72,7 +75,7 @@ def derive(
         provenance="submitted",
         benchmark=run.benchmark.model_copy(update=asked),
         model=run.model,
-        method=run.method.model_copy(update={"judge": judge, "samples": run.request.samples}),
+        method=_as_asked(run, judge),
         scores=scored.scores,
         breakdown=scored.breakdown,
         statuses=scored.statuses,
@@ -83,6 +86,23 @@ def derive(
         key=key,
     )
     return Derived(result, readings, kept_units(scored.units))
+
+
+def _as_asked(run: RunRecord, judge: dict[str, Any] | None) -> Method:
+    """The method of a result: whatever the request decides is the request's, and of the generation only hashes are told beside it."""
+    request, said = run.request, run.method
+    hashes = {name: value for name, value in said.generation.items() if name.endswith("_hash")}
+    generation = {**request.generation, **hashes}
+    if request.permute or "permute" in generation:
+        generation["permute"] = request.permute
+    asked = {
+        "judge": judge,
+        "samples": request.samples,
+        "shots": said.shots if request.shots == 0 and said.shots is None else request.shots,  # None: not known
+        "prompt": request.prompt or said.prompt,
+        "generation": generation,
+    }
+    return said.model_copy(update=asked)
 
 
 def derived_files(derived: Derived) -> dict[str, bytes]:

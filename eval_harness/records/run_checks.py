@@ -81,6 +81,8 @@ def _wrong_model(run: RunRecord) -> Iterator[str]:
             f"model kind {model.kind!r} and responder {model.responder!r}: exactly what is no model is a 'baseline' "
             "(medprobe eval --model baseline:...)"
         )
+    if model.responder != "model" and (run.method.name != "mc" or run.method.judge is not None):
+        yield "a baseline chooses options itself: its method is mc, and no judge reads it"
     if run.command is not None and not _is_quoted(run.command):
         yield f"the command {clip(run.command)} is none that medprobe wrote, quoted for a shell; leave it null"
 

@@ -15,6 +15,7 @@ from eval_harness.records.permutations import rotation, shown
 from eval_harness.records.request import Request
 from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
+from eval_harness.store.names import OWN, skeleton
 
 PREFIX = "baseline:"
 SEED = 0
@@ -33,10 +34,13 @@ def not_reproduced(run: RunRecord, questions: pd.DataFrame, answers: pd.DataFram
         yield f"says that {run.model.responder} answered, and its request asked {run.request.model[:100]!r}"
         return
     try:
-        _, answered = baseline(name)
+        display, answered = baseline(name)
     except BadInput as error:
         yield str(error)
         return
+    seen = skeleton(run.model.name)
+    if called := next((own for own in OWN if own != display and skeleton(own) == seen), None):
+        yield f"it is called {called}, and {run.request.model} answered: leave --name out"
     expected = {
         (each.question_id, each.sample): (each.text, DELIVERIES[each.status])
         for each in map(answered, _requests(run, questions))

@@ -81,6 +81,7 @@ def examine(sent: Sent, find: Find) -> Submission:
         wrong.append(f"run.json has {padded:,} bytes more than what it says takes")
     try:
         dataset = find(run.benchmark)
+        run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
         limits, problems = limits_for(len(dataset.questions), run.request.samples), ProblemList()
         rows, answers_digest = _read(sent.answers, "answers.parquet", limits)
         questions = _questions(run.benchmark, rows, dataset)

@@ -34,7 +34,10 @@ LUCK = 1e-3
 
 def doubts(result: Result, questions: pd.DataFrame, readings: pd.DataFrame) -> list[str]:
     """Flags for a result of `readings` of answers to `questions`."""
-    return [*_remarkable(questions, readings), *_odd_answers(result, readings), *_odd_method(result)]
+    remarkable = (
+        _remarkable(questions, readings) if result.model.responder == "model" else ()
+    )  # a baseline was reproduced
+    return [*remarkable, *_odd_answers(result, readings), *_odd_method(result)]
 
 
 def odd_selection(

@@ -56,9 +56,9 @@ def duplicate_submissions(
 ) -> list[str]:
     """Flags for results whose answers are (nearly) those of the submission, or whose model's name its own looks like.
 
-    `account`: whose submission it is; two runs of a model by one account may be as alike as they like. `fetch` brings the files of a
-    result's folder here; it is called only for results whose scores come near. `others`: name -> (account, digests) of submissions that
-    were sent before and wait. `published`: names in papers.
+    `account`: whose submission it is; two runs of a model by one account may be as alike as they like, and an arm the same as its run.
+    `fetch` brings the files of a result's folder here; it is called only for results whose scores come near. `others`: name -> (account,
+    digests) of submissions that were sent before and wait. `published`: names in papers.
     """
     result, flags = submission.result, []
     may_be_a_copy = result.model.responder == "model"  # a baseline was reproduced: every one has the same answers
@@ -76,7 +76,9 @@ def duplicate_submissions(
             if not may_be_a_copy or other.kind != "measured" or not _near(result, other):
                 continue
             found = likeness(submission.digests, stored_digests(fetch(path.parent)))
-            if found and not (again and account and account == _account(path.parent) and "identical" not in found):
+            # Another run of one account's model may be alike; one with other images also the same: it does not look at them.
+            own = again and account is not None and account == _account(path.parent)
+            if found and not (own and ("identical" not in found or other.method.image != result.method.image)):
                 flags.append(f"{found} {name}")
         except (BadInput, KeyError, OSError, ValueError, TypeError) as error:
             if is_unavailable(error):

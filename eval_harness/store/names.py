@@ -1,4 +1,4 @@
-"""Flag model names: letters that pass for others, another result's name, a published row that is no model.
+"""Flag model names: letters that pass for others, another result's name, a baseline's name for a model or a model's for a baseline.
 
 Nothing here refuses a name (`names.wrong_model_name` of the records does). See also: everything else in a result (`flags.py`).
 """
@@ -10,16 +10,20 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 
 from dataset_builders.errors import clip
+from dataset_builders.schema import LETTERS
+from eval_harness.records.baselines import baseline
 
 Published = Mapping[str, str | None]
 """Names in the papers' tables -> the kind of what they name (`baseline`: no model)."""
+OWN = {baseline(rule)[0]: "baseline" for rule in ("chance", "oracle", *(f"always-{letter}" for letter in LETTERS))}
+"""Names of medprobe's own baselines."""
 
 
 def look_alike(
     name: str, others: Iterable[str] = (), published: Published | None = None, kind: str | None = None
 ) -> list[str]:
     """Flags for a name whose letters pass for Latin ones ("GPT-4\\u043e"), that looks like one of `others` and is another, or like a
-    published one; of what is no baseline (`kind`), also for the name of a published baseline."""
+    published one or a baseline's; of a model (`kind`) also for the name of a baseline, and of a baseline for that of a published model."""
     seen = skeleton(name)
     found = []
     visible = name.translate(_INVISIBLE)
@@ -32,13 +36,16 @@ def look_alike(
     for other in dict.fromkeys(others):
         if other != name and skeleton(other) == seen:
             found.append(f"the model's name looks like {clip(ascii(other))}, which is another result's")
-    for other, its_kind in (published or {}).items():
+    for other, its_kind in {**OWN, **(published or {})}.items():
         if skeleton(other) != seen:
             continue
+        whose = "a baseline is called" if other in OWN else "a paper reports"
         if _plain(other) != _plain(name):
-            found.append(f"the model's name looks like {clip(ascii(other))}, which a paper reports")
+            found.append(f"the model's name looks like {clip(ascii(other))}, as {whose}")
         elif its_kind == "baseline" and kind != "baseline":
-            found.append(f"{clip(other)} is what a paper calls a baseline, and this says that it is a model")
+            found.append(f"{clip(other)} is the name of a baseline, and this says that it is a model")
+        elif its_kind != "baseline" and kind == "baseline":
+            found.append(f"{clip(other)} is a model that a paper reports, and this is a baseline")
     return found
 
 

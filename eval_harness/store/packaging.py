@@ -128,7 +128,7 @@ def own_dataset(folder: Path, said: Benchmark) -> Dataset:
     """The questions that a run folder keeps, for a dataset that is not at hand; the store's owner does not vouch for them."""
     return Dataset(
         said.name, said.split, said.family, own_questions(folder), said.origin, None, False, said.repo, said.revision,
-        f"the dataset {said.repo or '(none named)'} is not at hand: its questions are those of the run folder",
+        f"the dataset {said.repo or '(none named)'} is not at hand: its questions are those of the run folder", said.validated,
     )  # fmt: skip
 
 

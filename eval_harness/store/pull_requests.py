@@ -9,7 +9,8 @@ the files on main already only closes. See also: what is examined (`examine.py`)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,7 +34,7 @@ from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import printable_lines
 
 if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+    from huggingface_hub import Discussion, HfApi
     from huggingface_hub.community import DiscussionWithDetails
     from huggingface_hub.hf_api import RepoFile
 
@@ -280,7 +281,7 @@ class PullRequests:
     def _duplicates(self, submission: Submission, details: DiscussionWithDetails) -> list[str]:
         """Flags for results on main and older open pull requests that give nearly the same answers, and for names that look the same."""
         inside, main = f"results/{submission.result.benchmark.name}", self._head()
-        others = self._older(inside, details.num)
+        others = self._older(inside, details.num, str(details.author))
         folder = Path()
         if main is not None and with_retries(lambda: self._holds_folder(inside, main)):
             patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE)]
@@ -301,13 +302,16 @@ class PullRequests:
         at = folder if folder != Path() else Path("no such store")
         return duplicate_submissions(at, submission, str(details.author), fetch, others, self.published)
 
-    def _older(self, inside: str, number: int) -> dict[str, tuple[str, Digests]]:
-        """Pull request -> (account, digests) of those about the same benchmark that were opened before and are open."""
+    def _older(self, inside: str, number: int, author: str) -> dict[str, tuple[str, Digests]]:
+        """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open. With more
+        than MOST_OLDER the accounts take turns, so that none of them fills the list."""
         found: dict[str, tuple[str, Digests]] = {}
-        pulls = sorted(with_retries(lambda: list(open_pulls(self.api, self.repo))), key=lambda each: each.num)
-        for each in pulls:
-            if each.num >= number or each.status == "draft" or len(found) >= MOST_OLDER:
+        listed = with_retries(lambda: list(open_pulls(self.api, self.repo)))
+        for each in in_rounds(pull for pull in listed if pull.num < number and pull.author != author):
+            if each.status == "draft":
                 continue
+            if len(found) >= MOST_OLDER:
+                break
             digests = self._digests_of(each.num, inside)
             if digests is not None:
                 found[f"pull request {each.num}"] = (str(each.author), digests)
@@ -381,6 +385,16 @@ class PullRequests:
 
         with_retries(say, look=look)
         return result
+
+
+def in_rounds(pulls: Iterable[Discussion]) -> list[Discussion]:
+    """The oldest pull request of each account, then the second of each, and so on: no account waits for all that another one submitted."""
+    turns: Counter[str] = Counter()
+    found = []
+    for pull in sorted(pulls, key=lambda each: each.num):
+        found.append((turns[pull.author], pull.num, pull))
+        turns[pull.author] += 1
+    return [pull for *_, pull in sorted(found, key=lambda each: each[:2])]
 
 
 @contextmanager

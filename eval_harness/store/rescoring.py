@@ -124,7 +124,10 @@ def questions_of(root: Path, data: Sequence[str], fingerprint: str | None, bench
     if data or not path.is_file():
         return dataset_for(benchmark, data)
     questions = pd.DataFrame(list(parquet_rows(path)))
-    return Dataset(benchmark.name, benchmark.split, benchmark.family, questions, benchmark.origin, None, ours=True)
+    said = benchmark
+    return Dataset(
+        said.name, said.split, said.family, questions, said.origin, None, ours=True, validated=said.validated,
+    )  # fmt: skip
 
 
 def _number(value: float | None) -> str:

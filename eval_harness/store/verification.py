@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 import time
 import traceback
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import check_repo_id, hub_errors, sign_in, with_retries
@@ -24,12 +23,9 @@ from eval_harness.store.examine import examined, read_sent
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import open_pulls
 from eval_harness.store.names import Published
-from eval_harness.store.pull_requests import PullRequests, VerifyResult, Word
+from eval_harness.store.pull_requests import PullRequests, VerifyResult, Word, in_rounds
 from eval_harness.store.rescoring import questions_of
 from eval_harness.store.submission import REPRODUCED, Submission
-
-if TYPE_CHECKING:
-    from huggingface_hub import Discussion
 
 
 def verify(
@@ -96,16 +92,6 @@ def store_and_number(store: str) -> tuple[str, int | None]:
 
 ACCOUNT_SECONDS = 300.0
 """What the pull requests of one account may take of a run with --all; the rest of them come in the next."""
-
-
-def in_rounds(pulls: Iterable[Discussion]) -> list[Discussion]:
-    """The oldest pull request of each account, then the second of each, and so on: no account waits for all that another one submitted."""
-    turns: Counter[str] = Counter()
-    found = []
-    for pull in sorted(pulls, key=lambda each: each.num):
-        found.append((turns[pull.author], pull.num, pull))
-        turns[pull.author] += 1
-    return [pull for *_, pull in sorted(found, key=lambda each: each[:2])]
 
 
 def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:

@@ -101,6 +101,7 @@ def _dataset(target: Target) -> Dataset:
         ours=target.trusted,
         repo=said.repo,
         revision=said.revision,
+        validated=said.validated,
     )
 
 

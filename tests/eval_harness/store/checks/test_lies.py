@@ -25,15 +25,18 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, answer_frame, answers_bytes
 from eval_harness.derive.files import Sent
+from eval_harness.records.baselines import baseline
 from eval_harness.records.names import normal_name
 from eval_harness.records.permutations import rotation, shown
-from eval_harness.records.result import Method, Model
+from eval_harness.records.result import DELIVERIES, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
+from eval_harness.store import baseline as baselines
 from eval_harness.store import examine as examining
 from eval_harness.store import folder
 from eval_harness.store.acceptance import Acceptance, now
 from eval_harness.store.datasets import Dataset, dataset_of
 from eval_harness.store.examine import examine
+from eval_harness.store.names import OWN
 from eval_harness.store.submission import Submission
 from tests.eval_harness.store.honest import NAMES
 
@@ -257,6 +260,45 @@ def what_answered(world: World, draw: random.Random) -> Iterator[Attempt]:
         yield Attempt(run, world.answers(draw, run))
 
 
+def a_baseline(world: World, rule: str, name: str, method: str = "mc", judge: dict[str, Any] | None = None) -> Attempt:
+    """The answers that a baseline of medprobe gives, as `eval` writes them."""
+    responder = "oracle" if rule == "oracle" else "guessing"
+    run = changed(world.run(method=method, name=name), model={"kind": "baseline", "responder": responder})
+    run = changed(run, request={"model": f"baseline:{rule}"}, method={"judge": judge})
+    answers = map(baseline(rule)[1], baselines._requests(run, world.dataset.questions))
+    rows = [
+        {"question_id": a.question_id, "sample": a.sample, "response": a.text, "delivery": DELIVERIES[a.status]}
+        for a in answers
+    ]
+    return Attempt(run, rows)
+
+
+def dressed_baseline(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A baseline's answers under the name of a model or of another baseline, read by a judge or by option scores, or told as a model's."""
+    rule = draw.choice(["chance", "oracle", "always-A", "always-B"])
+    own = baseline(rule)[0]
+    what = draw.choice(["a model's name", "another's name", "judge", "scores", "model"])
+    if what == "a model's name":
+        yield a_baseline(world, rule, draw.choice([each for each, kind in PUBLISHED.items() if kind != "baseline"]))
+    elif what == "another's name":
+        yield a_baseline(world, rule, draw.choice([each for each in OWN if each != own]))
+    elif what == "judge":
+        said = {"model": "GPT-4o", "prompt": "extract-option", "prompt_hash": "0" * 16}
+        yield a_baseline(world, rule, own, draw.choice(["mc", "ff"]), said)
+    elif what == "scores":
+        attempt = a_baseline(world, rule, own, draw.choice(["mc", "gd"]))
+        counts = dict(
+            zip(world.dataset.questions["question_id"], world.dataset.questions["options"].map(len), strict=True)
+        )
+        yield replace(
+            attempt,
+            rows=[row | {"scores": [float(n) for n in range(counts[row["question_id"]])]} for row in attempt.rows],
+        )
+    else:
+        run = world.run(name=draw.choice([own, own.upper(), own.replace("a", "\u0430").replace("O", "0")]))
+        yield Attempt(run, world.answers(draw, run))
+
+
 LOOKS = dict(
     zip(
         "aeopcxPTOMHBiLG4",
@@ -328,7 +370,16 @@ def other_questions(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, [row for row in world.answers(draw, run) if row["question_id"] in there])
 
 
-KINDS = (key_in_a_sample, wrong_answers_taken_out, key_misaligned, copies, what_answered, names, other_questions)
+KINDS = (
+    key_in_a_sample,
+    wrong_answers_taken_out,
+    key_misaligned,
+    copies,
+    what_answered,
+    dressed_baseline,
+    names,
+    other_questions,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -375,6 +426,47 @@ def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
 def test_the_honest_run_beside_it_does(worlds, seed, family):
     (attempt,) = honest(worlds[family], random.Random(seed))
     assert worlds[family].caught(attempt) == [], attempt
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
+def test_what_a_run_says_of_itself_does_not_change_what_its_request_and_its_dataset_say(worlds, seed, family):
+    """Fields that a result shows and no answer gives: worked examples, settings, measurements, whether a person checked the questions."""
+    world, draw = worlds[family], random.Random(seed)
+    run = changed(
+        world.run(draw.choice([1, 2])),
+        request={"generation": {"temperature": 0.5, "seed": 3}, "shots": draw.randint(0, 3)},
+    )
+    run = changed(
+        run, method={"shots": run.request.shots, "generation": run.request.generation | {"prompt_hash": "0" * 8}}
+    )
+    rows = world.answers(draw, run)
+    wanted = world.judged(Attempt(run, rows)).result
+    fields = {
+        "method": {
+            "shots": draw.randint(4, 9),
+            "generation": run.method.generation
+            | draw.choice([{"permute": True}, {"temperature": 0.0}, {"variant": "read by experts"}, {"seed": 4}]),
+        },
+        "environment": {
+            name: draw.choice([{"questions": 100, "same_option": 100.0, "same_letter": 0.0}, [{"accuracy": 100.0}]])
+            for name in draw.sample(["permuted", "accuracy_by_tokens_out", "tokens_out_per_answer"], 2)
+        },
+        "benchmark": {"validated": True, "facets": "0" * 64},
+    }
+    found = world.judged(Attempt(changed(run, **fields), rows)).result
+    same = ("benchmark", "method", "environment", "scores", "breakdown", "statuses")
+    assert [name for name in same if getattr(found, name) != getattr(wanted, name)] == []
+
+
+def test_a_baseline_of_ours_and_a_models_own_arm_are_not_flagged(worlds):
+    """A perfect oracle is the oracle; a model that does not look at its images answers the same without them."""
+    for world in worlds.values():
+        for rule in ("chance", "oracle", "always-B"):
+            assert world.caught(a_baseline(world, rule, baseline(rule)[0])) == []
+        arm = changed(world.victim.run, request={"image": "blank"}, method={"image": "blank"})
+        assert world.caught(replace(world.victim, run=arm)) == []
+        assert world.caught(replace(world.victim, run=arm, account="eve"))
 
 
 @settings(max_examples=20, deadline=None)
