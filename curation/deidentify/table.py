@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from curation.images.image_table import cell_text, images_of_rows
+from curation.images.image_table import cell_text, image_text, images_of_rows
 from dataset_builders.errors import BadInput
 
 MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M"))
@@ -191,7 +191,9 @@ class PatientTable:
     def __init__(
         self, known: pd.DataFrame, files: list[str], path: Path, keep: Sequence[str] = (), names: Sequence[str] = ()
     ) -> None:
-        texts = pd.DataFrame({str(name): known[name].map(cell_text) for name in known.columns})
+        texts = pd.DataFrame(
+            {str(name): known[name].map(image_text if name == "image" else cell_text) for name in known.columns}
+        )
         texts = texts[texts["image"] != ""]
         called = list(dict.fromkeys(texts["image"]))
         meant = dict(zip(called, images_of_rows(called, files, path), strict=True))

@@ -43,7 +43,10 @@ def read_table(path: Path, **columns: str) -> pd.DataFrame:
     for name, column in wanted.items():
         if name == "image" or column != name:
             need_columns(raw, path, [column], f"Name it with --{name}-column.")
-    texts = {name: raw[column].map(cell_text) if column in raw else "" for name, column in wanted.items()}
+    texts = {
+        name: raw[column].map(image_text if name == "image" else cell_text) if column in raw else ""
+        for name, column in wanted.items()
+    }
     table = pd.DataFrame(texts, raw.index, dtype=object)
     table["group"] = table["group"].map(one_spelling)
     table = table[table["image"] != ""].drop_duplicates().reset_index(drop=True)
@@ -148,6 +151,11 @@ def _roco_licences(path: Path) -> pd.DataFrame:
 def cell_text(value: Any) -> str:
     """What a cell says; "" for an empty one."""
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip()
+
+
+def image_text(value: Any) -> str:
+    """The image that a cell names, with blanks that may be part of the file's name; "" for an empty one."""
+    return str(value) if cell_text(value) else ""
 
 
 def known_of(images: list[str], path: Path, **columns: str) -> pd.DataFrame:

@@ -7,15 +7,15 @@ missing stays alone; it never goes to an image of another folder that happens to
     1. the same path; without suffixes; without folders that only say what kind of file lies in them (images/, labels/)
     2. the same path below the folders that the images' root lies in, or that all names of one side begin with (where folders are left)
     3. the same file name, where one side has no folders at all (names without folders are no paths where images lie in some)
-    4. these again in any case of letters
+    4. these again in any case of letters and without blanks around names
 
-Unicode forms, `\\` for `/`, a leading `./`, blanks around names and the case of suffixes make no difference under any rule.
+Unicode forms, `\\` for `/`, a leading `./` and the case of suffixes make no difference under any rule.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -78,7 +78,7 @@ def same_path(names: Sequence[str], images: Sequence[str]) -> bool:
 def split(name: str) -> Parts:
     """The folders and the file of a path in one spelling."""
     parts = unicodedata.normalize("NFC", name).replace("\\", "/").split("/")
-    return tuple(part for each in parts if (part := each.strip()) not in ("", "."))
+    return tuple(part for part in parts if part.strip() not in ("", "."))
 
 
 def without_suffix(name: str) -> str:
@@ -88,7 +88,7 @@ def without_suffix(name: str) -> str:
     return name[: len(name) - len(suffix)]
 
 
-Keys = list[Parts | None]
+Keys = Sequence[Parts | None]
 """What each path is compared by; None or () where a rule does not compare it."""
 
 
@@ -96,28 +96,25 @@ def _rules(
     given: Sequence[Parts], there: Sequence[Parts], root: Parts
 ) -> Iterator[tuple[Keys, Keys, Literal["path", "below", "bare"]]]:
     """The keys of names and images under each rule in turn (None for one that a rule says nothing of), and what they compare."""
-    endings = {ending for path in there if (ending := _ending(path))}
-    # A name with the suffix of other images of the set says that its image has it too.
-    open_ended = [() if _ending(path) in endings else path for path in given]
-    unended = [() if _ending(path) else path for path in given]
-    writings = [(given, _whole), (given, _whole_without_kinds), (open_ended, _bare), (open_ended, _without_kinds)]
     has_folders, images_have = (any(len(_without_kinds(path)) > 1 for path in paths) for paths in (given, there))
     for folded in (False, True):
-
-        def keys(write: Callable[[Parts], Parts], paths: Sequence[Parts], folded: bool = folded) -> Keys:
-            return [_folded(write(path)) if folded else write(path) for path in paths]
-
+        if folded:
+            given, there, root = [_folded(path) for path in given], [_folded(path) for path in there], _folded(root)
+        endings = {_ending(path) for path in there}
+        # A name with the suffix of other images of the set says that its image has it too.
+        open_ended = [() if (end := _ending(path)) and (folded or end in endings) else path for path in given]
         written = [
-            (keys(write, unended if folded and names is open_ended else names), keys(write, there))
-            for names, write in writings
-        ]
-        above = _folded(root) if folded else root
+            ([write(path) for path in names], [write(path) for path in there])
+            for names, write in (
+                (given, _whole), (given, _whole_without_kinds), (open_ended, _bare), (open_ended, _without_kinds)
+            )
+        ]  # fmt: skip
         for left, right in written if has_folders or not images_have else ():
             yield left, right, "path"
         for left, right in written:
             first = {path[0] for path in left if path}
-            for length in (length for length in range(1, len(above) + 1) if above[-length] in first):
-                yield _below(above[-length:], left), right, "path"
+            for length in (length for length in range(1, len(root) + 1) if root[-length] in first):
+                yield _below(root[-length:], left), right, "path"
             below = [(_below(head, left), right) for head in _heads(left)]
             below += [(left, _below(head, right)) for head in _heads(right)]
             counts = [len(_unique(*keys)[0]) for keys in below]
@@ -129,7 +126,12 @@ def _rules(
 
 
 def _folded(path: Parts) -> Parts:
-    return tuple(part.casefold() for part in path)
+    """A path in small letters, without blanks around names: before a suffix too."""
+    if not path:
+        return ()
+    parts = [part.strip().casefold() for part in path]
+    name = without_suffix(parts[-1])
+    return (*parts[:-1], name.strip() + parts[-1][len(name) :])
 
 
 def _ending(path: Parts) -> str:

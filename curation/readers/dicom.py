@@ -81,7 +81,7 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     uids = {path: uid for uid, path in by_uid.items()}
     files = [path for path, _, _ in found]
     # A table names all pictures by their SOP instances, or all by files.
-    by_files = {each.image for each in annotations}.isdisjoint(by_uid)
+    by_files = {each.image.strip() for each in annotations}.isdisjoint(by_uid)
     pairs, more, _ = paired(annotations, files, dataset, None if by_files else [uids.get(path, "") for path in files])
     yield from skips + more
     for annotation, path in pairs:

@@ -30,6 +30,7 @@ from eval_harness.records.names import storable
 DICOM = (".dcm", ".dicom", ".ima")
 VOLUMES = (".nii", ".nii.gz", ".nrrd", ".mha", ".mhd")
 TURNED = "is turned by its EXIF orientation: whether boxes and masks count turned pixels is not known"
+CLASH = "names another image than the one that its own name fits"
 NO_PICTURES = {"", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".pdf", ".html", ".names"}
 """Suffixes of what lies beside pictures as a matter of course."""
 Kind = Literal["class", "box", "mask"]
@@ -126,7 +127,8 @@ class Annotation:
     files: tuple[Path, ...]
     targets: Targets
     own: str = ""
-    """The path of its file, which counts where `image` fits for no annotation of the dataset (images that were renamed)."""
+    """The path of its file, which counts where `image` fits for no annotation of the dataset (images that were renamed); where both fit,
+    they have to fit the same image."""
     facts: Mapping[str, str | None] = field(default_factory=dict)
     """patient, study, age, sex, site"""
     unsure: frozenset[str] = frozenset()
@@ -198,18 +200,20 @@ def paired(
     """(each annotation with its image, annotations without one, images without an annotation). called: what the images are called, where
     that is not their path."""
     there = called or [below(path, dataset.path) for path in images]
-    names = [each.image for each in annotations]
-    found = pair(names, there, dataset.path)
-    if all(at is None for at in found.found) and any(each.own for each in annotations):
-        names = [each.own for each in annotations]
-        found = pair(names, there, dataset.path)
+    found = pair([each.image for each in annotations], there, dataset.path)
+    own = pair([each.own for each in annotations], there, dataset.path)
+    if own.by_path and all(at is None for at in found.found):
+        found = own
+    clash = {at for at, other in enumerate(own.found) if other is not None and found.found[at] not in (None, other)}
     root = dataset.annotations or dataset.path
     listed = [below(each.files[0], root) if each.files and root.is_dir() else each.image for each in annotations]
     skips = [Skip(dataset.name, name, why) for name, why in zip(listed, found.reasons, strict=True) if why]
     pairs = []
-    for each, at in zip(annotations, found.found, strict=True):
+    for number, (each, at) in enumerate(zip(annotations, found.found, strict=True)):
         if at is not None and each.rows > 1 and not found.by_path:
             skips.append(Skip(dataset.name, each.image, "several rows have its name: name images by their path"))
+        elif number in clash:
+            skips.append(Skip(dataset.name, listed[number], CLASH))
         elif at is not None:
             pairs.append((each, images[at]))
     used = {at for at in found.found if at is not None}

@@ -167,24 +167,23 @@ def voc(dataset: SourceDataset) -> Found:
         raise BadInput(f"dataset {dataset.name}: there is no .xml below {folder}.")
     skips = skips if folder != dataset.path else []
     made = []
-    for page in pages:
-        own = without_suffix(below(page, folder))
+    owns = [without_suffix(below(page, folder)) for page in pages]
+    is_flat = not any("/" in own for own in owns)
+    for page, own in zip(pages, owns, strict=True):
         try:
             root = _parse(page)
         except Skipped as reason:
             skips.append(Skip(dataset.name, below(page, folder), str(reason)))
         else:
-            made.append(Annotation(_named(root, own), (page,), partial(_voc_targets, root), own))
+            within = (root.findtext("folder") or "").strip() if is_flat else own.rpartition("/")[0]
+            made.append(Annotation(_named(root, within) or own, (page,), partial(_voc_targets, root), own))
     return made, skips
 
 
-def _named(root: ElementTree.Element, own: str) -> str:
-    """The image that an XML names, by its path; the XML's own path where it names none."""
-    named = (root.findtext("filename") or "").strip()
-    if not named:
-        return own
-    folder = own.rpartition("/")[0] or (root.findtext("folder") or "").strip()
-    return named if len(split(named)) > 1 or not folder else f"{folder}/{named}"
+def _named(root: ElementTree.Element, folder: str) -> str:
+    """The image that an XML names, by its path, in a folder where it names none; "" where it names no image."""
+    named = (root.findtext("filename") or "").strip("\r\n\t")
+    return f"{folder}/{named}" if named and folder and len(split(named)) == 1 else named
 
 
 def _parse(page: Path) -> ElementTree.Element:
@@ -293,7 +292,7 @@ def _yolo_target(line: str, number: int, classes: dict[int, str], shape: tuple[i
 
 # Masks
 
-MASK_WORD = re.compile(r"[\W_]+(mask|seg|segmentation|label|labels|gt|annotation)$", re.IGNORECASE)
+MASK_WORD = re.compile(r"[\W_](mask|seg|segmentation|label|labels|gt|annotation)$", re.IGNORECASE)
 """What programs put after an image's name for its mask."""
 
 

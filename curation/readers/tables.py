@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from curation.images.image_index import open_rgb
-from curation.images.image_table import cell_text, need_columns, read_any
-from curation.images.pairing import split
+from curation.images.image_table import cell_text, image_text, need_columns, read_any
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
@@ -134,8 +133,8 @@ def rows_by_image(dataset: SourceDataset, wanted: list[str]) -> dict[str, Rows]:
     rows: dict[str, Rows] = defaultdict(list)
     for row in given[wanted].to_dict("records"):
         texts = {str(name): cell_text(value) for name, value in row.items()}
-        if texts[columns.image]:
-            rows["/".join(split(texts[columns.image]))].append(texts)
+        if name := image_text(row[columns.image]):
+            rows[name].append(texts)
     return rows
 
 

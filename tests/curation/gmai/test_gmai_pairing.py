@@ -23,7 +23,7 @@ from tests.helpers import refused
 from tests.sampling import few
 
 FOLDERS = ["", "P1", "P5", "train", "val", "images", "P1/day 1", "Größe/Fälle", "scan", "x/images"]
-NAMES = ["f5", "10", "1", "1_2", "Scan", "scan", "IMG 1", "müller", "0000", "case.1.2", "a-b", "liver"]
+NAMES = ["f5", "10", "1", "1_2", "Scan", "scan", "IMG 1", "müller", "0000", "case.1.2", "a-b", "liver", "f5 ", " 10"]
 READERS = ["csv", "wide", "boxes", "coco", "voc", "yolo", "indexed", "class folders", "class names", "nifti", "dicom"]
 WRITTEN = ["path", "backslash", "other form", "no suffix", "another suffix", "absolute", "bare"]
 SIDE = 8
@@ -242,6 +242,8 @@ def test_what_pairs_and_what_does_not():
         (["A.png", "b.png"], ["a.png", "b.png"], [closer, "b.png"]),
         (["A.PNG", "B.PNG"], ["a.png", "b.png"], ["a.png", "b.png"]),
         (["A.png", "a.png"], ["a.png"], [closer, "a.png"]),
+        (["a .png", "b.png"], ["a.png", "b.png"], [closer, "b.png"]),
+        ([" a.png", "b.png "], ["a.png", "b.png"], ["a.png", "b.png"]),
         (["train/0.png", "val/0.png"], ["0.png"], ["0.png", closer]),
         (["set-1.0/P1/a.png", "set-1.0/P2/a.png"], ["P1/a.png", "P3/a.png"], ["P1/a.png", missing]),
         (["P1/a.png", "P2/a.png"], ["export/P1/a.jpg", "export/P3/a.jpg"], ["export/P1/a.jpg", missing]),
@@ -303,6 +305,35 @@ def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
     pd.DataFrame({"image": [data.SOPInstanceUID], "label": "lung"}).to_csv(tmp_path / "t.csv", index=False)
     found, left_out = read(sources(reader="dicom", annotations="t.csv"))
     assert found == {} and {"lung/copy.dcm", "lung/one0.dcm"} <= set(left_out)
+
+
+def test_an_xml_that_names_another_image_than_its_own_is_not_used(tmp_path):
+    """Images renumbered without their XMLs' `filename`; names that fit nothing; and a folder that is named."""
+    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox>"
+    entry = {"name": "x", "reader": "voc", "path": "i", "annotations": "a", "modality": "CT"}
+    for number in range(3):
+        save(tmp_path / "i" / f"{number}.png", np.full((SIDE, SIDE), number, np.uint8))
+    (tmp_path / "a").mkdir()
+
+    def named(*names):
+        for number, (folder, name) in enumerate(names):
+            (tmp_path / "a" / f"{number}.xml").write_text(
+                f"<annotation><folder>{folder}</folder><filename>{name}</filename>"
+                f"<object><name>label{number}</name>{box}</object></annotation>"
+            )
+        (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
+        return read(read_sources(tmp_path / "s.yaml"))
+
+    assert named(("", "9.png"), ("", "0.png"), ("", "1.png")) == ({}, ["0.xml", "1.xml", "2.xml", "2.png"])
+    own = {f"{number}.png": {f"label{number}"} for number in range(3)}
+    assert named(*[("", "new.png")] * 3) == named(*[("made in", f"{number}.png") for number in range(3)]) == (own, [])
+    (tmp_path / "i").rename(tmp_path / "val")
+    (tmp_path / "i").mkdir()
+    (tmp_path / "val").rename(tmp_path / "i" / "val")
+    assert named(*[("train", f"{number}.png") for number in range(3)])[0] == {}
+    assert named(*[("val", f"{number}.png") for number in range(3)])[0] == {
+        f"val/{k}": label for k, label in own.items()
+    }
 
 
 def test_a_class_of_yolo_is_the_line_of_its_name_and_lists_that_differ_are_refused(tmp_path):
