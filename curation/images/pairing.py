@@ -115,7 +115,7 @@ def _rules(
             first = {path[0] for path in left if path}
             for length in (length for length in range(1, len(root) + 1) if root[-length] in first):
                 yield _below(root[-length:], left), right, "path"
-            below = [(_below(head, left), right) for head in _heads(left)]
+            below: list[tuple[Keys, Keys]] = [(_below(head, left), right) for head in _heads(left)]
             below += [(left, _below(head, right)) for head in _heads(right)]
             counts = [len(_unique(*keys)[0]) for keys in below]
             if counts.count(most := max(counts, default=0)) == 1:
