@@ -56,7 +56,7 @@ _CLAUSE = re.compile(
     r"|deshalb|(?<!not )(?:confident|certain|sure|clear) that|(?:to )?gets?|gives|creo que|je pense que"
     r"|ich denke,? dass|(?:i|we) (?:think|believe|conclude"
     r"|suspect|would say)(?: that)?|here(?: is|['’]s)(?= (?:my|the) )"
-    r"|(?:suggest|indicat|mean|conclud|confirm)\w* that)[\s,]+"
+    r"|(?:suggest|indicat|mean|conclud|confirm|infer|determin)\w* that)[\s,]+"
 )
 """Before a clause."""
 _OPENING = r"[\s\"'*#>•-]*"
@@ -81,7 +81,7 @@ _ANSWER_WORD = (
 _CUE = (
     rf"(?:{_ANSWER_WORD}|letter|(?<=correct )(?:options|choices)|response|select(?:ion|ed)|prediction|pick|guess"
     r"|conclusion|verdict|diagnosis|dx|diagnostic|diagnóstico|impression|classification|interpretation|description"
-    r"|finding|modality|result|diagnose|alternativa|proposition|correcta|选项|诊断|结论)"
+    r"|finding|modality|result|label|class|category|diagnose|alternativa|proposition|correcta|选项|诊断|结论)"
 )
 _LINK = (
     r"(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
@@ -153,6 +153,7 @@ _HYPOTHETICAL = re.compile(
     r"|如果|假如|要是|\b(?:wenn|falls|sofern)\b(?!\s+ich)|\bsi (?:l[ae]s?|el|los|il|elle|on|hay|se)\b"
     r"|\b(?:initially|originally|at first|previously|earlier|first (?:thought|guess|impression|glance|choice|answer)"
     r"|second (?:guess|choice)|previous answer|tempted|(?:might|could) (?:think|say|choose)"
+    r"|(?:student|user|resident|colleague|radiologist|textbook|key)['’]?s (?:answer|choice|guess|diagnosis)"
     r"|(?:you|he|she|they|user|key|others?|some|students?|colleagues?|report) (?:would |might |may )?"
     r"(?:said|says?|suggest(?:s|ed)?|claims?|thinks?|answers?|choose))\b"
 )
@@ -274,7 +275,7 @@ _QUALITY = (
     rf"|{_VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
     r"(?:(?:(?<=\ba )|(?<=\ban )|(?<=\bthe ))(?!(?:suspected|possible|potential|former|previous|prior|resolved|treated"
     r"|questionable|different|similar|second|other|adjacent|surrounding|underlying|overlying|opposite|contralateral|nearby"
-    r"|neighbou?ring|wrong|separate|known|rare|healed|low|high)\b)[a-z-]{3,}\s+)?(?:(?:[\w-]+\s+){1,3}(?=\())?(?:mid-)?"
+    r"|neighbou?ring|wrong|separate|known|rare|healed|low|high|pseudo|false|imaginary|so-called|supposed|hypothetical)\b)[a-z-]{3,}\s+)?(?:(?:[\w-]+\s+){1,3}(?=\())?(?:mid-)?"
 )
 """Between the verb and the option: articles, generic words, one adjective ("a benign nevus"), another name ("kneecap (patella)")."""
 _SEEN = re.compile(
@@ -294,6 +295,7 @@ _SEEN = re.compile(
 """The clause before an option's text that says that it is seen."""
 _IS = re.compile(rf"{_OPENING}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
 _IS_LABELLED = re.compile(
+    r"(?![^;\n]*\b(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|second|tempting|tricks?|question)\b)"
     rf"(?:(?!\bleast\b){_UNSURE}[^;\n]|\bleast\b)*?\b(?:is|are|was|were|must be|would be|should be)\s+{_GAP}$"
 )
 """Before an option with its letter, in whatever words the question asks for it ("The least important factor is D) age")."""
@@ -360,10 +362,21 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
             if said.is_asked(mention) or _HYPOTHETICAL.search(before, _turn(before)):
                 continue
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
-            unclear |= len(mention.options) > 1 and not said.multiple
+            unclear |= (len(mention.options) > 1 or _and_another(said, at)) and not said.multiple
             yield OptionClaim(kind, mention.start, () if unclear else mention.options)
 
 
+def _and_another(said: PlainResponse, at: int) -> bool:
+    """True if the sentence goes on with another option and its letter ("(A) 3 mm for the left and (B) 5 mm for the right")."""
+    mention, following = said.mentions[at], said.mentions[at + 1] if at + 1 < len(said.mentions) else None
+    if following is None or not following.bracketed or not following.text or following.options == mention.options:
+        return False
+    return _AND.search(said.lowered, mention.end, following.start) is not None and (
+        following.start < said.sentence(max(mention.end - 1, 0))[1]
+    )
+
+
+_AND = re.compile(r"\band \W*$")
 _ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
 
 
@@ -431,7 +444,14 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
         return None
     if closed and mention.letter and (lead.has(_SEEN if mention.text else _IS) or _POINTS_TO_OPTION.match(before)):
         return "statement"
-    if labelled and not mention.crossed and closed and said.is_only(mention) and _IS_LABELLED.match(before):
+    bracketed = mention.bracketed and mention.letter
+    if (
+        (labelled or bracketed)
+        and not mention.crossed
+        and closed
+        and said.is_only(mention)
+        and _IS_LABELLED.match(before)
+    ):
         return "statement"
     if closed and (_NOT_BUT.search(before) or (labelled and said.multiple and lead.has(_NAMES))):
         return "statement"
@@ -496,8 +516,9 @@ def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
 
 
 def _agrees(said: PlainResponse, mention: Mention, before: str) -> bool:
-    """ "That is right", where right is an option."""
-    return said.lowered[mention.start : mention.end] == "right" and before.endswith(("that is ", "you are "))
+    """ "That is right", "it was left", where right and left are options."""
+    ways = {"right": ("that is ", "that is quite ", "you are "), "left": ("was ", "were ", "been ")}
+    return before.endswith(ways.get(said.lowered[mention.start : mention.end], "?"))
 
 
 def _noun_end(said: PlainResponse, mention: Mention) -> int:
@@ -548,6 +569,8 @@ def _stands_alone(said: PlainResponse, at: int) -> bool:
     last = said.mentions[at - 1] if at else None
     if last is None or last.start < start or last.options == mention.options:
         return True
+    if said.options.clauses.issuperset(last.options):
+        return False
     joined = re.search(
         r"\b(?:and|while|whereas|or)\b|\b(?:is|are|has)\b[^,;]*[,;]", said.lowered[last.end : mention.start]
     )
@@ -573,7 +596,10 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
 def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed: bool) -> bool:
     if _agrees(said, mention, lead.text):
         return False
-    everyday = not said.options.are_sides and said.lowered[mention.start : mention.end] in COMMON | EVERYDAY
+    everyday = (
+        not (said.options.are_sides and said.is_only(mention))
+        and said.lowered[mention.start : mention.end] in COMMON | EVERYDAY
+    )
     if everyday and not _OF_IMAGE.search(lead.text):
         return False
     if lead.has(_NAMES) and (_SEEN_AFTER.match(tail) or (closed and said.options.clauses.issuperset(mention.options))):

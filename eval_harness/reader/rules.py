@@ -326,7 +326,14 @@ def _implied(said: PlainResponse, seen: list[OptionClaim]) -> Reading | None:
         return None
     if seen:
         return _agreed(seen, said.multiple)
-    if len(said.text) > 60 or said.mentions or said.options.numeric or said.options.common or said.multiple:
+    if (
+        len(said.text) > 60
+        or said.text.endswith("?")
+        or said.mentions
+        or said.options.numeric
+        or said.options.common
+        or said.multiple
+    ):
         return None
     place = said.options.told_by(said.text)
     return None if place is None else Reading((place,), "answered", "words of one option")
