@@ -6,9 +6,9 @@ See also: one benchmark's page (`service.py`), drawing (`views/overview.py`, `vi
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
@@ -37,6 +37,7 @@ from leaderboard_space.views import topic as topic_view
 from leaderboard_space.views.addresses import address_of
 from leaderboard_space.views.topic import Aspect, LabelSummary
 
+T = TypeVar("T")
 LONGEST_QUERY = 100
 """Characters of what is searched for: every word of it is compared with every word that the board knows."""
 LONGEST_KEPT = 1000
@@ -91,7 +92,8 @@ class OverviewPages:
         shown = self.shown(topic, labels, str(request.get("label") or ""))
         known = {label.family for label, _ in held}
         silent = _why_nothing(topic, [family for family in BENCHMARKS if family not in known], labels)
-        return topic_view.page(topic, held, shown, silent, str(request.get("all") or ""))
+        term = next((one.concept for one in terms("finding", "organ") if one.concept == request.get("term")), "")
+        return topic_view.page(topic, held, shown, silent, str(request.get("all") or ""), term)
 
     def topic_file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """What a topic's page shows, as a file."""
@@ -133,8 +135,18 @@ class OverviewPages:
     def search(self, request: Mapping[str, Any]) -> list[dict[str, str]]:
         """Hits for what a visitor types (`query`): `name`, `where`, `address`."""
         query = str(request.get("query") or "")[:LONGEST_QUERY]
-        found = [*_together(query, self.labels()), *_compared(query, self.hits()), *search(query, self.hits())]
+        found = [
+            *_together(query, self.labels(), self.unprinted()),
+            *_compared(query, self.hits()),
+            *search(query, self.hits()),
+        ]
         return [{"name": hit.name, "where": hit.where, "address": html.unescape(hit.address)} for hit in found]
+
+    def unprinted(self) -> list[tuple[str, str]]:
+        """Benchmark and facet where the benchmark has the facet, and its paper prints no scores by it."""
+        held = [family for family in BENCHMARKS if self.service.board.snapshot.sections[family]]
+        facets = {family: self.service.memory.query({"format": family}).tree.facets for family in held}
+        return [(family, facet) for family, held in facets.items() for facet, nodes in held if not nodes]
 
     def hits(self) -> list[Hit]:
         """Everything that can be found: topics, labels, scores, models, benchmarks."""
@@ -201,33 +213,47 @@ def _facet_name(facet: str) -> str:
     return FACET_LABEL.get(facet, facet).lower()
 
 
-def _together(query: str, labels: list[TopicLabel]) -> list[Hit]:
-    """Labels of several facets that a query names at once, such as a department and a modality: the questions that have them all."""
-    said, held = f" {fold(query)} ", dict[str, dict[str, TopicLabel]]()
-    for label in labels:
-        if any(word and f" {word} " in said for word in label.words):
-            held.setdefault(label.family, {}).setdefault(label.facet, label)
+def _together(query: str, labels: list[TopicLabel], unprinted: list[tuple[str, str]]) -> list[Hit]:
+    """Labels of several facets that a query names at once, such as a department and a modality: the questions that have them all, or why
+    nothing is known of these (`unprinted`: benchmarks and their facets by which no scores are known)."""
     found = []
-    for family, of in held.items():
-        if len(of) > 1:
-            address = address_of("b", family, facet=[f"{label.facet}:{label.value}" for label in of.values()])
-            name = " and ".join(label.shown for label in of.values())
+    for family in BENCHMARKS:
+        named = [(word, label) for label in labels if label.family == family for word in label.words]
+        named += [
+            (word, TopicLabel(family, facet, topic.name, 0))
+            for of, facet in unprinted
+            for topic in known_topics().values()
+            if of == family and topic.kind == facet
+            for word in topic.same
+        ]
+        held: dict[str, TopicLabel] = {}
+        for label in _named(query, named):
+            held.setdefault(label.facet, label)
+        if len(held) > 1:
+            address = address_of("b", family, facet=[f"{label.facet}:{label.value}" for label in held.values()])
+            name = " and ".join(label.shown for label in held.values())
             found.append(Hit(name, f"both, in {LABELS[family]}", address, ()))
     return found
 
 
 def _compared(query: str, hits: list[Hit]) -> list[Hit]:
     """Two models that a query names: their comparison."""
-    rest, named = f" {fold(query)} ", list[tuple[int, str]]()
-    models = [hit for hit in hits if hit.where.startswith("model in ")]
-    for hit in sorted(models, key=lambda hit: -len(hit.words[0])):  # LLaVA-Med-v1.5 is not LLaVA-Med
-        if (at := rest.find(f" {hit.words[0]} ")) >= 0:
-            named.append((at, hit.name))
-            rest = rest[: at + 1] + "-" * len(hit.words[0]) + rest[at + 1 + len(hit.words[0]) :]
+    named = _named(query, [(hit.words[0], hit.name) for hit in hits if hit.where.startswith("model in ")])
     if len(named) != 2:
         return []
-    (_, first), (_, second) = sorted(named)
+    first, second = named
     return [Hit(f"{first} and {second}", "compared", address_of("compare", first=first, second=second), ())]
+
+
+def _named(query: str, offered: Sequence[tuple[str, T]]) -> list[T]:
+    """What a query names of (folded name, what it is), in the query's order; the longest names first: LLaVA-Med-v1.5 is not LLaVA-Med, and
+    a bone scan is of no bone."""
+    rest, found = f" {fold(query)} ", list[tuple[int, T]]()
+    for word, one in sorted(offered, key=lambda item: -len(item[0])):
+        if word and (at := rest.find(f" {word} ")) >= 0:
+            found.append((at, one))
+            rest = rest[: at + 1] + "-" * len(word) + rest[at + 1 + len(word) :]
+    return [one for _, one in sorted(found, key=lambda item: item[0])]
 
 
 def _findings(known: set[str]) -> list[Hit]:
@@ -240,5 +266,6 @@ def _findings(known: set[str]) -> list[Hit]:
         if place and known.isdisjoint(words):
             topic = known_topics()[slugs[place]]
             said = f"{term.kind}, shown under {topic.name}: no benchmark labels it alone"
-            found.append(Hit(term.concept.capitalize(), said, address_of("topic", topic.slug), words, 0.5))
+            address = address_of("topic", topic.slug, term=term.concept)
+            found.append(Hit(term.concept.capitalize(), said, address, words, 0.5))
     return found

@@ -59,8 +59,8 @@ def checked(board: Board, request: Mapping[str, Any], waits: bool) -> BoardQuery
     wanted = _branches(request.get("branches"))
     loaded = board.outcomes(section, (None if wanted else TIMEOUT) if waits else 0)
     outcomes, tree = loaded or board.begun(section, 0) or board.outline(section)
-    branches = tuple(branch for branch in wanted if branch in tree.rows)
-    dropped = tuple(branch_name(branch) for branch in wanted if branch not in tree.rows)
+    branches = tuple(branch for branch in wanted if branch in tree.rows or tree.is_unprinted(branch))
+    dropped = tuple(branch_name(branch) for branch in wanted if branch not in branches)
     metrics = rankable(section, outcomes, branches)
     wanted_shown = str(request.get("shown"))
     shown = wanted_shown if wanted_shown == ALL or wanted_shown in methods_of(section) else ONE

@@ -18,7 +18,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dataset_builders.benchmarks import FACETS
-from dataset_builders.errors import BadInput
 from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import chains_of, spec
 from leaderboard_space.data.facets import Path, choice, facet_of, groups_of, organ_and_modality
@@ -76,14 +75,12 @@ class Tree:
     facets: list[tuple[str, list[FacetNode]]] = field(default_factory=list)
 
     def mask(self, selection: Sequence[Path]) -> Bools | None:
-        """The selected questions (Q,); None (everything) where nothing is selected. Raises BadInput for a path that is not there."""
+        """The selected questions (Q,); None (everything) where nothing is selected."""
         selected = None
         for group in groups_of(selection):
             joined = np.zeros(self.size, dtype=bool)
             for path in group:
-                if path not in self.rows:
-                    raise BadInput(f"branch {SEPARATOR.join(path[1:])!r}: not in this set of questions.")
-                joined[self.rows[path]] = True
+                joined[self.rows.get(path, [])] = True
             selected = joined if selected is None else selected & joined
         return selected
 
@@ -96,6 +93,10 @@ class Tree:
             held = np.ones(positions.size, np.int64) if mask is None else mask[positions].astype(np.int64)
             found[facet] = np.add.reduceat(held, begins).tolist()
         return found
+
+    def is_unprinted(self, path: Path) -> bool:
+        """True for a choice in a facet that the benchmark has, and of whose labels nothing is known: no paper prints them."""
+        return any(facet == facet_of(path) and not nodes for facet, nodes in self.facets)
 
     @cached_property
     def _positions(self) -> dict[str, tuple[Ints, Ints]]:

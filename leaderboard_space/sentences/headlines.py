@@ -159,14 +159,22 @@ def _against_chance(found: HeadlineFacts) -> str:
     return f"{lead}{_worse(worse, total)}."
 
 
-def nothing_together(names: Sequence[str], labelled: bool) -> str:
-    """Why a selection of several facets has no result. `labelled`: the questions are known, and none has all of the labels.
+def nothing_together(names: Sequence[str], labelled: bool, unprinted: Sequence[str] = ()) -> str:
+    """Why a selection of several facets has no result. `labelled`: the questions are known, and none has all of the labels; `unprinted`:
+    facets by which the paper prints no scores.
 
     >>> nothing_together(["Ophthalmology", "Microscopy"], True)
     'No question is labelled both Ophthalmology and Microscopy.'
     >>> nothing_together(["Ophthalmology", "Disease Diagnosis"], False)
     'The paper reports Ophthalmology and Disease Diagnosis separately.'
+    >>> nothing_together(["Ophthalmology", "MRI"], False, ["Modality"])
+    'The paper prints no scores by modality, so none for Ophthalmology and MRI together.'
+    >>> nothing_together(["MRI"], False, ["Modality"])
+    'The paper prints no scores by modality; measured results will have them.'
     """
+    if unprinted:
+        tail = f", so none for {_listed(names)} together" if len(names) > 1 else "; measured results will have them"
+        return f"The paper prints no scores by {_listed(unprinted).lower()}{tail}."
     both = "both " if len(names) == 2 else ""
     return (
         f"No question is labelled {both}{_listed(names)}."

@@ -52,10 +52,10 @@ def each_alone(tests: int) -> str:
     """What marks of many scores do not say: that each is tested by itself, so that some are chance.
 
     >>> each_alone(84), each_alone(6)
-    ('Each score is tested by itself; of 84 guesses, about 4 would be marked.', 'Each score is tested by itself.')
+    ('Each score is tested by itself: if all 84 were guesses, about 4 would be marked.', 'Each score is tested by itself.')
     """
     chance = round(tests / 20)
-    many = f"; of {count(tests)} guesses, about {count(chance)} would be marked" if chance else ""
+    many = f": if all {count(tests)} were guesses, about {count(chance)} would be marked" if chance else ""
     return f"Each score is tested by itself{many}."
 
 

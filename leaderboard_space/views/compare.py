@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import spec
+from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.comparing import (
     SLOTS,
     Comparison,
@@ -23,7 +23,7 @@ from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, interval, number, options, prose, score_text, text
 from leaderboard_space.views import compare_flips
 from leaderboard_space.views.addresses import address_of, model_address, set_name
-from leaderboard_space.views.parts import CITE_BOX, acts, dots, fitted, framed, sorted_by
+from leaderboard_space.views.parts import CITE_BOX, WHOLE, acts, dots, fitted, framed, sorted_by
 from leaderboard_space.views.tables.choices import Request, name_input, not_known, result_input, set_select
 
 MOST_PAIRS = 28
@@ -126,7 +126,8 @@ def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
         )
     (pair,) = pairs
     upper, lower = found.name(pair.one), found.name(pair.other)
-    line = sentences.compared(upper, lower, info.label, info.higher_is_better, pair.value, pair.p)
+    label = f"{info.label} on {LABELS[found.section.family]}"
+    line = sentences.compared(upper, lower, label, info.higher_is_better, pair.value, pair.p)
     below = sentences.compared_unpaired(pair.value, pair.low, pair.high, pair.p)
     if pair.n is not None:
         won = pair.only_one or 0, pair.only_other or 0
@@ -142,7 +143,7 @@ def _scores(found: Comparison) -> str:
     """The chosen results on the chosen score, each with its interval, and a link to its model."""
     info = info_of(found.metric, found.section.family)
     held = found.scores(found.metric)
-    axis = fitted(held.values())
+    axis = WHOLE if info.unit == "percent" else fitted(held.values(), info.unit)
     rows = ""
     for entry in found.chosen:
         score = held.get(entry.key)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.ranks.standings import Printed, Standings
-from leaderboard_space.data.tree import Path
 from leaderboard_space.html import count, prose, text
 from leaderboard_space.query import BoardQuery
 
@@ -34,7 +31,7 @@ def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
     validated = {entry.result.benchmark.validated for entry in section.entries}
     if False in validated and True not in validated:
         lines.append("No person has checked the questions of this set.")
-    lines += _unranked(found, query.branches, printed)
+    lines += _unranked(query, found, printed)
     if not query.ready:
         lines.append(
             "The answers are still being read: scores are shown as they were derived, ranks are from unpaired tests."
@@ -54,9 +51,16 @@ def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
     return f'<ul class="notes">{shown}{more}</ul>'
 
 
-def _unranked(found: Standings, branches: Sequence[Path], printed: Printed) -> list[str]:
+def is_dead_end(query: BoardQuery, found: Standings, printed: Printed) -> bool:
+    """True if nothing is known of a selection because papers print by one facet at a time, or no question has all of its labels."""
+    together = len(groups_of(query.branches)) > 1 or any(query.tree.is_unprinted(path) for path in query.branches)
+    return together and not found.rows and not printed[0]
+
+
+def _unranked(query: BoardQuery, found: Standings, printed: Printed) -> list[str]:
     """What a selection leaves out, and what it takes from elsewhere than answers."""
-    if len(groups_of(branches)) > 1 and not found.rows and not printed[0]:
+    branches = query.branches
+    if is_dead_end(query, found, printed):
         return []  # the headline says it
     if not branches:
         told = ["The breakdown below shows what is known about its parts."]

@@ -72,16 +72,18 @@ def page(
     shown: LabelSummary | None,
     silent: Sequence[str],
     every: str,
+    term: str = "",
 ) -> str:
     """The page. `labels`: all of the topic's, those that are it first; `shown`: the one whose models are drawn; `silent`: what the other
-    benchmarks lack, a line each; `every`: whether all models are drawn."""
+    benchmarks lack, a line each; `every`: whether all models are drawn; `term`: what was searched for, where no label is it."""
     chips = _chips(topic, labels, shown)
     missing = f'<p class="fine">{" ".join(text(line, 300) for line in silent)}</p>' if silent else ""
     title = f'<p class="crumbs"><a href="{address_of("overview")}">Overview</a> / {text(topic.name)}</p>'
     if shown is None:
         said = f"{topic.name}: no benchmark here has results."
         return f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said, 300)}</h2>{chips}{missing}{_synonyms(topic)}'
-    said = "" if shown.relation == "same" else f"No results on {topic.name} itself; related: "
+    said = f"No benchmark labels {term} by itself. " if term else ""
+    said += "" if shown.relation == "same" else f"No results on {topic.name} itself; related: "
     return (
         f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said + headline(shown), 400)}</h2>'
         f'<p class="sub">{_about(shown)}</p>{chips}{_table(shown, bool(every))}{_links(shown)}{CITE_BOX}{missing}{_synonyms(topic)}'

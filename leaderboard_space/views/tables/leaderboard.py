@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.sight import Sight
 from leaderboard_space import sentences
-from leaderboard_space.data.facets import groups_of
+from leaderboard_space.data.facets import facet_of, groups_of
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, display_names
@@ -28,12 +28,12 @@ from leaderboard_space.data.ranks.standings import (
 )
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import Path, branch_name
+from leaderboard_space.data.tree import FACET_LABEL, Path, branch_name
 from leaderboard_space.html import count, interval, number, options, percent, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW, findings
 from leaderboard_space.views.addresses import benchmark_address, model_address
-from leaderboard_space.views.notes import notes
+from leaderboard_space.views.notes import is_dead_end, notes
 from leaderboard_space.views.parts import (
     CITE_BOX,
     KINDS,
@@ -80,7 +80,7 @@ def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window)
         [
             _toolbar(query.snapshot, section, found.metric, query.metrics, query.shown),
             _dead_end(query, found)
-            if len(groups_of(branches)) > 1 and not found.rows and not printed[0]
+            if is_dead_end(query, found, printed)
             else f'<h2 class="finding">{prose(findings.headline(section.family, found), 300)}</h2>'
             f'<p class="sub">{prose(findings.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
             notes(query, found, printed),
@@ -95,10 +95,12 @@ def _dead_end(query: BoardQuery, found: Standings) -> str:
     """What stands where labels are chosen of which nothing is known together: why, and each of them alone."""
     groups = groups_of(query.branches)
     names = [" or ".join(branch_name(path) for path in group) for group in groups]
-    said = sentences.nothing_together(names, query.tree.size > 0 and not found.selected)
+    unprinted = [FACET_LABEL[facet_of(group[0]) or ""] for group in groups if query.tree.is_unprinted(group[0])]
+    said = sentences.nothing_together(names, query.tree.size > 0 and not found.selected, unprinted)
     links = "".join(
         f'<a class="choice" href="{benchmark_address(query.section, None, group[0])}">Show {text(name, 80)}</a> '
         for group, name in zip(groups, names, strict=True)
+        if not query.tree.is_unprinted(group[0])
     )
     return f'<h2 class="finding">{prose(said, 300)}</h2><p class="choices">{links}</p>'
 

@@ -2,6 +2,7 @@
 
 import html
 import re
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.facets import choice
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
 from leaderboard_space.front import OverviewPages
-from leaderboard_space.html import in_words, number
+from leaderboard_space.html import in_words, number, text
 from leaderboard_space.service import Service
 from leaderboard_space.views.addresses import address_of
 from leaderboard_space.views.model_pages import model
@@ -194,6 +196,33 @@ def test_every_synonym_finds_its_topic_whose_page_has_numbers_or_says_why_not(fr
         assert ('class="matrix topic"' in page) == known and (known or "measured results will appear here" in page), (
             slug
         )
+
+
+def test_a_department_and_a_modality_lead_to_why_nothing_is_known_of_both(front: OverviewPages) -> None:
+    """Papers print GMAI-MMBench by department and not by modality: no headline answers for one of the two alone."""
+    modalities = [topic for topic in known_topics().values() if topic.kind == "modality"]
+    departments = [label for label in front.labels() if label.facet == "department"]
+    assert len(departments) > 10
+    for at, label in enumerate(departments):
+        topic = modalities[at % len(modalities)]
+        hit = front.search({"query": f"{label.value} {topic.name}"})[0]
+        assert hit["name"] == f"{label.shown} and {topic.name}", hit
+        asked = {
+            "format": label.family,
+            "branches": [choice("department", label.value), choice("modality", topic.name)],
+        }
+        said = re.search('<h2 class="finding">(.*?)</h2>', front.service.view(asked)["html"])
+        assert said and said[1] == (
+            f"The paper prints no scores by modality, so none for {text(label.shown)} and {text(topic.name)} together."
+        )
+
+
+def test_a_finding_that_no_benchmark_labels_is_named_where_its_department_stands(front: OverviewPages) -> None:
+    hit = front.search({"query": "pneumonia"})[0]
+    given = parse_qs(hit["address"].partition("?")[2])
+    page = front.topic({"id": "pulmonary-medicine", "term": given["term"][0]})
+    assert "No benchmark labels pneumonia by itself. Pulmonary" in page
+    assert "No benchmark labels" not in front.topic({"id": "pulmonary-medicine", "term": "<b>no such finding"})
 
 
 def test_a_slip_in_a_topics_name_still_finds_it(front: OverviewPages) -> None:
