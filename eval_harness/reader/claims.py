@@ -319,7 +319,7 @@ _KIND_OF = re.compile(
 )
 """Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
 _OF_SIDE = re.compile(
-    r"(?:[\s-](?!(?:and|or|of|than|but|nor|is|are|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
+    r"(?:[ -](?!(?:and|or|of|than|but|nor|is|are|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
 )
 """What is left or right, where that is what the options are."""
 _MEASURE = re.compile(

@@ -235,7 +235,7 @@ def _agreed(stated: list[OptionClaim], multiple: bool) -> Reading | None:
 
 _CUE = re.compile(
     r"[\s\"'(\[#:]*(?:(?:based on|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*)?"
-    r"(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|ans|choice|diagnosis|option)\b(?: is)?\s*[:=–-]?\s*"
+    r"(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|ans|choice|diagnosis|option)\b(?: is)?\s*(?:[:=–]|-(?!\.?\d))?\s*"
     r"|(?:正确)?(?:答案|选项?|应选|故选|选择)[是为选]?\s*:?\s*|(?:it|this) is (?:an? |the )?)?",
     re.IGNORECASE,
 )
@@ -260,6 +260,8 @@ def _whole(said: PlainResponse) -> tuple[int, ...] | None:
     if texts.yes_no and (word := yes_no.whole(text)) is not None:
         return (texts.yes_no.index(word),)
     found = whole_letters(text, said.count, said.multiple) if said.lettered else None
+    if found == (-1,) and (lone := texts.lone.get(text.strip("\"'()[]{}.,:;! ").lower())) is not None:
+        return (lone,)  # blood group O, where no option has that letter
     if found is not None and _named(text, texts) is None:
         return found
     if len(text) > 2 * texts.longest + 100:

@@ -168,8 +168,11 @@ def plain(text: str) -> str:
         text = _STRUCK.sub("", text)
     if text.count("|") > 3:
         text = _CELL.sub(": ", text)
+    if "*" in text:
+        text = _BOLD.sub(r"\1", text)
+        if not _OPENS_ITALICS.search(text):
+            text = _STAR.sub(" star", text)
     for mark in "*`$":
-        text = _STAR.sub(" star", text) if mark == "*" and text.count("*") == 1 else text
         text = text.replace(mark, " * " if mark == "*" and _is_product(text) else "")
     for mark, pattern in _MARKUP:
         if mark in text:
@@ -199,8 +202,9 @@ def _replace(text: str, steps: tuple[_Step, ...]) -> str:
 
 
 _STRUCK, _CELL = re.compile(r"~~[^~\n]*~~"), re.compile(r"[^\S\n]*\|[^\S\n]*")
-_STAR = re.compile(r"(?<=\w)\*(?!\w)")
-"""A single asterisk that is a sign ("T2*")."""
+_BOLD = re.compile(r"\*\*([^*\n]+(?:\*(?!\*)[^*\n]*|\*)?)\*\*(?!\*)")
+_OPENS_ITALICS, _STAR = re.compile(r"(?<!\w)\*(?=\w)"), re.compile(r"(?<=\w)\*(?![\w*])")
+"""An asterisk that is a sign ("T2*") ends a word that none began."""
 _HAS_DIGIT = re.compile(r"\d")
 _PRODUCT = re.compile(r"\d\s?\*\s?[\d√πa-z(]")
 

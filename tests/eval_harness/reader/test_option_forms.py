@@ -82,6 +82,58 @@ def test_every_official_option_in_every_form(sources: Path, tmp_path: Path, name
     assert not (wrong := misread(questions, 30)), "\n".join(wrong[:20])
 
 
+MADE = (
+    ["-13.12", "0.99", "-0.99", "13.12"], ["-2", "0", "2", "±2"], ["< 50 %", ">= 50 %", "50 %", "> 90 %"], ["2-1", "2+1", "2*1"],
+    ["ER-", "ER+", "PR-", "PR+"], ["contrast +", "contrast -"], ["1.5 cm", "2.5 cm", "15 mm", "5 cm"], ["T1", "T2", "T2*", "T1w"],
+    ["0.5", "0.05", "5", "50"], ["3:1", "1:3", "2:2"], ["10-20", "20-30"], ["≤5 mm", "5-10 mm", ">10 mm"], ["10^3", "10^4", "3"],
+    ["L4-L5", "L5-S1", "L4"], ["CD4", "CD8", "CD4+ CD8+"], ["HER2 0", "HER2 1+", "HER2 2+"], ["√2-1", "√2+1"], ["90°", "45°", "-45°"],
+    ["union", "non-union", "malunion"], ["no fracture", "fracture"], ["left", "right", "both"], ["Type 1", "Type 2", "Type 10"],
+    ["6.1, 9.6, 3.9", "6.1, 9.6, 8.5", "3.9, 9.6, 6.1"], ["It shows enhancement.", "It shows no enhancement."],
+)  # fmt: skip
+
+
+def test_options_that_differ_by_a_sign_in_every_form() -> None:
+    assert not (wrong := misread(pd.DataFrame({"options": MADE}), len(MADE))), "\n".join(wrong[:20])
+
+
+NONE = [
+    f"{none} {of} {which} {noun}".replace("  ", " ").strip()
+    for none, of in (("None", "of the"), ("None", "of these"))
+    for which in ("", "given", "listed", "provided", "above")
+    for noun in ("options", "answer options", "choices", "choices above", "options given", "answers provided")
+] + ["None of the above", "None of these", "None of them", "None"]  # fmt: skip
+NONE_FORMS = (
+    "{N}", "{N}.", "{L}. {N}", "{L}: {N}.", "({L}) {N}", "**{N}**", "Answer: {N}", "The answer is {N}.", "The correct answer is {L}: {N}.",
+    "It is {n}.", "The view is not listed, so the answer is {L}. {N}.", "Therefore, {n}.", "\\boxed{{\\text{{{N}}}}}", "<answer>{N}</answer>",
+    "{N}. The image shows another view.", "{N}, because the image shows another view.", "{N}: the image shows another view.",
+    "{N} - the view is transverse.", "{L}. {N}. This is a transverse view, not an anterior view.", "{N} is correct.",
+)  # fmt: skip
+NONE_TAILS = (
+    "match the image.",
+    "matches.",
+    "applies here.",
+    "are correct.",
+    "is shown.",
+    "fits the image, which is an axial slice.",
+)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_none_of_the_above_in_every_wording(place: int) -> None:
+    options = ["Anterior view", "Posterior view", "Oblique view"]
+    options.insert(place, "None of the above")
+    said = [form.format(N=none, n=none.lower(), L=LETTERS[place]) for form in NONE_FORMS for none in NONE]
+    said += [f"{none} {tail}" for none in NONE if none != "None" for tail in NONE_TAILS]
+    wrong = [text for text in said if read_choice(text, options).choice != (place,)]
+    assert not wrong, "\n".join(wrong[:20])
+    for text in (
+        "None of the above can be excluded.",
+        "I doubt that none of the above is right.",
+        "None of the ribs is fractured.",
+    ):
+        assert read_choice(text, options).choice == (), text
+
+
 def test_none_of_the_above_in_every_form(sources: Path, tmp_path: Path) -> None:
     """HALT's NONE scenario: an honest model that goes on to say what it sees, perhaps in the words of another option."""
     build("halt-medvqa", source=sources / "halt_medvqa", out=tmp_path / "halt", text_only=True)
