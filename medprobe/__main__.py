@@ -1,19 +1,25 @@
 """`medprobe` and `python -m medprobe`: the command line with its exit codes.
 
-Bad input, a missing extra, a full or forbidden disk, and packages of another distribution under our names end in one line on standard
-error and exit code 2; anything else that escapes is a defect and shows its traceback.
+Bad input, wrong options, a missing extra, a full or forbidden disk, and packages of another distribution under our names end in one line
+on standard error and exit code 2; anything else that escapes is a defect and shows its traceback.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from medprobe.installation import PACKAGES, hidden_package, other_owners, remedy
 
+if TYPE_CHECKING:
+    from typer import TyperException
 
-def main() -> None:
+INTERRUPTED = 130
+STOPPED = "stopped. Everything written so far is complete; repeat the command to resume."
+
+
+def main() -> NoReturn:
     """Run the command line; see the module's first lines for exit codes."""
     if problem := hidden_package():
         _stop(problem)
@@ -21,16 +27,20 @@ def main() -> None:
     try:
         from medprobe.command_line import app
 
-        app()
+        code = app(prog_name="medprobe", standalone_mode=False)  # its errors are raised, to be told below as ours are
     except BaseException as end:
+        from typer import TyperException
+
         from dataset_builders.errors import BadInput
         from dataset_builders.extras import missing_extra
         from dataset_builders.files import DISK_ERRORS
 
         if _was_interrupted(end):
-            _stop("stopped. Everything written so far is complete; repeat the command to resume.", 130)
+            _stop(STOPPED, INTERRUPTED)
         if isinstance(end, BadInput):
             _stop(str(end))
+        if isinstance(end, TyperException):
+            _stop_usage(end)
         if isinstance(end, OSError) and end.errno in DISK_ERRORS:
             where = end.filename2 or end.filename or "a file"
             _stop(f"{where}: {end.strerror}. Make room, or see to its rights, and run the same command again.")
@@ -41,6 +51,18 @@ def main() -> None:
                 if other_owners(name):
                     _stop(f"the files of the package {name} are not all of medprobe ({end}). {remedy(name)}")
         raise
+    if code == INTERRUPTED:
+        _stop(STOPPED, INTERRUPTED)
+    sys.exit(code)
+
+
+def _stop_usage(error: TyperException) -> NoReturn:
+    """End with what is wrong about the arguments and where they are described; without arguments the help is printed already."""
+    said, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
+    if not said:
+        sys.exit(error.exit_code)
+    sentence = said if said.endswith((".", "?")) else f"{said}."
+    _stop(f"{sentence} See `{context.command_path if context else 'medprobe'} --help`.", error.exit_code)
 
 
 def _stop(line: str, code: int = 2) -> NoReturn:
@@ -51,7 +73,7 @@ def _stop(line: str, code: int = 2) -> NoReturn:
 def _was_interrupted(end: BaseException | None) -> bool:
     """True if Ctrl-C is in the exception chain: Typer turns it into exit code 130, and what it interrupts may raise something else."""
     while end is not None:
-        if isinstance(end, KeyboardInterrupt) or (isinstance(end, SystemExit) and end.code == 130):
+        if isinstance(end, KeyboardInterrupt) or (isinstance(end, SystemExit) and end.code == INTERRUPTED):
             return True
         end = end.__cause__ or end.__context__
     return False
