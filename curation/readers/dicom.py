@@ -242,20 +242,25 @@ def _nearest(contour: Any, slices: list[Any]) -> int | None:
 
 
 def _filled(contour: Any, data: Any, shape: tuple[int, int]) -> np.ndarray:
-    """(rows, columns): the pixels inside a contour given in millimetres of the patient. Raises Skipped without a position in space."""
+    """(rows, columns): the pixels whose centres lie inside a contour given in millimetres of the patient (even-odd rule). Raises Skipped
+    without a position in space."""
     from highdicom.spatial import ReferenceToImageTransformer
-    from pycocotools import mask as coco
 
     if "ImagePositionPatient" not in data or "ImageOrientationPatient" not in data:
         raise Skipped("an RTSTRUCT on images without a position in space")
-    points = np.asarray(contour.ContourData, float).reshape(-1, 3)
-    if len(points) < 3:
-        return np.zeros(shape, bool)
     to_image = ReferenceToImageTransformer(
         image_position=[float(each) for each in data.ImagePositionPatient],
         image_orientation=[float(each) for each in data.ImageOrientationPatient],
         pixel_spacing=[float(each) for each in data.PixelSpacing],
     )
-    corners = to_image(points)[:, :2]
-    filled: np.ndarray = coco.decode(coco.merge(coco.frPyObjects([corners.ravel().tolist()], *shape))).astype(bool)
-    return filled
+    # It counts from the corner of the first pixel; here pixel centres are whole numbers.
+    corners = to_image(np.asarray(contour.ContourData, float).reshape(-1, 3))[:, :2] - 0.5
+    crossed = np.zeros((shape[0], shape[1] + 1), np.int64)
+    for (x, y), (next_x, next_y) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+        low, high = (int(np.ceil(np.clip(side, 0, shape[0]))) for side in sorted((y, next_y)))
+        if low < high:
+            rows = np.arange(low, high)
+            columns = np.ceil(x + (rows - y) * (next_x - x) / (next_y - y))
+            crossed[rows, np.clip(columns, 0, shape[1]).astype(int)] += 1
+    inside: np.ndarray = crossed.cumsum(axis=1)[:, :-1] % 2 == 1
+    return inside

@@ -321,7 +321,7 @@ def dicom(folder, rng, count=3):
 
 
 def structures(path, slices, label, names):
-    """An RTSTRUCT whose contours run around the ellipses, along the outer edges of their bounding boxes."""
+    """An RTSTRUCT whose contours run around the ellipses, along the edges of their outermost pixels."""
     import pydicom
     from pydicom.uid import ExplicitVRLittleEndian, RTStructureSetStorage, generate_uid
 
@@ -338,13 +338,9 @@ def structures(path, slices, label, names):
         drawn.ReferencedROINumber, drawn.ContourSequence = number, []
         for at, plane in enumerate(label):
             if (plane == number).any():
-                x, y, w, h = box_of(plane == number)
-                corners = [
-                    (x - 0.5, y - 0.5),
-                    (x + w - 0.5, y - 0.5),
-                    (x + w - 0.5, y + h - 0.5),
-                    (x - 0.5, y + h - 0.5),
-                ]
+                spans = [(row, found) for row, line in enumerate(plane == number) if len(found := np.flatnonzero(line))]
+                corners = [(found[-1] + 0.5, row + side) for row, found in spans for side in (-0.5, 0.5)]
+                corners += [(found[0] - 0.5, row + side) for row, found in reversed(spans) for side in (0.5, -0.5)]
                 contour, image = pydicom.Dataset(), pydicom.Dataset()
                 image.ReferencedSOPClassUID, image.ReferencedSOPInstanceUID = (
                     slices[at].SOPClassUID,
