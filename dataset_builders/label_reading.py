@@ -36,7 +36,7 @@ PART_OF_A_NAME, NO_FINDING, DESCRIBES = "part of a name", "names no finding", "d
 DASHES = "-‐‑‒–—−﹣－"
 DASH = re.compile(rf"[{DASHES}]")
 DASH_AS_SIGN = re.compile(r"^\W*-|-\W*$|[(\[{/:=]\s*-|-\s*[)\]}]|-\s*-|-\s*ve\b|\s-\w|\w-\s", re.IGNORECASE)
-SIGN = re.compile(r"[^\w\s\-.,()/&:'’°#]|:\s*[\d-]|\d\.\d|\(\s*\d\s*\)|^\(.*\)$|^'.*'$|\.\.|\bv\.|^_|_$")
+SIGN = re.compile(r"[^\w\s\-.,()/&:'’°]|:\s*[\d-]|^\W*:|:\W*$|\d\.\d|\(\s*\d\s*\)|^\(.*\)$|^'.*'$|\.\.|\bv\.|^_|_$")
 ENDING = re.compile(r"(?<=\w)[.,;]\s*$")
 
 
@@ -51,6 +51,7 @@ class Label:
     problem: str = ""
 
 
+@cache
 def read_label(text: str, place: Place = NOWHERE) -> Label:
     """What a label of a data set says of an image.
 
@@ -68,6 +69,7 @@ def read_label(text: str, place: Place = NOWHERE) -> Label:
     return Label(shown, term, side)
 
 
+@cache
 def read_finding(text: str, place: Place = NOWHERE) -> Label:
     """`read_label` of a finding as reports write it: words of size, degree, side and place may stand beside a concept. A label in which any
     other word stands beside one is refused, since it may say that the finding is not there.
@@ -253,9 +255,15 @@ ENDINGS = ("free", "negative", "neg", "absent", "less", "like")
 
 
 def _glued(word: str) -> str:
-    """A word that joins a cue and a finding or organ, as folders are named: `nopneumonia`, `tumorfree`; "" for any other."""
-    if word in by_name("finding", "organ"):
+    """A word that joins a cue and a finding or organ, as folders and columns are named: `nopneumonia`, `tumorfree`, `edema0`; "" for
+    any other."""
+    if word in by_name("finding", "organ") or word in _group(PART_OF_A_NAME):
         return ""
-    rests = [word.removeprefix(cue) for cue in BEGINNINGS] + [word.removesuffix(cue) for cue in ENDINGS]
-    known = by_name("finding", "organ", "region").keys() | _bare_words().keys() | _group(NO_FINDING)
-    return word if any(rest != word and len(rest) > 3 and rest in known for rest in rests) else ""
+    rests = [word.removeprefix(cue) for cue in BEGINNINGS] + [word.removesuffix(cue) for cue in (*ENDINGS, "0", "1")]
+    return word if any(rest != word and len(rest) > 3 and rest in _words_of_names() for rest in rests) else ""
+
+
+@cache
+def _words_of_names() -> frozenset[str]:
+    names = by_name("finding", "organ", "region", "site").keys() | _bare_words().keys() | _group(NO_FINDING)
+    return frozenset(word for name in names for word in name.split())

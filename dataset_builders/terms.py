@@ -1,11 +1,12 @@
 """The one vocabulary of medical terms: `terms.csv`, and what follows from it.
 
 Kinds of rows: `region` of the body (`related`: regions of which one picture may show part of the other), `organ`, `finding`, `site`
-(words that tell only a region), `modality`, `department`, `task`, `position` (`parents`: the axis on which positions exclude one
-another) and `cue` (words that make a label no plain positive finding). A `bare` word names its concept only where everything known
-of the data set (`Place`) is among the regions and modalities in `needs`: "mass" is a breast mass in mammography and a pulmonary mass
-on a chest film. `excludes` states the only findings that rule one another out. An id of MeSH or RadLex stands only where it was read
-from the file that `vocabulary` names.
+(words that tell only a region: its parts, adjectives), `modality`, `technique` (words that tell only a modality: its kinds),
+`department`, `task`, `position` (`parents`: the axis on which positions exclude one another) and `cue` (words that make a label no plain
+positive finding). Synonyms may stand for one another in a question; what is a kind or a part is a row of its own. A `bare` word names its
+concept only where everything known of the data set (`Place`) is among the regions and modalities in `needs`: "mass" is a breast mass in
+mammography and a pulmonary mass on a chest film. `excludes` states the only findings that rule one another out. An id of MeSH or RadLex
+stands only where it was read from the file that `vocabulary` names.
 
 See also: what a label says (`label_reading.py`).
 """
@@ -139,25 +140,26 @@ def ancestors(kind: str, concept: str) -> frozenset[str]:
 
 def words_within(text: str, *kinds: str) -> list[Term]:
     """The rows of the given kinds whose names stand in a text as whole words, longest first; a word belongs to one name."""
-    return list(_within(folded(text), kinds))
+    return list(dict.fromkeys(term for held in _within(folded(text), kinds) for term in held))
 
 
 @cache
-def _within(text: str, kinds: tuple[str, ...]) -> tuple[Term, ...]:
+def _within(text: str, kinds: tuple[str, ...]) -> tuple[tuple[Term, ...], ...]:
+    """The rows of each name in a text."""
     words = text.split()
     known: dict[str, list[Term]] = {}
     for term in terms(*kinds):
         for name in term.names:
             known.setdefault(name, []).append(term)
     taken = [False] * len(words)
-    found: list[Term] = []
+    found: list[tuple[Term, ...]] = []
     for size in range(len(words), 0, -1):
         for at in range(len(words) - size + 1):
             span = words[at : at + size]
             held = known.get(" ".join(span)) or known.get(" ".join([*span[:-1], singular(span[-1])]))
             if held and not any(taken[at : at + size]):
                 taken[at : at + size] = [True] * size
-                found += [term for term in held if term not in found]
+                found.append(tuple(held))
     return tuple(found)
 
 
@@ -168,19 +170,11 @@ def regions_in(text: str) -> frozenset[str]:
     >>> sorted(regions_in("left knee")), sorted(regions_in("aorta")), sorted(regions_in("thorax"))
     (['knee'], ['abdomen', 'chest'], ['chest'])
     """
-    own = words_within(text, "region")
-    if own:
-        words = [term for term in words_within(text, "organ", "site") if not _is_region(term)]
-        return frozenset(term.concept for term in own) | frozenset(_regions_of(words))
-    return frozenset(_regions_of(words_within(text, "organ", "site")))
-
-
-def _is_region(term: Term) -> bool:
-    return any(name in by_name("region") for name in term.names)
-
-
-def _regions_of(found: Iterable[Term]) -> set[str]:
-    return {region for term in found for region in term.regions if region != ANY}
+    found: set[str] = set()
+    for held in _within(folded(text), ("region", "organ", "site")):
+        own = {term.concept for term in held if term.kind == "region"}
+        found |= own or {region for term in held for region in term.regions if region != ANY}
+    return frozenset(found)
 
 
 def _top(region: str) -> str:
@@ -227,7 +221,10 @@ def modalities_in(text: str) -> frozenset[str]:
     >>> sorted(modalities_in("contrast-enhanced CT")), sorted(modalities_in("PET/CT")), sorted(modalities_in("angiography"))
     (['CT'], ['PET/CT'], [])
     """
-    return frozenset(term.concept for term in words_within(text, "modality"))
+    found = words_within(text, "modality", "technique")
+    return frozenset(
+        name for term in found for name in ([term.concept] if term.kind == "modality" else term.modalities)
+    )
 
 
 def modalities_apart(some: Iterable[str], others: Iterable[str]) -> bool:

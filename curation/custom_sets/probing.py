@@ -142,7 +142,11 @@ def text_only(rows: Iterable[Mapping[str, Any]], aspect_of: Mapping[str, str]) -
     }
 
 
-MODALITY, ORGAN, FINDING = "Was this image made by {}?", "Does this image show the {}?", "Does this image show {}?"
+MODALITY, ORGAN, FINDING = (
+    "Is the modality of this image {}?",
+    "Does this image show the {}?",
+    "Does this image show {}?",
+)
 ABNORMAL, POSITION = "Is anything in this image abnormal?", "Is the {} located here: {}?"
 ASPECT_OF = {
     "modality": "modality", "body_part": "organ", "abnormality": "abnormality", "entity": "condition", "grounding": "position",
@@ -191,7 +195,9 @@ def probe(
         for image in images
         for kind, question, answer in _questions_of(image, chosen, of_normal, abnormality)
     ]  # fmt: skip
-    sides = {aspect: {row["answer"] for row in rows if _aspect(row) == aspect} for aspect in map(_aspect, rows)}
+    sides: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        sides[_aspect(row)].add(row["answer"])
     one_sided = [row for row in rows if len(sides[_aspect(row)]) < 2]
     rows = [row for row in rows if len(sides[_aspect(row)]) == 2]
     left_out.update(f"without_{_aspect(row)}" for row in one_sided)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -76,9 +77,13 @@ def slug_of(name: str) -> str:
 
 def topic_table() -> tuple[dict[str, str], ...]:
     """The table of synonyms as it is shown: topic, kind, same, related. A modality is related to those that it is a kind of."""
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for technique in terms("technique"):
+        for name in technique.modalities if len(technique.modalities) == 1 else ():
+            kinds[name] += technique.names
     return tuple(
         {
-            "topic": term.concept, "kind": term.kind, "same": "; ".join((term.concept.lower(), *term.synonyms)),
+            "topic": term.concept, "kind": term.kind, "same": "; ".join((term.concept.lower(), *term.synonyms, *kinds[term.concept])),
             "related": "; ".join((*term.related, *term.parents)),
         }
         for term in terms("modality", "department")

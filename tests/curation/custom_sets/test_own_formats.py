@@ -214,7 +214,7 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
     assert set(rows["image_type"]) == {"brain_mri", "chest_xray"}
     assert rows.loc["brain/0.png-entity_gt_1", "question"] == "Does this image show glioma?"
     assert rows.loc["brain/0.png-entity_hallu_0", "question"] == "Does this image show aneurysm?"
-    assert rows.loc["chest/1.png-modality_hallu", "question"] == "Was this image made by MRI?"
+    assert rows.loc["chest/1.png-modality_hallu", "question"] == "Is the modality of this image MRI?"
     assert rows.loc["brain/6.png-abnormality", "answer"][0] == 1
     assert (rows["adversarial"] == rows["answer"].map(lambda key: key[0] == 1))[rows["aspect"] != "abnormality"].all()
     assert rows["pair_id"].value_counts().max() == 2

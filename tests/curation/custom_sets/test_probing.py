@@ -101,7 +101,7 @@ def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
     kinds = Counter()
     for row in rows:
         given, shown, kind = by_image[row["image"]], truth[row["image"]], row["qa_type"].split("_")[0]
-        asked = re.fullmatch(r".*(?:show|made by)(?: the)? (.*)\?", row["question"])
+        asked = re.fullmatch(r".*(?:show|modality of this image)(?: the)? (.*)\?", row["question"])
         kinds[kind, row["answer"]] += 1
         if kind == "abnormality":
             assert row["answer"] == ("yes" if shown else "no")
@@ -145,6 +145,51 @@ def test_a_reader_of_the_text_alone_gets_no_more_than_chance_and_five_points(see
         assert sum(max(count.values()) for count in answers.values()) <= 0.55 * len(rows)
     free, _ = probe(images, seed, balanced=False)
     assert max(text_only(free, ASPECT_OF).values()) > 55
+
+
+ONE_PICTURE = """
+wrist; hand; finger; thumb
+elbow; forearm
+ankle; foot; toe
+knee
+brain; head; skull; face; orbit; macula; retina; optic disc
+chest; lung; heart; liver; kidney; abdomen; breast
+nail; skin
+"""
+"""Organs: those of a line may be on one image."""
+KINDS = """
+X-ray; CR; KUB; CXR; fluoroscopy; radiograph; chest x-ray
+CT; CTA; CBCT
+MRI; T1; T2; FLAIR; MRA
+PET; SPECT
+ultrasound; Doppler; echocardiography
+photography; clinical photograph; dermoscopy; endoscopy; colonoscopy; bronchoscopy; histopathology; cytology; smear
+OCT; OCTA
+"""
+"""Modalities: those of a line may be kinds of one another, or be of one kind."""
+SAME = [{"X-ray", "radiograph"}]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_kinds_and_parts_never_stand_for_one_another(seed, tmp_path):
+    """A T1 image is none of T2, a finger no wrist; neither is asked about as absent on the other."""
+    rng = random.Random(seed)
+    organs, kinds = ([line.split("; ") for line in text.strip().splitlines()] for text in (ONE_PICTURE, KINDS))
+    rows = [
+        {"image": f"{n}.png", "organ": rng.choice(rng.choice(organs)), "modality": rng.choice(rng.choice(kinds)), "findings": ""}
+        for n in range(150)
+    ]  # fmt: skip
+    given = {row["image"]: row for row in rows}
+    made, _ = probe(read_probed(table_of(tmp_path / "t.csv", rows)).images, seed, balanced=False)
+    assert len(made) > 200
+    for row in made:
+        column = "modality" if row["qa_type"].startswith("modality") else "organ"
+        asked = re.fullmatch(r"(?:Is the modality of this image|Does this image show the) (.*)\?", row["question"])[1]
+        own = given[row["image"]][column]
+        if row["answer"] == "yes":
+            assert own == asked or {own, asked} in SAME
+        else:
+            assert not any({own, asked} <= set(line) for line in (kinds if column == "modality" else organs))
 
 
 def asked_of(tmp_path, rows, **options):
