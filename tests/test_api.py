@@ -4,11 +4,13 @@ import ast
 import hashlib
 import inspect
 import json
+import math
 import os
 import random
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pandas as pd
@@ -173,12 +175,22 @@ def test_texts_in_order_and_responses_in_any_order_are_the_same_run(phantoms, tm
     assert {run.result.model.name for run in runs} == {"Says"}
 
 
+def leaves(requests):
+    raise SystemExit(3)
+
+
 BAD_MODELS = {
     "2 texts for 1 requests": Says(lambda requests: (text for text in ["A"] * (len(requests) + 1))),
     "exactly one response": Says(lambda requests: 2 * [medprobe.Response(requests[0].question_id, 0, "A")]),
     "was not asked": Says(lambda requests: [medprobe.Response("nobody", 0, "A")]),
     "returned nothing": Says(lambda requests: None),
     "returned one str": Says(lambda requests: "A"),
+    "returned one dict": Says(lambda requests: {request.question_id: "A" for request in requests}),
+    "SystemExit: 3": Says(leaves),
+    "scores that are no numbers": Says(
+        lambda requests: [medprobe.Response(r.question_id, 0, "", scores=(math.nan, 1.0)) for r in requests]
+    ),
+    "no list of texts": types.SimpleNamespace(generate=texts, deviations="one"),
     "is a class": Says,
     "no generate": object(),
 }

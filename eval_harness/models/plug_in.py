@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +31,9 @@ def plug_in(made: Any, name: str, called: str, settings: Settings, told: Collect
         raise BadInput(f"{called}: has no generate(requests). {GUIDE}")
     if inspect.iscoroutinefunction(made.generate):
         raise BadInput(f"{called}: generate is asynchronous. Give a plain function, which may use asyncio.run. {GUIDE}")
+    words = getattr(made, "deviations", [])
+    if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
+        raise BadInput(f"{called}: its deviations are no list of texts. {GUIDE}")
     honoured = getattr(made, "options", None)
     check_options(called.removeprefix("--model "), settings, told if honoured is None else honoured)
     return cast(Backend, _PlugIn(made, name, called))
@@ -92,7 +95,7 @@ class _PlugIn:
         be answered all the same. Raises BadInput where nothing was given that could hold an answer.
         """
         given = self.made.generate(list(requests))
-        if given is None or isinstance(given, str | Response):
+        if given is None or isinstance(given, str | Response | Mapping):
             what = "nothing" if given is None else f"one {type(given).__name__}"
             raise BadInput(
                 f"{self._called}: generate(requests) returned {what}, not a response for each request. {GUIDE}"

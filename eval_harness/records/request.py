@@ -107,9 +107,11 @@ def normalized(response: Response, options: int) -> Response:
     scores = None
     if response.scores is not None:
         try:
-            scores = tuple(math.nan if score is None else float(score) for score in response.scores)
+            scores = tuple(map(float, response.scores))
         except (TypeError, ValueError, OverflowError):
             raise ValueError("scores that are no numbers") from None
+        if any(map(math.isnan, scores)):
+            raise ValueError("scores that are no numbers")
         if len(scores) != options:
             raise ValueError(f"{len(scores)} scores for {options} options")
     texts = [getattr(response, name) for name in ("error", "reasoning", "finish_reason")]

@@ -37,7 +37,7 @@ class Sender:
         self._answered_before = answered_before
         self._answered: Request | None = None
         self._failures = 0
-        self._error: Exception | None = None
+        self._error: Exception | SystemExit | None = None
 
     def responses(self, requests: Sequence[Request]) -> Iterator[Response]:
         """One response per request, in any order.
@@ -50,14 +50,14 @@ class Sender:
         while parts:
             part = parts.pop()
             waiting = {(request.question_id, request.sample): request for request in part}
-            error: Exception | None = None
+            error: Exception | SystemExit | None = None
             try:
                 for response in self._send(part):
                     self._count(response, waiting.pop((response.question_id, response.sample)))
                     yield response
             except BadInput:  # nothing that another question would change
                 raise
-            except Exception as raised:  # whatever a model's own code raises
+            except (Exception, SystemExit) as raised:  # whatever a model's own code raises
                 error = raised
             left = list(waiting.values())
             if left:
@@ -104,7 +104,7 @@ class Sender:
             return False
         try:
             return any(response.status == "answered" for response in self._send([known]))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._error = error
             return False
 
@@ -114,7 +114,7 @@ def _spread(requests: Sequence[Request]) -> list[Request]:
     return list(requests[:: -(-len(requests) // IN_A_ROW)]) if requests else []
 
 
-def _reason(request: Request, error: Exception) -> str:
+def _reason(request: Request, error: BaseException) -> str:
     """Why a question failed: its image where that cannot be decoded, else what was raised."""
     for why in broken_images(request.images).values():
         return f"its image cannot be shown: {why}"

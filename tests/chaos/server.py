@@ -132,7 +132,7 @@ class ChaosServer:
 
     def misbehave(self, handler, fault, body, question):
         match fault:
-            case "429" | "500" | "503" | "401" | "404" | "429 without Retry-After":
+            case "429" | "500" | "502" | "503" | "400" | "401" | "404" | "429 without Retry-After":
                 data = json.dumps({"error": {"message": f"trouble {fault}; the answer is A"}}).encode()
                 handler.send_response(int(fault[:3]))
                 if fault in ("429", "503"):

@@ -35,11 +35,11 @@ from tests.eval_harness.models.http.asking import request
 from tests.helpers import refused
 from tests.sampling import few
 
-PASSING = ("500", "429", "429 without Retry-After", "503", "hang", "hang in the body", "slow bytes", "reset", "half", "type",
+PASSING = ("500", "502", "429", "429 without Retry-After", "503", "hang", "hang in the body", "slow bytes", "reset", "half", "type",
            "empty", "nonsense", "stream")  # fmt: skip
 FATAL = ("401", "404", "redirect")
 HARMLESS = ("twice", "plain text")
-SERVERS = (*PASSING, "tools", "odd JSON", *FATAL, *HARMLESS)
+SERVERS = (*PASSING, "400", "tools", "odd JSON", *FATAL, *HARMLESS)
 UNREADABLE = ("type", "half", "empty", "nonsense", "stream")
 """No replies of a chat server: what sends them first is not waited for."""
 SLOW = ("hang", "hang in the body", "slow bytes")

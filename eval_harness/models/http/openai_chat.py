@@ -24,7 +24,7 @@ from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.client import AZURE, PROVIDER, address_of, open_client, post
 from eval_harness.models.http.in_flight import InFlight, in_background
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
+from eval_harness.models.http.server_errors import TRANSIENT, Refusal, ServerFailure, without_key
 from eval_harness.models.http.token_scores import Answer, TokenScores
 from eval_harness.models.interface import Backend, Settings, chosen
 from eval_harness.models.option_tokens import BEGUN_REASONING, NotScorable
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 TRIES = 6
-"""How often a question is sent that the server fails to answer (HTTP 500, a broken connection) before it counts as failed; it is asked
-again when the run is resumed."""
+"""How often a question is sent that the server fails to answer (HTTP 500, a broken connection; 502 and 504 while it answers others)
+before it counts as failed; it is asked again when the run is resumed."""
 
 LATE_TRIES = 4
 """The same for replies that do not come in time."""
@@ -229,7 +229,7 @@ class OpenAIChat(Backend):
         if isinstance(messages, Exception):
             return replace(failed, error=f"its image cannot be shown: {messages}")
         flight, until = self._flight, 0.0
-        tries = dict.fromkeys(("again", "busy", "late", "unreachable"), 0)
+        tries = dict.fromkeys(TRANSIENT, 0)
         done = 0
         read: dict[str, Answer] = {}
         while True:
@@ -266,7 +266,7 @@ class OpenAIChat(Backend):
                 failed = replace(failed, error=words, finish_reason="length" if failure.kind == "cut" else None)
                 if failure.kind in ("cut", "question"):
                     self._failures += 1
-                    if self._failures >= GIVE_UP_AFTER and not self._settled:
+                    if self._failures >= GIVE_UP_AFTER:
                         await self._check_server(words, request)
                     return failed
                 self.retries += 1
@@ -275,14 +275,15 @@ class OpenAIChat(Backend):
                 if len(read) > done:  # an option more was scored
                     tries, done, until = dict.fromkeys(tries, 0), len(read), 0.0
                 tries[failure.kind if failure.kind in tries else "again"] += 1
-                if failure.kind in ("busy", "late"):
+                if failure.kind in ("busy", "late", "gateway"):
                     flight.busy()
                 until = until or (time.monotonic() if self._settled else self._began) + self._patience
                 left = until - time.monotonic()
                 if failure.retry_after is not None and left < failure.retry_after:
                     await self._check_server(f"{words}; it asks to wait {failure.retry_after:.0f} s", request)
                     return failed
-                if tries["again"] >= TRIES or tries["late"] >= LATE_TRIES or left <= 0:
+                passed_over = tries["gateway"] >= TRIES and self._alive_at > until - self._patience
+                if tries["again"] >= TRIES or tries["late"] >= LATE_TRIES or passed_over or left <= 0:
                     self._failures += 1
                     if self._failures >= GIVE_UP_AFTER or left <= 0:
                         await self._check_server(words, request)

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 LONGEST_RETRY_AFTER = 900.0
 
-Kind = Literal["again", "busy", "late", "unreachable", "unreadable", "cut", "question", "fatal"]
-TRANSIENT = ("again", "busy", "late", "unreachable")
+Kind = Literal["again", "busy", "gateway", "late", "unreachable", "unreadable", "cut", "question", "fatal"]
+TRANSIENT = ("again", "busy", "gateway", "late", "unreachable")
 
 _FILTER = re.compile(r"content[_ -]?(filter|policy|management)|safety system|moderation|ResponsibleAI", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing|payment required|out of credit", re.IGNORECASE)
@@ -62,9 +62,9 @@ class Refusal(Exception):
 class ServerFailure(Exception):
     """No answer came. `kind` says what to do:
 
-    `again`, `busy` (the server has too much to do), `late` (no reply in time), `unreachable` (no connection), `unreadable` (something came
-    that is no reply of a chat server): worth another try. `cut`: the output limit was reached before an answer. `question`: this question
-    gets no answer. `fatal`: no question will.
+    `again`, `busy` (the server has too much to do), `gateway` (what stands before it got no answer from it), `late` (no reply in time),
+    `unreachable` (no connection), `unreadable` (something came that is no reply of a chat server): worth another try. `cut`: the output
+    limit was reached before an answer. `question`: this question gets no answer. `fatal`: no question will.
 
     `parameter`: the one of those sent that the server does not take; `most`, `least`: the largest and smallest output limit it takes;
     `retry_after`: seconds the server asked to wait.
@@ -150,7 +150,7 @@ def failure_of_status(status: int, body: str, headers: Any, sent: Collection[str
     if status == 413 or (status == 429 and _TOO_LARGE.search(message)):
         return ServerFailure(said, "question")
     if status in (408, 409, 425, 429) or status >= 500:
-        kind: Kind = "busy" if status in (408, 425, 429, 502, 503, 504, 529) else "again"
+        kind: Kind = "busy" if status in (408, 425, 429, 503, 529) else "gateway" if status in (502, 504) else "again"
         parameter = _parameter(document, message, sent) if "keyword" in message else None
         return ServerFailure(said, kind, parameter=parameter, retry_after=retry_after_of(headers))
     if _CUT.search(message):

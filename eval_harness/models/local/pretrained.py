@@ -209,6 +209,16 @@ def _with_adapter(model: Any, adapter: str) -> Any:
     return adapted.base_model.model if getattr(model, "is_quantized", False) else adapted.merge_and_unload()
 
 
+def describe_source(model_id: str) -> tuple[str, str | None]:
+    """(name, revision) of a model as results have them: of a folder its name, of a Hub model the commit that the cache holds."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(model_id).is_dir():
+        return Path(model_id).name, None
+    config = try_to_load_from_cache(model_id, "config.json")
+    return model_id, Path(config).parent.name if isinstance(config, str) else None
+
+
 def _own_device(device: str) -> str:
     """This process's GPU: processes started by torchrun or accelerate each take their own."""
     import torch

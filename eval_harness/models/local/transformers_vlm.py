@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput, with_type
@@ -21,7 +20,7 @@ from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, no
 from eval_harness.models.local.batching import BatchSize, Queue
 from eval_harness.models.local.chat_form import PLAIN_BY_DEFAULT
 from eval_harness.models.local.model_inputs import Prepared
-from eval_harness.models.local.pretrained import check_generation, load_pretrained
+from eval_harness.models.local.pretrained import check_generation, describe_source, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.models.thinking import DecodedOutput
@@ -90,13 +89,8 @@ class TransformersVLM(Backend):
             self._say_fast_path_off(self.findings.paths[PREFIX])
         if not self.findings.sees_images:
             self.deviations.append("the model's logits do not depend on the image")
-        name = Path(model_id).name if Path(model_id).is_dir() else model_id
-        self.model = Model(
-            name=name,
-            revision=getattr(loaded.config, "_commit_hash", None),
-            kind="open",
-            parameters=loaded.num_parameters(),
-        )
+        name, revision = describe_source(model_id)
+        self.model = Model(name=name, revision=revision, kind="open", parameters=loaded.num_parameters())
 
     @cached_property
     def several_images(self) -> bool:
@@ -284,7 +278,7 @@ class TransformersVLM(Backend):
             "transformers": transformers.__version__,
             "device": "cpu" if self.on_cpu else torch.cuda.get_device_name(),
             "dtype": str(model.dtype).removeprefix("torch."),
-            "attention": getattr(model.config, "_attn_implementation", None),
+            "attention": self._settings.attn_implementation,
             "max_new_tokens_of_model": model.generation_config.max_new_tokens,
             "prompt_form": "plain text" if self.processing.plain else "chat template",
             "shared_image_prefix": self._shown_equal,

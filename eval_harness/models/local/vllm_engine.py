@@ -53,16 +53,16 @@ def check_settings(settings: Settings) -> None:
             raise BadInput(f"--model-args {name}: cannot be set there: it decides answers ({option} sets it).")
 
 
-def read_model(model_id: str, settings: Settings) -> tuple[Any, Any, int | None]:
-    """(config, processor, the output limit of the model's generation config). Raises BadInput where they cannot be had."""
+def read_model(model_id: str, settings: Settings) -> tuple[Any, int | None]:
+    """(processor, the output limit of the model's generation config). Raises BadInput where they cannot be had."""
     from transformers import GenerationConfig
 
-    processor, config = load_processor(f"vllm:{model_id}", model_id, settings)
+    processor, _ = load_processor(f"vllm:{model_id}", model_id, settings)
     try:
         limit = GenerationConfig.from_pretrained(model_id).max_new_tokens
     except OSError:
         limit = None
-    return config, processor, limit
+    return processor, limit
 
 
 def load_adapter(adapter: str | None) -> Any:

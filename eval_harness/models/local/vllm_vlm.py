@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, first_line, with_type
 from dataset_builders.extras import require
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
 from eval_harness.models.local.chat_form import decode_image
+from eval_harness.models.local.pretrained import describe_source
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.local.vllm_engine import GENERATION, check_settings, load_adapter, read_model, start_engine
 from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
@@ -42,7 +42,7 @@ class VllmVLM(Backend):
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         self.model_id, self._settings = model_id, settings
         check_settings(settings)
-        config, processor, self._own_limit = read_model(model_id, settings)
+        processor, self._own_limit = read_model(model_id, settings)
         self.processing = Processing(model_id, processor, settings)
         self.template_hash = self.processing.template_hash
         if self.processing.plain:
@@ -52,8 +52,8 @@ class VllmVLM(Backend):
         self.deviations: list[str] = []
         self._adapter = load_adapter(settings.adapter)
         self._engine = start_engine(model_id, settings, processor, self._adapter)
-        name = Path(model_id).name if Path(model_id).is_dir() else model_id
-        self.model = Model(name=name, revision=getattr(config, "_commit_hash", None), kind="open")
+        name, revision = describe_source(model_id)
+        self.model = Model(name=name, revision=revision, kind="open")
         self._check_it_sees()
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
