@@ -88,26 +88,31 @@ def date_words(date: str) -> set[str]:
     }
 
 
-MONTHS = (
-    r"(?:jan|feb|fe?v|m[aä]r|mrz|apr|abr|avr|ma[iy]|mag|jun|juin|giu|jul|juil|lug|aug|ago|ao[uû]|sep|set|o[ck]t|ott|nov|de[czs]|d[eé]c|dic|gen|ene)"
-    r"[a-zéûä]*\.?"
+MONTH = (
+    r"(?:jan|feb|fe?v|m[aä]r|maa|mrz|apr|abr|avr|ma[iy]|mag|mei|jun|juin|giu|jul|juil|lug|aug|ago|ao[uû]|sep|set|o[ck]t|ott|out|nov|de[czs]"
+    r"|d[eé]c|dic|gen|ene)[a-zéûä]*"
 )
+DAY, YEAR = r"\d{1,2}(?:st|nd|rd|th)?", r"['’]?(?:\d{4}|\d{2})"
+BETWEEN_PARTS = r"\s?[-./_|｜]\s?"
 DATE = (
-    r"(?:\d{8}|\d{4}\s?[-./]\s?\d{1,2}\s?[-./]\s?\d{1,2}|\d{1,2}\s?[-./]\s?\d{1,2}\s?[-./]\s?\d{2,4}"
-    rf"|\d{{1,2}}(?:st|nd|rd|th|\.)?[\s-](?:of\s|de\s)?{MONTHS}[\s,-]+(?:de\s)?\d{{2,4}}|{MONTHS}\s\d{{1,2}}(?:st|nd|rd|th)?,?\s\d{{4}})"
+    rf"(?:\d{{8}}|\d{{4}}{BETWEEN_PARTS}\d{{1,2}}{BETWEEN_PARTS}\d{{1,2}}|\d{{1,2}}{BETWEEN_PARTS}\d{{1,2}}{BETWEEN_PARTS}\d{{2,4}}"
+    rf"|\d{{1,2}}\s\d{{1,2}}\s\d{{4}}|\d{{4}}\s\d{{1,2}}\s\d{{1,2}}|\d{{4}}\s?[年년]\s?\d{{1,2}}\s?[月월]\s?\d{{1,2}}\s?[日일]?"
+    rf"|{MONTH}\.?\s{DAY},?\s{YEAR}|(?:{DAY}[\s.-]*(?:of\s|de\s)?)?{MONTH}[\s.,-]*(?:de\s)?{YEAR})(?!\d)"
+)
+CALLED = (
+    r"\b(?:d\.?\s?o\.?\s?b\b|birth(?:[\s-]?date)?\w*|born\b|geb\b|geb\.?-?dat\w*|gebor\w*|geburt\w*|n[ée]e?\b|naissance|nat[oa]\b|nascita|nascido|nascimento|nac\b"
+    r"|nacid[oa]|nacimiento|narozen\w*|ur\b|urodz\w*|født|född|γεννη\w*|рожд\w*|род\b)|생년월일|生年月日|出生|تاريخ الميلاد"
 )
 BIRTH = re.compile(
-    r"(?:\b(?:d\.?\s?o\.?\s?b\b\.?|(?:date|day)\s+of\s+birth|birth[\s-]?da(?:te|y)|born|geb(?:oren)?\b\.?|geburts(?:datum|tag)|n[ée]e?\(?e?\)?"
-    r"|date\s+de\s+naissance|nat[oa]|nacid[oa]|fecha\s+de\s+nacimiento|data\s+di\s+nascita)|\*)"
-    rf"[\s:=(,]{{0,3}}(?:on\s|am\s|le\s|el\s|il\s|the\s)?\s?({DATE})",
+    rf"(?:(?:{CALLED})\.?[^\d.,;!?*]{{0,20}}?|\*\s?|\bb\.\s?)({DATE})|(?:{CALLED})\.?[\s:=(-]{{0,3}}(?:(?:in|im|en|is)\s)?((?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
-"""A date that a text calls a day of birth."""
+"""What a text calls a day of birth, or the year of one."""
 
 
 def without_births(text: str) -> tuple[str, int]:
     """The text with `[removed]` in place of days of birth, which words beside them call so; and how many those were."""
-    found = [match.span(1) for match in BIRTH.finditer(text)]
+    found = [match.span(match.lastindex or 0) for match in BIRTH.finditer(text)]
     for start, end in reversed(found):
         text = text[:start] + REMOVED + text[end:]
     return text, len(found)
