@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from medprobe.installation import PACKAGES, hidden_package, other_owners, remedy
@@ -23,6 +24,9 @@ def main() -> NoReturn:
     """Run the command line; see the module's first lines for exit codes."""
     if problem := hidden_package():
         _stop(problem)
+    for before, given in pairwise(sys.argv):
+        if given == "" and before != "--system":
+            _stop(f"the argument after {before} is empty, perhaps a shell variable that is not set. Give a value.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # Slurm and others end a job so: as Ctrl-C does
     try:
         from medprobe.command_line import app

@@ -177,6 +177,9 @@ def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
         (("eval", "mediconfusion"), "Missing option '--model'. See `medprobe eval --help`."),
         (("curate", "embd"), "No such command 'embd'. Did you mean 'embed'? See `medprobe curate --help`."),
         (("results", "--fromat", "md"), "No such option: --fromat"),
+        (("eval", "mediconfusion", "--model", "baseline:chance", "--data", "data/probmedd"), "(there is none here)"),
+        (("submit", "data", "--to", ""), "the argument after --to is empty"),
+        (("board", "--data", "nowhere"), "there is no such folder"),
         (("results", "nowhere"), "not a results store"),
         (("results", "./nowhere"), "not a results store"),  # a folder, not the name of a repository
         (("board", "--results", "nowhere"), "not a results store"),

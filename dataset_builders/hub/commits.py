@@ -1,4 +1,4 @@
-"""Make a commit on the Hub, resolve a revision to one, and check that the owner released it. Never answered from a cache."""
+"""Make a commit on the Hub, and check that one was released by the repository's owner. Never answered from a cache."""
 
 from __future__ import annotations
 
@@ -56,23 +56,11 @@ def commit_files(
     )
 
 
-def resolve(repo_id: str, revision: str | None = None) -> str:
-    """The commit (40 hex digits) that a branch, tag or commit of a dataset repository is now; `revision` None: main.
-
-    `snapshot_download` answers from its cache where the Hub does not; a commit asked for here is asked of the Hub. Raises Unavailable
-    where the Hub cannot be asked, BadInput where it knows no such repository or revision.
-    """
-    with hub_errors(repo_id, "look up its revision"):
-        commit = with_retries(lambda: connect().repo_info(repo_id, revision=revision, repo_type="dataset").sha)
-        if commit is None:
-            raise AssertionError(f"{repo_id}: the Hub named no commit")
-        return commit
-
-
 def is_released(repo_id: str, commit: str) -> bool:
     """True for a commit of a dataset repository on main or behind a tag: only these are released by the owner.
 
-    Anyone may open a pull request, whose commits the Hub serves under the owner's name. Raises as `resolve` does.
+    Anyone may open a pull request, whose commits the Hub serves under the owner's name. Raises Unavailable
+    where the Hub cannot be asked, BadInput where it has no such repository.
     """
     api = connect()
     with hub_errors(repo_id, "list its commits"):

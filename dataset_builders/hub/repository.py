@@ -196,10 +196,10 @@ def _from_hub(data: str, revision: str | None) -> Repository:
     from huggingface_hub.file_download import repo_folder_name
 
     from dataset_builders.hub.client import connect, hub_errors, quiet, with_retries
-    from dataset_builders.hub.commits import resolve
 
-    commit = resolve(data, revision)
-    with hub_errors(data, "read it"), quiet():
+    # `snapshot_download` answers from its cache where the Hub does not; this asks the Hub itself for the commit.
+    with hub_errors(data, "open it as a folder (there is none here) or as a repository of the Hub"), quiet():
+        commit = str(with_retries(lambda: connect().repo_info(data, revision=revision, repo_type="dataset").sha))
         names = with_retries(lambda: connect().list_repo_files(data, repo_type="dataset", revision=commit))
         for name in sorted(names):
             if name in ("README.md", "manifest.json") or name.startswith(("questions_text/", "lexical_tree/")):

@@ -140,9 +140,15 @@ def board(
     ] = None,
 ) -> None:
     """Serve the board on this machine."""
+    from dataset_builders.hub.repository import open_repository
     from eval_harness.store.hidden_test import HiddenTest
     from leaderboard_space.app import serve
 
+    for each in data or []:
+        if (
+            Path(each).exists() or "/" not in each
+        ):  # the board itself opens what is on the Hub, and asks again until it can
+            open_repository(each)
     serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None, names=host_name or ())
 
 

@@ -10,7 +10,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput, Unavailable
-from dataset_builders.hub.commits import is_released, resolve
+from dataset_builders.hub.commits import is_released
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from tests.localhub.accounts import CURATOR, READER
@@ -58,10 +58,8 @@ def test_a_hub_in_trouble_is_asked_again_and_never_answered_for_by_the_cache(cur
         local_hub.faults.add(pattern, status, times=1000)
     with pytest.raises(Unavailable):
         open_repository(dataset)
-    with pytest.raises(Unavailable):
-        resolve(dataset)
     local_hub.faults.clear()
-    assert (resolve(dataset), open_repository(dataset, second).partial) == (third, "second")
+    assert (open_repository(dataset).revision, open_repository(dataset, second).partial) == (third, "second")
 
 
 def test_what_is_not_there_is_no_trouble(curator, dataset):
@@ -78,7 +76,7 @@ def test_a_hub_that_is_away_is_trouble(dataset, monkeypatch):
 
 
 def test_only_main_and_tags_are_the_owners_word(curator, dataset, local_hub):
-    first = resolve(dataset)
+    first = open_repository(dataset).revision
     new_note(curator, dataset, "later on main")
     stranger = HfApi(endpoint=local_hub.endpoint, token=READER)
     theirs = new_note(stranger, dataset, "a stranger's", create_pr=True)
