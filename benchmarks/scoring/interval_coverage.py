@@ -1,8 +1,8 @@
 """Coverage and width of the 95 % intervals over a grid of shares, clusters and correlations.
 
-PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--others 0] [--all]
+PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--others 0] [--all] [--variants]
 (about 4 minutes; --random: how many cells of random layouts, shares and correlations; --others: the same of layouts and mechanisms that
-nothing was chosen with; --all prints every cell)
+nothing was chosen with; --all prints every cell; --variants: what each part of the design effect buys, and nothing else)
 
 Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the correlation alone does not say how outcomes
 go together: `beta` (beta-binomial: a cluster's own share is beta distributed) and `coin` (each outcome copies its cluster's coin with
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,29 +24,42 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from eval_harness.records.result import Score
-from eval_harness.scores.clustered import NORMAL
+from eval_harness.scores.clustered import NORMAL, ClusterSizes, intracluster_correlation, student
 from eval_harness.scores.comparing.comparisons import pairwise
 from eval_harness.scores.comparing.unpaired import unpaired_difference
-from eval_harness.scores.intervals import clustered_interval, clustered_intervals, printed_interval
+from eval_harness.scores.intervals import clopper_pearson, clustered_interval, clustered_intervals, printed_interval
 from eval_harness.scores.outcomes import OutcomeMatrix
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Method = Callable[[Floats, Ints], tuple[Floats, Floats]]
+"""Hits per cluster (draws, G), cluster sizes (G,) -> both ends of the intervals (draws,)."""
 
 MEDICONFUSION = np.array([25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *[3] * 6, *[2] * 10, *[1] * 33])
 """The 60 components of MediConfusion's 176 pairs."""
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 CORRELATIONS = (0.0, 0.1, 0.3, 0.5, 0.8)
+MEDICONFUSION_SHARES, MEDICONFUSION_CORRELATIONS = (0.05, 0.1, 0.2, 0.3, 0.5), (0.0, 0.1, 0.2, 0.3)
 MECHANISMS = ("beta", "coin")
 OTHERS = ("two shares", "some miss", "some hit", "blocks", "chain")
 PROMISE = 0.93
+FEW_OR_GIANT = ("5 x 9", "6 unequal", "40, 40 x 2", "50, 100 x 1", "40, 40, 80 x 1")
+"""Layouts of few clusters, or with giant ones among many."""
 
 
 def layouts() -> dict[str, Ints]:
-    """Cluster sizes by name: equal (clusters x questions), skewed (log-normal), and MediConfusion's components."""
+    """Cluster sizes by name: equal (clusters x questions), skewed (log-normal), few, giant, and MediConfusion's components."""
     found = {f"{g} x {m}": np.full(g, m) for g in (10, 20, 40, 60, 176) for m in (1, 2, 3, 5, 9)}
     rng = np.random.default_rng(0)
     for g in (20, 60, 176):
         found[f"{g} skewed"] = np.maximum(1, np.round(np.exp(rng.normal(1, 0.9, g)))).astype(int)
+    found |= {
+        "5 x 9": np.full(5, 9),
+        "6 unequal": np.array([30, 12, 9, 5, 3, 2]),
+        "40, 40 x 2": np.r_[40, np.full(40, 2)],
+        "50, 100 x 1": np.r_[50, np.ones(100, np.int64)],
+        "40, 40, 80 x 1": np.r_[40, 40, np.ones(80, np.int64)],
+    }
     return found | {"MediConfusion": MEDICONFUSION}
 
 
@@ -110,18 +123,22 @@ class Cell:
         return self.width / self.reference_width
 
 
-def cells(draws: int, seed: int, names: tuple[str, ...] = ()) -> Iterator[Cell]:
-    """Every cell of the grid, or those of some layouts."""
+def ours(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
+    """The intervals that every score has."""
+    total = sums.sum(axis=1)
+    return clustered_intervals(sums, total, total, sizes.astype(float), float(sizes.sum()), sizes)[:2]
+
+
+def cells(draws: int, seed: int, method: Method = ours) -> Iterator[Cell]:
+    """Every cell of the grid."""
     for name, sizes in layouts().items():
-        if names and name not in names:
-            continue
         for share in SHARES:
             for icc in CORRELATIONS:
                 for mechanism in MECHANISMS if icc else MECHANISMS[:1]:
-                    yield cell(name, sizes, share, icc, mechanism, draws, seed)
+                    yield cell(name, sizes, share, icc, mechanism, draws, seed, method)
 
 
-def random_cells(count: int, draws: int, seed: int, others: bool = False) -> Iterator[Cell]:
+def random_cells(count: int, draws: int, seed: int, others: bool = False, method: Method = ours) -> Iterator[Cell]:
     """Cells drawn at random: layouts of `random_layout`, p from .003 to .997 (even in log p / (1 - p)), ICC 0 to .9, three mechanisms;
     `others`: those of `other_layout` and OTHERS."""
     for number in range(count):
@@ -130,7 +147,47 @@ def random_cells(count: int, draws: int, seed: int, others: bool = False) -> Ite
         share = float(special.expit(rng.uniform(-5.8, 5.8)))
         icc = 0.0 if rng.random() < 0.1 else float(rng.uniform(0.02, 0.9))
         mechanism = str(rng.choice(OTHERS if others else (*MECHANISMS, "probit")))
-        yield cell(name, sizes, round(share, 4), round(icc, 3), mechanism, draws, seed)
+        yield cell(name, sizes, round(share, 4), round(icc, 3), mechanism, draws, seed, method)
+
+
+def mediconfusion_cells(draws: int, seed: int, method: Method = ours) -> list[Cell]:
+    """MediConfusion's components over MEDICONFUSION_SHARES and MEDICONFUSION_CORRELATIONS."""
+    return [
+        cell("MediConfusion", MEDICONFUSION, share, icc, mechanism, draws, seed, method)
+        for share in MEDICONFUSION_SHARES
+        for icc in MEDICONFUSION_CORRELATIONS
+        for mechanism in (MECHANISMS if icc else MECHANISMS[:1])
+    ]
+
+
+def variants(draws: int, seed: int) -> None:
+    """Print what the parts of the method buy: for each of some variants, coverage and width."""
+    print("| design effect | least | degrees of freedom | grid, giants | random, others: < 93 % | MediConfusion |")
+    print("|---|---|---|---|---|---|")
+    both = ("correlated", "linearised")
+    for parts, least, df in (
+        (("correlated",), 1, "effective"),
+        (("correlated",), 2, "effective"),
+        (("linearised",), 1, "effective"),
+        (both, 0, "effective"),
+        (both, 1, "effective"),
+        (both, 2, "effective"),
+        (both, 1, "all"),
+        (both, 1, "infinite"),
+    ):
+        method = variant(parts, least, df)
+        found = list(cells(draws, seed, method))
+        giant = min(one.coverage for one in found if one.layout in FEW_OR_GIANT)
+        below = [
+            sum(one.coverage < PROMISE for one in random_cells(500, draws // 2, seed, others, method))
+            for others in (False, True)
+        ]
+        widest = max(one.relative for one in mediconfusion_cells(2 * draws, seed, method))
+        print(
+            f"| {', '.join(parts)} | {least} | {df} | {100 * min(one.coverage for one in found):.1f}, {100 * giant:.1f} |"
+            f" {below[0]}, {below[1]} | {widest:.2f} |",
+            flush=True,
+        )
 
 
 def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
@@ -173,16 +230,42 @@ def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
     return f"{kind} ({len(found)} clusters, {found.sum()} questions, largest {found.max()})", found
 
 
-def cell(name: str, sizes: Ints, share: float, icc: float, mechanism: str, draws: int, seed: int) -> Cell:
+def variant(parts: tuple[str, ...], least: float, df: str) -> Method:
+    """Our intervals with some of the `parts` of the design effect, `correlated` and `linearised`, its least 1 + (n / G - 1) x `least` / h,
+    and Student's t of another number of clusters: `effective`, `all`, or `infinite` for the normal distribution."""
+
+    def method(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
+        layout, m = ClusterSizes.of(sizes), sizes.astype(float)
+        share = sums.sum(axis=1) / layout.units
+        if layout.clusters == layout.units:
+            return clopper_pearson(share, np.full(len(share), layout.units))
+        flat, residual = layout.units * share * (1 - share), np.square(sums - share[:, None] * m)
+        effect = 1 + (layout.units / layout.clusters - 1) * np.minimum(
+            least / np.maximum(np.minimum(share, 1 - share) * layout.units, 1e-9), 1.0
+        )
+        if "correlated" in parts:
+            correlation = intracluster_correlation(flat, residual @ (1 / m), layout)
+            effect = np.maximum(effect, 1 + (layout.full - 1) * correlation)
+        if "linearised" in parts:
+            spread = np.divide(residual.sum(axis=1), flat, out=np.ones_like(flat), where=flat > 0)
+            effect = np.maximum(effect, spread)
+        clusters = {"effective": layout.effective, "all": layout.clusters, "infinite": 1e9}[df]
+        worth = layout.units / effect * (NORMAL / student(clusters - 1)) ** 2
+        return clopper_pearson(share, np.maximum(worth, layout.effective))
+
+    return method
+
+
+def cell(
+    name: str, sizes: Ints, share: float, icc: float, mechanism: str, draws: int, seed: int, method: Method = ours
+) -> Cell:
     """One cell, from draws of its own."""
     key = f"{name} {share} {icc} {mechanism}"
     rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
     sums = hits(rng, sizes, share, icc, mechanism, draws).astype(float)
-    total = sums.sum(axis=1)
-    ours = clustered_intervals(sums, total, total, sizes.astype(float), float(sizes.sum()), sizes)[:2]
     measured = [
         (float(((low <= share) & (share <= high)).mean()), float((high - low).mean()))
-        for low, high in (ours, reference(sums, sizes))
+        for low, high in (method(sums, sizes), reference(sums, sizes))
     ]
     return Cell(name, share, icc, mechanism, *measured[0], *measured[1])
 
@@ -225,13 +308,9 @@ def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, fl
                     yield name, share, icc, valid, covered / counted
 
 
-MORE = {"5 x 9": np.full(5, 9), "one giant": np.r_[40, np.full(40, 2)], "6 unequal": np.array([30, 12, 9, 5, 3, 2])}
-"""Layouts of few clusters, or a giant one, for differences."""
-
-
 def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
     """The interval of the difference of two models, which is also their test: layout, their shares, ICC, coverage."""
-    for name in (*MORE, "20 x 5", "60 x 5", "MediConfusion", "60 skewed", "20 x 1", "176 x 1"):
+    for name in (*FEW_OR_GIANT, "20 x 5", "60 x 5", "MediConfusion", "60 skewed", "20 x 1", "176 x 1"):
         for one, other in ((0.02, 0.02), (0.02, 0.1), (0.1, 0.3), (0.5, 0.5), (0.9, 0.98)):
             for icc in (0.0, 0.3, 0.5):
                 yield name, one, other, icc, difference(name, one, other, icc, draws, seed)
@@ -239,7 +318,7 @@ def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, floa
 
 def difference(name: str, one: float, other: float, icc: float, draws: int, seed: int) -> float:
     """Coverage of the interval of the difference of two models with these shares."""
-    sizes = (layouts() | MORE)[name]
+    sizes = layouts()[name]
     cluster = np.repeat(np.arange(len(sizes)), sizes)
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {one} {other} {icc}".encode())])
     units, base, truth, covered = np.arange(len(cluster)).astype(object), np.ones((2, len(cluster))), one - other, 0
@@ -296,7 +375,11 @@ def main() -> None:
     parser.add_argument(
         "--all", action="store_true", help="print every cell, not the worst of each share and correlation"
     )
+    parser.add_argument("--variants", action="store_true", help="print what each part of the method buys")
     options = parser.parse_args()
+    if options.variants:
+        variants(options.draws, options.seed)
+        return
     found = list(cells(options.draws, options.seed))
     print(f"{len(found)} cells, {options.draws} draws each, seed {options.seed}")
     print(
@@ -304,14 +387,8 @@ def main() -> None:
     )
     _table(found, SHARES, CORRELATIONS)
     print("\nthe same of MediConfusion's 60 components, and at the end how wide ours is, the reference being 1\n")
-    shares, correlations = (0.05, 0.1, 0.2, 0.3, 0.5), (0.0, 0.1, 0.2, 0.3)
-    ours = [
-        cell("MediConfusion", MEDICONFUSION, share, icc, mechanism, options.draws, options.seed)
-        for share in shares
-        for icc in correlations
-        for mechanism in (MECHANISMS if icc else MECHANISMS[:1])
-    ]
-    _table(ours, shares, correlations, relative=True)
+    on_pairs = mediconfusion_cells(options.draws, options.seed)
+    _table(on_pairs, MEDICONFUSION_SHARES, MEDICONFUSION_CORRELATIONS, relative=True)
     called = ", ".join(f"{how} {100 * often:.1f}" for how, often in power(10 * options.draws, options.seed).items())
     print(f"\na true 15 % is called worse than 25 % in percent of draws: {called}")
     print("\n| layout | lowest coverage | mean coverage | mean relative width | widest |\n|---|---|---|---|---|")

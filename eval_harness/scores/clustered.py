@@ -15,9 +15,6 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 NORMAL = float(special.ndtri(0.5 + LEVEL / 2))
-UNSEEN = 2.0
-"""h outcomes of the rarer kind exclude a correlation within clusters over UNSEEN / h only: if it were larger, one of them would have a
-neighbour of its kind with a probability of 1 - exp(-2), 86 %. `docs/statistics.md` shows what 0, 1, 2 and 3 buy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +54,7 @@ def numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def intracluster_correlation(squares: Floats, between: Floats, sizes: ClusterSizes) -> Floats:
-    """The analysis-of-variance estimate of the correlation within clusters (Donner 1986, equation 3), at least 0 and at most 1.
-
-    `squares`: sum of the squared residuals of the units; `between`: sum over clusters of (sum of residuals)^2 / size; any shape.
-    """
+    """The analysis-of-variance estimate of the correlation within clusters (Donner 1986, equation 3), at least 0 and at most 1."""
     if sizes.clusters >= sizes.units or sizes.clusters < 2:
         return np.zeros(np.shape(squares))
     between = np.minimum(between, squares)
@@ -71,15 +65,24 @@ def intracluster_correlation(squares: Floats, between: Floats, sizes: ClusterSiz
     return np.clip(np.divide(among - within, total, out=np.zeros_like(total), where=total > 0), 0.0, 1.0)
 
 
-def design_effect(correlation: Floats, rarer: Floats, sizes: ClusterSizes) -> Floats:
-    """The variance of a mean over clusters, divided by that over as many independent units (Kish 1965): 1 + (sum m^2 / sum m - 1) x
-    correlation.
+def design_effect(squares: Floats, between: Floats, sums: Floats, rarer: Floats, sizes: ClusterSizes) -> Floats:
+    """The variance of a mean over clusters, divided by that over as many independent units. The largest of
 
-    It is at least 1 + (U / G - 1) x min(1, UNSEEN / h), where h = `rarer` outcomes of the rarer kind were seen: none or few of them do not
-    show how they cluster.
+    - 1 + (sum m^2 / sum m - 1) x `intracluster_correlation` (Kish 1965), which takes all clusters for equally correlated;
+    - the linearised variance (Kish & Frankel 1974), `sums` / `squares`, which sees that a single large cluster is unlike the rest;
+    - 1 + (U / G - 1) / h, where h = `rarer` outcomes of the rarer kind were seen: one or a few of them do not show how they cluster.
+
+    `squares`: sum of the squared residuals of the units; `sums`, `between`: sum over clusters of (sum of residuals)^2, and of
+    (sum of residuals)^2 / size; any shape.
     """
-    unseen = UNSEEN / np.maximum(rarer, UNSEEN)
-    return np.maximum(1 + (sizes.full - 1) * correlation, 1 + (sizes.units / sizes.clusters - 1) * unseen)
+    correlated = 1 + (sizes.full - 1) * intracluster_correlation(squares, between, sizes)
+    linearised = np.divide(sums, squares, out=np.ones_like(squares), where=squares > 0)
+    return np.maximum(np.maximum(correlated, linearised), least_design_effect(rarer, sizes))
+
+
+def least_design_effect(rarer: Floats, sizes: ClusterSizes) -> Floats:
+    """The least `design_effect`, after `rarer` outcomes of the rarer kind."""
+    return 1 + (sizes.units / sizes.clusters - 1) / np.maximum(rarer, 1)
 
 
 def student(df: Floats | float) -> Floats:

@@ -18,7 +18,7 @@ from eval_harness.scores.clustered import (
     ClusterSizes,
     Floats,
     design_effect,
-    intracluster_correlation,
+    least_design_effect,
     numbered,
     student,
 )
@@ -68,30 +68,26 @@ def verdict(low: float, high: float, chance: float | None, higher_is_better: boo
     return "better" if (low > chance) == higher_is_better else "worse"
 
 
-def effective_size(n: Floats, share: Floats, sizes: ClusterSizes, correlation: Floats | None = None) -> Floats:
-    """How many independent outcomes n units in clusters are worth: n / `design_effect` x (1.96 / t)^2, t Student's quantile for one degree
+def effective_size(n: Floats, effect: Floats, sizes: ClusterSizes) -> Floats:
+    """How many independent outcomes n units in clusters are worth: n / design effect x (1.96 / t)^2, t Student's quantile for one degree
     of freedom less than there are effective clusters (Korn & Graubard 1998); at least as many as if outcomes within clusters were
-    identical.
-
-    `correlation` None: the answers are not known, as of a printed number, and the design effect is its least.
-    """
+    identical."""
     if sizes.clusters >= sizes.units:
         return n
-    seen = np.zeros(np.shape(share)) if correlation is None else correlation
-    worth = n / design_effect(seen, np.minimum(share, 1 - share) * n, sizes)
-    return np.maximum(worth * (NORMAL / student(sizes.effective - 1)) ** 2, n / sizes.full)
+    return np.maximum(n / effect * (NORMAL / student(sizes.effective - 1)) ** 2, n / sizes.full)
 
 
 def printed_interval(value: float, n_cases: int, sharing: tuple[float, float] = (1.0, 1.0)) -> Interval:
-    """The interval of a printed percentage of which only the number of cases is known: that of the same score measured, with no correlation
-    seen.
+    """The interval of a printed percentage of which only the number of cases is known: that of the same score measured, with the least
+    design effect, since no answers show how they cluster.
 
     `sharing`: how many cases share images, (a) on average over the clusters, U / G, and (b) over the cases, sum m^2 / sum m. With (1, 1)
     nothing is known of shared images: the true interval is wider where cases share images.
     """
     share = np.array(min(max(value / 100, 0.0), 1.0))
     sizes = ClusterSizes(n_cases, n_cases / sharing[0], n_cases * sharing[1])
-    n = effective_size(np.array(float(n_cases)), share, sizes)
+    n = np.array(float(n_cases))
+    n = effective_size(n, least_design_effect(np.minimum(share, 1 - share) * n, sizes), sizes)
     low, high = clopper_pearson(share, n)
     return Interval(float(low), float(high), float(n))
 
@@ -143,10 +139,9 @@ def clustered_intervals(
     # One 0/1 outcome more keeps the variance of units that happen to be equal above 0; of 0/1 outcomes it changes nothing.
     variance = (independent / squares * plain + single) / (plain + 1)
     n = np.divide(single, variance, out=np.ones_like(single), where=single > ROUNDING) * plain
-    correlation = None
     if layout.clusters < layout.units:
         residual = np.square(sums - share[:, None] * weight)
         between = residual @ (1 / np.asarray(sizes, dtype=float))
-        correlation = intracluster_correlation(independent, between, layout)
-    n = effective_size(n, share, layout, correlation)
+        effect = design_effect(independent, between, residual.sum(axis=1), np.minimum(share, 1 - share) * n, layout)
+        n = effective_size(n, effect, layout)
     return (*clopper_pearson(share, n), n)

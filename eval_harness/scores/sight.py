@@ -111,11 +111,11 @@ def sight_of(outcomes: OutcomeMatrix, with_share: bool = True) -> Sight:
 
 def _error(found: Moments, arm: int, share: float) -> float:
     """The standard error of score(arm) - share x score(real)."""
-    squares, between = (
-        max(float(each[arm, arm] - 2 * share * each[0, arm] + share * share * each[0, 0]), 0.0)
-        for each in (found.products, found.between)
-    )
-    return float(standard_error(np.array(squares), np.array(between), found.unit[0, arm], found.sizes))
+    sums = [
+        np.maximum(each[arm, arm] - 2 * share * each[0, arm] + share * share * each[0, 0], 0.0)
+        for each in found.products
+    ]
+    return float(standard_error(sums, found.unit[0, arm], found.sizes))
 
 
 def _quantile(found: Moments, arm: int, tail: float) -> float:

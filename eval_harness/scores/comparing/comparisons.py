@@ -5,13 +5,14 @@ See also: the packed outcomes (`outcomes.py`), design effects (`clustered.py`), 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
-from eval_harness.scores.clustered import ClusterSizes, Floats, design_effect, intracluster_correlation, student
+from eval_harness.scores.clustered import ClusterSizes, Floats, design_effect, student
 from eval_harness.scores.outcomes import OutcomeMatrix, pack
 
 METHOD = "Student's t, design effect of shared images"
@@ -54,19 +55,15 @@ def pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
 
     A unit's difference is u = z_a - z_b, z = (numerator - share x denominator) / sum(denominator): of the same denominators the difference
     of the outcomes less its mean, else the linearised ratio. The variance of the difference of shares is (sum u^2 + e^2) x
-    `clustered.design_effect`, its correlation that of u, and h = sum u^2 / e^2 the number of units in which the two differ. e^2 is what one
-    differing unit more would add (1 / U^2; Agresti & Min 2005 add as much to a table of pairs), so that equal answers are not taken for
-    certain. Student's t has one degree of freedom less than there are effective clusters (`ClusterSizes.effective`, here by weight) of the
-    model with fewer.
+    `clustered.design_effect` of u, with h = sum u^2 / e^2 units in which the two differ. e^2 is what one differing unit more would add
+    (1 / U^2; Agresti & Min 2005 add as much to a table of pairs), so that equal answers are not taken for certain. Student's t has one
+    degree of freedom less than there are effective clusters (`ClusterSizes.effective`, here by weight) of the model with fewer.
 
     Every pair is compared as by itself, whatever the other models are.
     """
     found = moments(outcomes)
-    own, own_between = np.diag(found.products), np.diag(found.between)
-    squares = np.maximum(own[:, None] + own[None, :] - 2 * found.products, 0.0)
-    between = np.maximum(own_between[:, None] + own_between[None, :] - 2 * found.between, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = standard_error(squares, between, found.unit, found.sizes)
+        error = standard_error([_of_differences(each) for each in found.products], found.unit, found.sizes)
         difference = found.share[:, None] - found.share[None, :]
         p = np.where(found.df > 1e-9, 2 * special.stdtr(found.df, -np.abs(difference) / error), 1.0)
         half = np.where(found.df > 1e-9, student(found.df) * error, 2.0)
@@ -80,17 +77,22 @@ def pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
     )
 
 
+def _of_differences(products: Floats) -> Floats:
+    """From (M, M) sums of products of two models each, the sums of the squares of their differences."""
+    own = np.diag(products)
+    return np.maximum(own[:, None] + own[None, :] - 2 * products, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Moments:
     """What M models scored on the same units, as far as the variance of any difference of theirs needs it.
 
-    `share` (M,): fractions; `products`, `between` (M, M): sums over units, and over clusters divided by their sizes, of products of z;
-    `unit`, `df` (M, M): e^2 and Student's degrees of freedom of every pair (see `pairwise`).
+    `share` (M,): fractions; `products`: three (M, M) sums of products of z: over units, over clusters divided by their sizes, and over
+    clusters (see `clustered.design_effect`); `unit`, `df` (M, M): e^2 and Student's degrees of freedom of every pair (see `pairwise`).
     """
 
     share: Floats
-    products: Floats
-    between: Floats
+    products: tuple[Floats, Floats, Floats]
     unit: Floats
     df: Floats
     sizes: ClusterSizes
@@ -110,27 +112,27 @@ def moments(outcomes: OutcomeMatrix) -> Moments:
     size = np.diff(np.r_[starts, len(outcomes.cluster)])
     sizes = ClusterSizes.of(size)
     products = influence @ influence.T
-    between = products
+    between = within = products
     if sizes.clusters < sizes.units:
-        sums = np.add.reduceat(influence, starts, axis=1) / np.sqrt(size)
-        between = sums @ sums.T
+        sums = np.add.reduceat(influence, starts, axis=1)
+        scaled = sums / np.sqrt(size)
+        between, within = scaled @ scaled.T, sums @ sums.T
     weight = np.add.reduceat(base, starts, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         clusters = np.broadcast_to(np.square(total) / np.square(weight).sum(axis=1), models)
     return Moments(
         share,
-        products,
-        between,
+        (products, between, within),
         (one[:, None] ** 2 + one[None, :] ** 2) / 2,
         np.minimum(clusters[:, None], clusters[None, :]) - 1.0,
         sizes,
     )
 
 
-def standard_error(squares: Floats, between: Floats, unit: Floats, sizes: ClusterSizes) -> Floats:
-    """The standard error of sums of z, from the sums of their squares over units and between clusters, and e^2 (see `pairwise`)."""
-    squares = np.where(squares > ROUNDING * unit, squares, 0.0)
-    effect = design_effect(intracluster_correlation(squares, between, sizes), squares / unit, sizes)
+def standard_error(sums: Sequence[Floats], unit: Floats, sizes: ClusterSizes) -> Floats:
+    """The standard error of sums of z, from three `sums` of their squares (as `Moments.products`) and e^2 (see `pairwise`)."""
+    squares = np.where(sums[0] > ROUNDING * unit, sums[0], 0.0)
+    effect = design_effect(squares, sums[1], sums[2], squares / unit, sizes)
     return np.sqrt((squares + unit) * effect)
 
 

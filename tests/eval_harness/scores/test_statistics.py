@@ -33,7 +33,15 @@ def outcomes(rng: np.random.Generator, cluster: np.ndarray, share: float, correl
 
 CELLS = [
     (name, share, icc, mechanism)
-    for name in ("20 x 9", "60 x 9", "176 x 1", "176 x 9", "60 skewed", "MediConfusion")
+    for name in (
+        "20 x 9",
+        "60 x 9",
+        "176 x 1",
+        "176 x 9",
+        "60 skewed",
+        "MediConfusion",
+        *interval_coverage.FEW_OR_GIANT,
+    )
     for share in (0.005, 0.02, 0.1, 0.5, 0.9)
     for icc, mechanism in ((0.0, "beta"), (0.3, "coin"), (0.5, "beta"), (0.5, "coin"))
 ]
@@ -73,24 +81,30 @@ def test_without_clusters_it_is_clopper_pearson(n: int, data: st.DataObject) -> 
     assert (printed.low, printed.high, printed.n_effective) == pytest.approx((found.low, found.high, n), abs=1e-9)
 
 
-def naive_effective_size(hits: np.ndarray, cluster: np.ndarray) -> float:
-    """The method once more, from statsmodels-free textbook formulas: one-way analysis of variance with loops over clusters."""
+def naive_design_effects(hits: np.ndarray, cluster: np.ndarray) -> tuple[float, float, float]:
+    """Correlated, linearised, least: textbook formulas with loops over clusters."""
     n, p, groups = len(hits), hits.mean(), [hits[cluster == one] for one in np.unique(cluster)]
-    if len(groups) == n:
-        return float(n)
-    if len(groups) == 1:
-        return 1.0
-    sizes = np.array([len(group) for group in groups])
-    among = sum(len(group) * (group.mean() - p) ** 2 for group in groups) / (len(groups) - 1)
-    within = sum(((group - group.mean()) ** 2).sum() for group in groups) / (n - len(groups))
-    size = (n - (sizes**2).sum() / n) / (len(groups) - 1)
-    icc = 0.0 if among + (size - 1) * within == 0 else (among - within) / (among + (size - 1) * within)
-    rarer = min(hits.sum(), n - hits.sum())
-    deff = 1 + ((sizes**2).sum() / n - 1) * min(max(icc, 0.0), 1.0)
-    least = 1 + (n / len(groups) - 1) * (1.0 if rarer <= 2 else 2 / rarer)
+    sizes, rarer = np.array([len(group) for group in groups]), min(hits.sum(), n - hits.sum())
+    icc = 0.0
+    if 1 < len(groups) < n:
+        among = sum(len(group) * (group.mean() - p) ** 2 for group in groups) / (len(groups) - 1)
+        within = sum(((group - group.mean()) ** 2).sum() for group in groups) / (n - len(groups))
+        size = (n - (sizes**2).sum() / n) / (len(groups) - 1)
+        icc = 0.0 if among + (size - 1) * within == 0 else (among - within) / (among + (size - 1) * within)
+    correlated = 1 + ((sizes**2).sum() / n - 1) * min(max(icc, 0.0), 1.0)
+    linearised = sum((group - p).sum() ** 2 for group in groups) / (n * p * (1 - p)) if rarer else 1.0
+    return correlated, linearised, 1 + (n / len(groups) - 1) / max(rarer, 1)
+
+
+def naive_effective_size(hits: np.ndarray, cluster: np.ndarray) -> float:
+    """The effective sample size of Korn & Graubard (1998) with the largest of these design effects."""
+    n, sizes = len(hits), np.unique(cluster, return_counts=True)[1]
+    if len(sizes) in (1, n):
+        return float(len(sizes))
     effective_clusters = n**2 / (sizes**2).sum()
     t = stats.t.ppf(0.975, effective_clusters - 1)
-    return max(n / max(deff, least) * (stats.norm.ppf(0.975) / t) ** 2, effective_clusters)
+    worth = n / max(naive_design_effects(hits, cluster)) * (stats.norm.ppf(0.975) / t) ** 2
+    return max(worth, effective_clusters)
 
 
 @settings(max_examples=200, deadline=None)
@@ -119,9 +133,8 @@ def test_a_printed_score_has_the_interval_of_the_measured_one_without_correlatio
     printed = intervals.printed_interval(100 * hits.mean(), 176, sharing)
     assert measured is not None
     assert printed.low >= measured.low - 1e-9 and printed.high <= measured.high + 1e-9
-    flat = (hits - hits.mean()) ** 2
-    between = np.bincount(UNEQUAL, hits - hits.mean()) ** 2 / sizes
-    if between.sum() / (len(sizes) - 1) <= (flat.sum() - between.sum()) / (176 - len(sizes)):
+    *seen, least = naive_design_effects(hits, UNEQUAL)
+    if max(seen) <= least:
         assert (printed.low, printed.high) == pytest.approx((measured.low, measured.high), abs=1e-9)
 
 
@@ -222,7 +235,7 @@ def frame(hits: np.ndarray, cluster: np.ndarray | None = None, base: np.ndarray 
     )
 
 
-@pytest.mark.parametrize("layout", ["176 x 1", "20 x 1", "20 x 5", "MediConfusion", "one giant", "6 unequal"])
+@pytest.mark.parametrize("layout", ["176 x 1", "20 x 1", "20 x 5", "MediConfusion", *interval_coverage.FEW_OR_GIANT])
 @pytest.mark.parametrize(("one", "other"), [(0.5, 0.5), (0.1, 0.1), (0.02, 0.1), (0.1, 0.3)])
 def test_the_interval_of_a_difference_covers_in_93_of_100(layout: str, one: float, other: float) -> None:
     """Equal models differ in at most as many draws as the test says, since that reads the interval. 800 draws: a standard error of 0.9."""
@@ -268,8 +281,8 @@ def naive_difference(a: np.ndarray, b: np.ndarray, cluster: np.ndarray) -> tuple
         within = sum(((group - group.mean()) ** 2).sum() for group in groups) / (n - len(groups))
         size = (n - full) / (len(groups) - 1)
         icc = (among - within) / (among + (size - 1) * within) if among + within > 1e-12 else 0.0
-    least = 1 + (n / len(groups) - 1) * (1.0 if total <= 2 else 2 / total)
-    deff = max(1 + (full - 1) * max(icc, 0.0), least)
+    linearised = sum(group.sum() ** 2 for group in groups) / total if total > 1e-9 else 1.0
+    deff = max(1 + (full - 1) * max(icc, 0.0), linearised, 1 + (n / len(groups) - 1) / max(total, 1))
     error, df = np.sqrt((total + 1) * deff) / n, n / full - 1
     if df < 1e-9:
         return -1.0, 1.0, 1.0
