@@ -6,7 +6,7 @@ kinds (generic, about a made-up patient, medically false), without printing its 
 The right letter is balanced in all three: in the authors' NONE file always "C" scores 37%. In theirs giving up is always right; here a
 control stands beside each question, which offers the same way out and has an answer, so that always giving up scores 50%.
 
-See also: reading the questions (`custom_questions.py`), asking (`question_writing.py`).
+See also: what options say of one another (`option_texts.py`), asking (`writing/asking.py`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from curation.custom_sets.custom_questions import CustomQuestion, Fake
-from curation.custom_sets.probe_table import may_be_one
+from curation.custom_sets.option_texts import (
+    GENERAL,
+    abstains,
+    answers_apart,
+    asks_for_absence,
+    fits_any_image,
+    speaks_of_options,
+)
 from curation.custom_sets.probing import drawn_number
 from curation.writing.asking import Asking, Writer, ask_until_good
 from dataset_builders.errors import BadInput
-from dataset_builders.label_reading import Label, read_label
 from dataset_builders.schema import LETTERS
 from dataset_builders.terms import folded, modalities_apart, modalities_in, regions_apart, regions_in, singular
 
@@ -50,95 +55,6 @@ A: <option>
 B: <option>
 C: <option>
 D: <option>"""
-_GIVES_UP = re.compile(
-    r"\b(?:none of the above|all of the above|not know|unknown|can ?not be|can't be|impossible|insufficient|not possible|"
-    r"no answer)\b|^\W*(?:none|nothing|neither)\W*$",
-    re.IGNORECASE,
-)
-
-
-GENERAL = re.compile(
-    r"\b(?:modality|technique|sequence|planes?|views?|projection|orientation|kind of (?:image|scan)|type of (?:image|scan|imaging)|"
-    r"(?:which|what) (?:organ|body part|part of the body|region|side|age|sex|gender)|contrast|axial|coronal|sagittal)\b",
-    re.IGNORECASE,
-)
-"""What can be asked of any image, so that a swapped one answers it."""
-OF_ANY = re.compile(
-    r"^\W*(?:yes|no|not|none|nothing|neither|negative|absent|without)\b|\b(?:normal|unremarkable|healthy)\b",
-    re.IGNORECASE,
-)
-"""Options that are right of an image that has nothing to do with the question."""
-
-
-REFERENCE = (
-    "above|below|both|all|either|neither|any|none|options?|choices?|answers?|these|those|them|listed|mentioned|following|preceding|previous|"
-    "foregoing|aforementioned|others|everything|every|former|latter"
-)
-"""Words with which an option speaks of other options, where it has no words of its own: `Both A and C`."""
-BESIDE = (
-    "of|the|and|or|nor|but|not|plus|only|see|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|fourth|[1-8](?:st|nd|rd|th)|last|other|"
-    "statements?|together|at|once|as|well|combination|combined|more|than|each|same|apply|applies|present|seen|could|be|can|may|possible|here|"
-    "it|that|this|no|see|to|through|with|along|except|also|findings?|conditions?|diagnos[ei]s|entit(?:y|ies)|structures?|features?|lesions?|"
-    "abnormalit(?:y|ies)|regions?|signs?"
-)
-MARK = "[a-h1-8]|i{1,3}|iv|vi?"
-SPEAKS = re.compile(
-    r"\b(?:all|any|none|both|either|neither|each|some|most|two|three|one|combination|which) of "
-    r"(?:these|those|them|the (?:above|listed|following|foregoing|options|choices|others?))\b|"
-    r"\b(?:the|all|both|as) (?:above|foregoing|preceding)\b|\b(?:above|other) (?:options?|choices?|answers?)\b|"
-    rf"\b(?:options?|choices?|answers?) (?:{MARK})\b|^(?:both |either |neither )?(?:{MARK}) (?:and|or|nor|plus) (?:{MARK})\b"
-)
-
-RANGE = re.compile(
-    r"[<>≤≥]|\d\s*(?:-|–|to)\s*\d|\d\s*\+|\b(?:more|less|greater|fewer|larger|smaller|longer|shorter|older|younger|over|under|above|below|"
-    r"at least|at most|up to|between|within|from)\b.*\d",
-    re.IGNORECASE,
-)
-
-
-@cache
-def speaks_of_options(option: str) -> bool:
-    """True where an option means other options: `Both A and C`, `All of the above`, `A & B`, `Only (ii)`, `Both`, `1 and 3 are correct`.
-
-    Such a question has no meaning left once an option is replaced or moved.
-    """
-    text = folded(re.sub(r"[&+]", " and ", option))
-    words = text.split()
-    if SPEAKS.search(text) or not words:
-        return bool(words)
-    if re.fullmatch("[A-E]{2,5}", option.strip()) and sorted(set(option.strip())) == list(option.strip()):
-        return True  # AB, ACD
-    if not all(re.fullmatch(rf"{REFERENCE}|{BESIDE}|{MARK}", word) for word in words):
-        return False
-    marks = sum(bool(re.fullmatch(MARK, word)) for word in words)
-    said = any(
-        re.fullmatch(rf"{REFERENCE}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more", word) for word in words
-    )
-    return (
-        marks > 1
-        or (marks > 0 and bool({"only", "except", "as", "not", "see"} & set(words)))
-        or (said and words != ["none"])
-    )
-
-
-def answers_apart(question: CustomQuestion) -> bool:
-    """True where no other option may mean what the right one does, or a part or kind of it: without it, none is right. Ranges of numbers
-    may overlap."""
-    if any(RANGE.search(option) for option in question.options):
-        return False
-    right, others = _as_label(question.right), map(_as_label, question.wrong)
-    sides = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
-    own = set(folded(right.text).split())
-    return not any(
-        may_be_one(right, other) or may_be_one(Label(right.text), Label(other.text))
-        or (own & {"bilateral", "bilaterally", "both", "all", "diffuse"} and set(folded(other.text).split()) & sides)
-        for other in others
-    )  # fmt: skip
-
-
-def _as_label(option: str) -> Label:
-    label = read_label(option)
-    return Label(option, label.term, label.side)
 
 
 @dataclass(frozen=True)
@@ -167,11 +83,7 @@ def none_of_the_above(
     left_out: Counter[str] = Counter()
     kept = []
     for question in questions:
-        why = _unusable(question)
-        if not why and any(_GIVES_UP.search(option) for option in question.options):
-            why = "an option gives up already"
-        if not why and not answers_apart(question):
-            why = "another option may be right, too"
+        why = _unusable(question) or ("" if answers_apart(question) else "another option may be right, too")
         left_out[why] += bool(why)
         kept += [] if why else [question]
     entries: list[tuple[int, dict[str, str]]] = []
@@ -188,9 +100,10 @@ def none_of_the_above(
 
 
 def _unusable(question: CustomQuestion) -> str:
-    if any(speaks_of_options(option) for option in question.options):
+    """Why a question's options cannot be moved, replaced or joined by a way out; "" where they can."""
+    if any(map(speaks_of_options, question.options)):
         return "an option speaks of other options"
-    return ""
+    return "an option declines, or fits what the others leave" if abstains(question.options) else ""
 
 
 def _nota_entry(question: CustomQuestion, options: Sequence[str], slot: int) -> dict[str, str]:
@@ -204,11 +117,12 @@ def swapped(
 ) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
     """swap_img_shuffle.json's entries, each question with an image that cannot answer it, drawn evenly; and why others were left out.
 
-    A question is swapped only where its words name an organ or a modality that the new image does not have ("Is a fracture visible?" can be
-    asked of any), what the new image shows (`kind`: the organ, say) is ruled out by what the question's own image shows, the new one is no
-    (near-)duplicate of that and not of its group, was not asked the same, and no option names what it may show; preferred are images of
-    which no option is the answer to a question of their own. Left out are questions with an option that is right of an unrelated image
-    (no, normal), those that any image answers (its modality, its plane), and those that offer "I do not know" already.
+    A question is swapped only where its words name an organ or a modality that the new image does not have ("Is a fracture visible?" can
+    be asked of any), what the new image shows (`kind`: the organ, say) is ruled out by what the question's own image shows, the new one
+    is no (near-)duplicate of that and not of its group, was not asked the same, and no option names what it may show; preferred are
+    images of which no option is the answer to a question of their own. Left out are questions with an option that is right of an
+    unrelated image (no, normal), those that any image answers (its modality, its plane), those that ask for what is absent, and those
+    that offer "I do not know" already.
     A control beside each is the same question with the same options and its own image.
     """
     kinds: dict[str, set[str]] = {}
@@ -281,18 +195,18 @@ def _modalities_of(question: CustomQuestion) -> frozenset[str]:
     return named if not modalities_apart(named, modalities_in(question.modality)) else frozenset()
 
 
-def _unswappable(question: CustomQuestion) -> str | None:
+def _unswappable(question: CustomQuestion) -> str:
     if why := _unusable(question):
         return why
     if not regions_in(question.kind):
         return "what its image shows is not known"
     if not regions_in(question.question) and not (question.modality and _modalities_of(question)):
         return "it names no organ or modality, so another image may answer it"
-    if _offers_unknown(question.options):
-        return 'offers "I do not know" already'
-    if any(OF_ANY.search(option) for option in question.options):
+    if fits_any_image(question.options):
         return "an option is right of any image"
-    return "any image answers it" if GENERAL.search(question.question) else None
+    if asks_for_absence(question.question):
+        return "it asks for what is absent or normal"
+    return "any image answers it" if GENERAL.search(" ".join((question.question, *question.options))) else ""
 
 
 def _shows(there: str, option: str) -> bool:
@@ -310,7 +224,7 @@ def fake(
     its own image, that offers "I do not know" too."""
     order = sorted(images, key=lambda name: drawn_number(f"fake {name}", seed))
     real = sorted(
-        (q for q in questions if not _unusable(q) and not _offers_unknown(q.options)),
+        (q for q in questions if not _unusable(q)),
         key=lambda q: drawn_number(f"real {q.image} {q.question}", seed),
     )
     entries = {}
@@ -364,10 +278,6 @@ def renamed(entries: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _offers_unknown(options: Sequence[str]) -> bool:
-    return any(re.search(r"\bdo(?: not|n't) know\b", option, re.IGNORECASE) for option in options)
-
-
 def _entry(question: str, others: Sequence[str], right: str, slot: int, image: str) -> dict[str, Any]:
     letters = dict(zip(LETTERS, [*others[:slot], right, *others[slot:]], strict=False))
     return {"question": question, "option": letters, "answer": right, "answer_id": LETTERS[slot], "img": image}
@@ -385,7 +295,7 @@ def read_fake(reply: str) -> tuple[Fake | None, str]:
         return None, "no question with four options"
     if len({option.casefold() for option in options}) < 4:
         return None, "two options read the same"
-    if any(_GIVES_UP.search(option) for option in options):
+    if abstains(options):
         return None, "an option gives up"
     return Fake(fields["question"], options), ""
 

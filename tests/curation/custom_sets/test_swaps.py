@@ -6,17 +6,8 @@ from collections import Counter
 import pytest
 
 from curation.custom_sets.custom_questions import CustomQuestion
-from curation.custom_sets.hallucination import (
-    CONTROL,
-    NONE,
-    UNKNOWN,
-    SwapImages,
-    answers_apart,
-    fake,
-    none_of_the_above,
-    speaks_of_options,
-    swapped,
-)
+from curation.custom_sets.hallucination import CONTROL, NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
+from curation.custom_sets.option_texts import answers_apart, speaks_of_options
 
 ORGANS = (
     "brain",
@@ -116,6 +107,12 @@ SPEAK = (
     "Both statements are true", "Combination of A and B", "The other options", "Only (ii)", "None of the above",
     "Both A and C are seen", "All answers are correct", "Some of the above", "Not A", "See A", "1st and 2nd", "Every option",
 )  # fmt: skip
+DECLINE = (
+    "Other", "Something else", "Another diagnosis", "Not listed", "Unlisted", "Uncertain", "Cannot determine", "Can't tell", "Not sure",
+    "N/A", "Insufficient information", "Indeterminate", "Unclear", "More information needed", "Unknown", "Undetermined", "It depends",
+    "None", "Nothing", "I don't know", "Not specified", "Any other disease", "Inconclusive", "A different organ", "Elsewhere", "Maybe",
+    "No diagnosis possible", "Cannot be assessed", "Impossible to say", "Others",
+)  # fmt: skip
 OWN_WORDS = (
     "Hepatitis A", "Both kidneys", "All lobes of the liver", "Vitamin D", "Type B dissection", "Left lower lobe", "None", "1",
     "2 cm", "Grade 3", "Above the diaphragm", "A cyst", "The first rib", "Stanford A", "Below the carina", "C5 and C6", "L1",
@@ -140,6 +137,33 @@ def test_an_option_that_speaks_of_others_is_told_and_its_question_is_never_alter
             assert fake([], ["x.png"], 0, [question]) == {}
 
 
+@pytest.mark.parametrize("option", DECLINE)
+def test_beside_an_option_that_declines_or_fits_the_rest_nothing_is_replaced(option):
+    own = CustomQuestion("x.png", "What is in this kidney?", ("a cyst", "a stone", option), 0, "kidney")
+    other = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
+    assert none_of_the_above([own], 0)[0] == [] and fake([], ["x.png"], 0, [own]) == {}
+    assert all(entry["question"] != own.question for entry in swapped([own, other], SwapImages({}, {}), 0)[0].values())
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [
+        ("Which of these is NOT seen in this knee?", "tear|cyst"), ("All are in the knee EXCEPT", "tear|cyst"),
+        ("Which ligament of the knee is intact?", "ACL|PCL"), ("What does the knee lack?", "tear|cyst"),
+        ("What is missing in the knee?", "a meniscus|a bone"), ("Which finding is absent from this knee?", "tear|cyst"),
+        ("How many cysts has the knee?", "0|1"), ("How many cysts has the knee?", "zero|one"),
+        ("What grade has the knee?", "KL 0|KL 1"), ("Is the knee torn?", "True|False"), ("Is the knee torn?", "y|n"),
+        ("What does the knee show?", "a tear|intact"), ("What does the knee show?", "a tear|there is no tear"),
+        ("What does the knee show?", "a tear|clear"), ("How old is the patient with this knee?", "10|70"),
+        ("Is it a knee of a man?", "male|female"), ("What does the knee show?", "a tear|unaffected"),
+    ],
+)  # fmt: skip
+def test_what_any_image_answers_is_not_swapped(question, options):
+    own = CustomQuestion("x.png", question, tuple(options.split("|")), 0, "knee")
+    other = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
+    assert all(entry["question"] != question for entry in swapped([own, other], SwapImages({}, {}), 0)[0].values())
+
+
 @pytest.mark.parametrize("option", OWN_WORDS)
 def test_an_option_in_words_of_its_own_speaks_of_no_other(option):
     assert not speaks_of_options(option)
@@ -153,10 +177,16 @@ def test_an_option_in_words_of_its_own_speaks_of_no_other(option):
         ("bilateral", "left", False), ("more than 5 cm", "over 3 cm", False), ("5", "2 to 9", False),
         ("> 4", "7", False), ("5 cm", "7 cm", True),
         ("COVID-19", "lung opacity", False), ("cyst", "stone", True), ("a large cyst", "cyst", False),
+        ("cerebellum", "brain", False), ("left upper lobe", "left lung", False), ("left upper lobe", "right lung", True),
+        ("macula", "retina", False), ("retina", "eye", False), ("liver", "abdomen", False), ("liver", "spleen", True),
+        ("MRI", "magnetic resonance imaging", False), ("FLAIR", "MRI", False), ("T1", "T2", True), ("mammogram", "X-ray", False),
+        ("CT", "MRI", True), ("kidney stone", "kidney cyst", True), ("5 cm", "50 mm", False), ("5", "five", False),
+        ("grade II", "grade 2", False), ("grade II", "grade III", True), ("50%", "half", False), ("1,000", "1000", False),
+        ("0.5 cm", "5mm", False), ("0.5 cm", "5 cm", True), ("haemorrhage", "hemorrhage", False),
     ],
 )  # fmt: skip
 def test_none_of_the_above_is_right_only_where_no_other_option_may_be(right, other, apart):
-    question = CustomQuestion("x.png", "What is it?", (right, other, "something else"), 0)
+    question = CustomQuestion("x.png", "What is it?", (right, other, "a shadow"), 0)
     assert answers_apart(question) is apart
     made, _ = none_of_the_above([question], 0, controls=False)
     assert bool(made) is apart
