@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from eval_harness.reader.mentions import Mention, PlainResponse
-from eval_harness.reader.options import COMMON, EVERYDAY, NUMBER_WORDS
+from eval_harness.reader.options import COMMON, EVERYDAY, NUMBER_WORDS, STOP
 from eval_harness.reader.text import CJK
 
 Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]
@@ -39,6 +39,15 @@ _VIEW = (
     r"(?:chest|abdominal|axial|coronal|sagittal|plain|frontal|lateral|contrast-enhanced|non-contrast|head|brain|cardiac"
     r"|fundus|pelvic|human|t[12](?:-?weighted|w)|pa|ap|portable|transverse)"
 )
+_ADJECTIVE = (
+    r"(?:(?:left|right|upper|lower|middle|large|small|big|mild|moderate|severe|acute|chronic|subacute|single|benign|new|old"
+    r"|round|tension|simple|early|late|massive|gross|dense|thick|thin|clear)|(?!(?:suspected|potential|treated|resolved|healed"
+    r"|excluded|presumed|feared|suggested|denied|considered|drained|supposed|so-called|different|hypothetical|adjacent"
+    r"|contralateral|unrelated|noted|showed|revealed|separate|differential|alternative|near|similar|absent|negative"
+    r"|normal|patient|content|extent|equivocal|previous|simulated|repaired|removed|cured|missed|reported|mentioned|described|expected|imaginary|apparent)\b)"
+    r"[a-z-]{2,}(?:al|ar|ic|ous|ive|ary|oid|(?<!m)ent|ant|ed|ate)\b)"
+)
+"""What may stand before an option and leaves it the same option ("a solitary pulmonary nodule")."""
 _ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
 _NOUN = (
     r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta"
@@ -62,7 +71,7 @@ _CLAUSE = re.compile(
 _OPENING = r"[\s\"'*#>•-]*"
 _UNSURE = (
     r"(?!\b(?:not|no|non|less|nothing|hardly|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
-    r"|least|depends|unclear|between|cannot|unknown|nicht|pas|kein\w*|eliminated|excluded|discarded|rejected"
+    r"|least|depends|unclear|between|could|might|may|cannot|unknown|nicht|pas|kein\w*|eliminated|excluded|discarded|rejected"
     r"|falsch\w*)\b|[不没非错])"
 )
 _RATED = (
@@ -133,14 +142,16 @@ _STATES = re.compile(
 _NOT_BUT = re.compile(
     r"\bnot\b(?!\s+only)[^.;\n]{1,80}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|it is|is|an?|the|option)\s+)*\W?$"
 )
-_NAMES = re.compile(rf"{_OPENING}(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*)?[\"'*(\[]*$")
+_NAMES = re.compile(
+    rf"{_OPENING}(?:ist\s+)?(?:{_ADVERB}|{_ARTICLE})*+(?:{_NOUN}\s*)?(?:{_ADJECTIVE}\s+){{0,3}}[\"'*(\[]*$"
+)
 """The beginning of a clause, and perhaps "option"."""
 _TICK = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
 )
 _ALONE = re.compile(
     rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{_VIEW}\s+"
-    rf"|{_ARTICLE}|{_ADVERB}))*+(?:{_NOUN}\s*)?[\"'(\[{{<*]*"
+    rf"|{_ARTICLE}|{_ADVERB}|{_ADJECTIVE}\s+))*+(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:{_NOUN}\s*)?[\"'(\[{{<*]*"
 )
 """What may stand before an option in a sentence that is nothing else."""
 _WITHIN = re.compile(r"\W*(?:it is\s+)?(?:in|on|at|within)\s+(?:the\s+)?")
@@ -164,7 +175,7 @@ _HYPOTHETICAL = re.compile(
 _CLOSE = r"[\"'”»)\]}>*]*(?:\s*\((?!\s*\w\s*\))[^()\n]{1,120}\))?"
 _PAUSE = (
     r"(?:\s*(?:$|[.!;)|\n]|\(|:(?!\s*\.?\d)|[-–—](?![\w>])"
-    r"|,(?!\s*(?:but also|as well as|or|and also|if|unless|also)\b))"
+    r"|,(?!\s*(?:but also|as well as|or|and also|if|unless|also(?! known| called))\b))"
     rf"|\s+(?:probably|for sure|i think|i believe|it is)\W*$|\s*[{CJK}])"
 )
 _BECAUSE = (
@@ -240,9 +251,9 @@ _CLOSES_ITEM = re.compile(
 
 _SHOWN = (
     r"\b(?:shows?|showing|reveals?|depicts?|displays?|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
-    r"|indicating|represents?|contains?|confirms?|exhibits?|points? to|corresponds? to|highlights?|presents?(?: with)?"
+    r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
-    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were) (?:in|on|around|within|from|of"
+    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were|would be) (?:in|on|around|within|from|of"
     r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|located (?:in|on|at)|seen (?:in|on|at)|best described as"
     r"|best explained by|explained by|equal to|closest to"
@@ -273,11 +284,9 @@ _QUALITY = (
     r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
     r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
     rf"|{_VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
-    r"(?:(?:(?<=\ba )|(?<=\ban )|(?<=\bthe ))(?!(?:suspected|possible|potential|former|previous|prior|resolved|treated"
-    r"|questionable|different|similar|second|other|adjacent|surrounding|underlying|overlying|opposite|contralateral|nearby"
-    r"|neighbou?ring|wrong|separate|known|rare|healed|low|high|pseudo|false|imaginary|so-called|supposed|hypothetical)\b)[a-z-]{3,}\s+)?(?:(?:[\w-]+\s+){1,3}(?=\())?(?:mid-)?"
+    rf"(?:{_ADJECTIVE}\s+){{0,3}}(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:mid-)?"
 )
-"""Between the verb and the option: articles, generic words, one adjective ("a benign nevus"), another name ("kneecap (patella)")."""
+"""Between the verb and the option: articles, generic words, adjectives ("a benign nevus"), another name ("kneecap (patella)")."""
 _SEEN = re.compile(
     rf"{_OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{_SUBJECT}{_ADVERB}?(?:{_COPULA}|{_SHOWN})\s+"
     r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
@@ -315,7 +324,7 @@ _KIND_OF = re.compile(
     r"(?:[\s-](?:scan|image|images|imaging|view|plane|sequence|slice|section|stud(?:y|ies)|weighted|region|area|organ"
     r"|gland|colou?r|type|modality|projection|orientation|film|radiograph|examination|exam|picture|level|stage|disease"
     r"|side|position|direction|shape|stain|lesion|finding|tissue|cells?|fracture|photograph|photo|mri|ct|x-ray|bone"
-    r"|artery|vein|lobe|lung))+(?![\w-])"
+    r"|artery|vein|lobe|lung|quadrant|corner|half|segment|portion|part))+(?![\w-])"
 )
 """Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
 _OF_SIDE = re.compile(
@@ -560,6 +569,13 @@ def _stands_alone(said: PlainResponse, at: int) -> bool:
     """True if the sentence names no other option but as a contrast or a neighbour ("a cyst rather than an abscess")."""
     mention = said.mentions[at]
     start, stop = said.sentence(max(mention.end - 1, 0))
+    own = {word for place in mention.options for word in said.options.words[place]}
+    if any(
+        word in words
+        for word in set(said.before(mention.start).split()[-3:]) - own - STOP
+        for words in said.options.words
+    ):
+        return False  # "a calcified nodule", where the options are a nodule and a calcified mass
     for other in said.mentions[at + 1 :]:
         if other.start >= stop:
             break

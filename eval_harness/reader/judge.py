@@ -1,7 +1,7 @@
 """A judge model reads what the rules leave unread, or says which option free text is closer to (MediConfusion, method `ff`).
 
 What it is asked, and how its replies are read. It sees the question, the options and the response, never the key.
-See also: which answers it is asked about (`derive/reading.py`), asking it (`runs/judging.py`).
+See also: which answers it is asked about (`derive/reading.py`), asking it (`runs/scoring.py`).
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ def read_choice(
     texts = option_texts(tuple(options))
     if question_type == "yes_no" and {" ".join(words) for words in texts.words} != {"yes", "no"}:
         raise BadInput(f"options {list(options)}: a yes/no question needs the options yes and no. Rebuild the dataset.")
-    split = split_reasoning(response)
-    raw = _first_turn(_ends(without_markers(split.answer)))
+    split = split_reasoning(response.strip())
+    raw = _first_turn(_ends(without_markers(_ends(split.answer, 10 * LONGEST)), LONGEST))
     cut = split.unfinished or finish_reason == "length"
     said = PlainResponse(plain(raw), texts, question_type)
     if not said.text:
@@ -104,8 +104,8 @@ def read_choice(
     return reading
 
 
-def _ends(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST // 4] + "\n" + text[-3 * LONGEST // 4 :]
+def _ends(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest // 4] + "\n" + text[-3 * longest // 4 :]
 
 
 _NEXT_QUESTION = re.compile(
