@@ -68,7 +68,7 @@ def deidentify(
     for kind, count in report["labels"].items():
         typer.echo(f"labels ({kind}): written for {count} images, to {out / 'labels'}")
     if classes := sorted({name for each in labelled for name in each.classes}):
-        typer.echo(f"names of classes, which are copied as they are: {', '.join(classes)}")
+        typer.echo(f"names of classes, copied without the names that are known (read them): {', '.join(classes)}")
     for why, count in report["labels_left_out"].items():
         typer.echo(f"labels left out: {count} ({why})")
     typer.echo(f"elements removed from DICOM: {sum(report['removed_elements'].values())}")

@@ -124,7 +124,7 @@ def deidentify(
                     report.not_taken[_reason(str(error))] += 1
                     continue
                 group = pseudonyms.group((known.group_of(name) if known else "") or patient)
-                identifiers[group or name] |= words
+                identifiers[group or name] |= words | (known.names_of(name) if known else set())
                 new = file_name(pseudonyms.of("i", name), data)
                 picture = open_rgb(data)
                 if dataset is not None or not is_turned(path.read_bytes()):
@@ -168,9 +168,10 @@ def deidentify(
         report.table = known.report.document() if known else {}
         report.patient_ids_in_several_groups = sum(len(found) > 1 for patient, found in groups_of.items() if patient)
         new_of = {folder.absolute() / name: new for new, name in names}
+        named = set().union(*identifiers.values())
         for each in labels:
             (work / LABELS).mkdir(exist_ok=True)
-            report.labels[each.kind] += write_labels(each, work / LABELS, new_of, sizes)
+            report.labels[each.kind] += write_labels(each, work / LABELS, new_of, sizes, named)
             report.labels_left_out.update(skip.kind for skip in each.skips)
         if search_text and planted and sample:
             random.Random(0).shuffle(sample)

@@ -1,5 +1,5 @@
 """Labels that go with de-identified images: what COCO, Pascal VOC, YOLO and mask files annotate, written as one COCO file; NIfTI as NIfTI.
-Nothing is in them but names of classes, which are copied, and geometry.
+Nothing is in them but geometry and names of classes, which are copied without words that are known to name a patient.
 
     OUT/labels/<number>.json                    one COCO file for each --labels, images by their ids
     OUT/labels/<id>.nii.gz, dataset.json        label volumes; what their values mean, where the source says so
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from curation.deidentify.table import without_births, without_words
 from curation.readers.dataset import SourceDataset
 from curation.readers.formats import PICTURES_OF
 from curation.readers.pictures import DICOM, TURNED, Pairs, PictureLabel, Skip, files_below, paired
@@ -29,6 +30,7 @@ from curation.readers.volumes import volume_classes, volume_pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES
+from dataset_builders.label_reading import needs_of, read_label
 
 LABELS = "labels"
 UNNAMED = {number: f"class {number}" for number in range(256)}
@@ -102,9 +104,12 @@ def read_labels(path: Path, folder: Path) -> Labels:
     return Labels(found[0], files, pairs, skips + more)
 
 
-def write_labels(labels: Labels, out: Path, ids: Mapping[Path, str], sizes: Mapping[Path, tuple[int, int]]) -> int:
+def write_labels(
+    labels: Labels, out: Path, ids: Mapping[Path, str], sizes: Mapping[Path, tuple[int, int]], named: set[str]
+) -> int:
     """Write the labels of images that have an id to `out`; returns of how many images. ids: path -> name of the new file. sizes: path of a
-    picture that is not turned -> (height, width)."""
+    picture that is not turned -> (height, width). named: words that name patients, which are taken out of names of classes that are no
+    medical terms."""
     kept = [(annotation, path) for annotation, path in labels.pairs if path in ids]
     images: list[dict[str, Any]] = []
     shapes: list[dict[str, Any]] = []
@@ -127,14 +132,26 @@ def write_labels(labels: Labels, out: Path, ids: Mapping[Path, str], sizes: Mapp
             number = numbers.setdefault(target.label, len(numbers) + 1)
             entry = {"id": len(shapes) + 1, "image_id": len(images), "category_id": number, "iscrowd": 0}
             shapes.append(entry | _geometry(target))
-    labels.classes = set(numbers) | set(labels.values.values())
+    names = _class_names([*numbers, *labels.values.values()], named)
+    labels.classes = set(names.values())
     if labels.kind != "nifti":
-        categories = [{"id": number, "name": name} for name, number in numbers.items()]
+        categories = [{"id": number, "name": names[raw]} for raw, number in numbers.items()]
         document = {"images": images, "categories": categories, "annotations": shapes}
         write_json(out / f"{1 + len(list(out.glob('[0-9]*.json')))}.json", document)
     elif labels.values:
-        write_json(out / "dataset.json", {"labels": {name: value for value, name in labels.values.items()}})
+        write_json(out / "dataset.json", {"labels": {str(value): names[raw] for value, raw in labels.values.items()}})
     return len(images)
+
+
+def _class_names(raw: list[str], named: set[str]) -> dict[str, str]:
+    """Name of a class -> the same without words that name a patient, one of its own for each; medical terms stay, even if they are also
+    names."""
+    clean: dict[str, str] = {}
+    for name in dict.fromkeys(raw):
+        is_term = read_label(name).term is not None or needs_of(name)
+        text = name if is_term else without_words(without_births(name)[0], named)[0]
+        clean[name] = text if text not in clean.values() else f"{text} {len(clean)}"
+    return clean
 
 
 def _geometry(target: PictureLabel) -> dict[str, Any]:

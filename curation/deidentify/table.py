@@ -221,14 +221,21 @@ class PatientTable:
         """What the table says a file belongs to; "" where it does not say."""
         return next((row["group"] for row in self._rows.get(file, ()) if row.get("group")), "")
 
+    def names_of(self, file: str) -> set[str]:
+        """The words that name a file's patient, by its rows."""
+        found: set[str] = set()
+        for row in self._rows.get(file, ()):
+            found |= number_words(row.get("group", ""))
+            found = found.union(*(name_words(row[name]) for name in self._names if name in row))
+        return found
+
     def rows_of(self, file: str, identifiers: set[str]) -> list[dict[str, str]]:
         """The rows of a file without its name and group, their texts without words that name its patient."""
         made = []
         self.report.images_without_row += file not in self._rows
         in_path = words_of(re.sub(r"\.\w+$", "", file), 5)
+        own = identifiers | self.names_of(file)
         for row in self._rows.get(file, ()):
-            own = identifiers | number_words(row.get("group", ""))
-            own = own.union(*(name_words(row[name]) for name in self._names if name in row))
             kept = {name: row[name] for name in self.columns if name in row and name not in ("image", "group")}
             clean = {name: self._without(text, own) for name, text in kept.items()}
             self.report.rows_to_read += any(words_of(text) & in_path for text in clean.values())

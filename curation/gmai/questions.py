@@ -263,7 +263,7 @@ def check_text_alone(branches: list[Branch], written: list[Written]) -> None:
         each.case.answer for each in written
         if not each.case.is_multiple and worst.cell in (ALL, each.case.cell)
     ).most_common(2)  # fmt: skip
-    fewer = f", `per_answer: {answers[1][1]}` or" if len(answers) > 1 and answers[1][1] < answers[0][1] else ""
+    fewer = f" `per_answer: {answers[1][1]}` or" if len(answers) > 1 and answers[1][1] < answers[0][1] else ""
     raise BadInput(
         f"the text alone gives answers away ({'; '.join(str(each) for each in flagged[:3])}; most often right: {answers[0][0]!r}, "
         f"{answers[0][1]} times). Give{fewer} more cases of the other labels, or leave a label out; --accept-text-alone builds it as it is."

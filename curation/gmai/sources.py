@@ -125,19 +125,21 @@ def read_sources(path: Path) -> Sources:
     try:
         sources = Sources.model_validate(raw)
     except ValidationError as error:
-        found = [f"{_where(raw, each['loc'])}: {each['msg']}" for each in error.errors()]
+        # What is said of no data set being valid follows from what is wrong with each.
+        told = [each for each in error.errors() if each["loc"] != ("datasets",) or len(error.errors()) == 1]
+        found = [f"{_where(raw, each['loc'])}{each['msg'].removeprefix('Value error, ')}" for each in told]
         raise BadInput(f"{path}: {'; '.join(found[:10])}. docs/gmai_pipeline.md lists the fields.") from None
     return _absolute(sources, path.parent)
 
 
 def _where(raw: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    """The location of an error, with a dataset's name in place of its number."""
-    parts = [str(part) for part in location] or ["the file"]
+    """The location of an error, with a dataset's name in place of its number; "" for the whole file."""
+    parts = [str(part) for part in location]
     if len(location) > 1 and location[0] == "datasets" and isinstance(location[1], int):
         entry = raw["datasets"][location[1]]
         if isinstance(entry, dict) and entry.get("name"):
             parts[:2] = [f"dataset {entry['name']}"]
-    return " ".join(parts)
+    return f"{' '.join(parts)}: " if parts else ""
 
 
 def _absolute(sources: Sources, base: Path) -> Sources:

@@ -124,7 +124,7 @@ class SourceDataset(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> SourceDataset:
-        if self.modality is None and self.reader not in ("dicom", "tsv"):
+        if not self.modality and self.reader not in ("dicom", "tsv"):
             raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
         if self.annotations is None and NEEDS[self.reader][1]:
             raise ValueError(f"reader {self.reader} needs `annotations`")

@@ -34,6 +34,7 @@ from dataset_builders.images.lookup import ImageError
 from dataset_builders.schema import LETTERS
 
 Rows = list[dict[str, str]]
+NAMELESS = "a row that names no image"
 FIELDS = ("patient", "study", "age", "sex", "site")
 PRESENT, ABSENT, UNSURE = ({"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "no"}, {"-1", "-1.0", ""})
 """Cells of a table with a column per label (-1: mentioned, but uncertain; CheXpert)."""
@@ -133,8 +134,8 @@ def rows_by_image(dataset: SourceDataset, wanted: list[str]) -> dict[str, Rows]:
     rows: dict[str, Rows] = defaultdict(list)
     for row in given[wanted].to_dict("records"):
         texts = {str(name): cell_text(value) for name, value in row.items()}
-        if name := image_text(row[columns.image]):
-            rows[name].append(texts)
+        if any(texts.values()):
+            rows[image_text(row[columns.image]) or NAMELESS].append(texts)
     return rows
 
 

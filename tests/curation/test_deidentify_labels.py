@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import nibabel
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
 from curation.deidentify.folder import deidentify
 from curation.deidentify.labels import read_labels
 from curation.deidentify.review_texts import decide, pending_images
+from curation.deidentify.table import PatientTable
 from curation.gmai.sources import read_sources
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import file_names
@@ -117,6 +119,25 @@ def test_labels_of_a_dropped_image_go_with_it(tmp_path):
     coco = json.loads((out / "labels" / "1.json").read_text())
     named = {image["file_name"] for image in coco["images"]}
     assert named == {path.name for path in (out / "images").iterdir()} and len(named) == len(coco["annotations"]) == 2
+
+
+def test_names_of_classes_lose_the_names_of_patients_and_stay_apart(tmp_path):
+    """Known from a table; `lung` stays a lung, though a patient is called so."""
+    classes = ["lesion Vögtlander", "Lung", "QUIGLEY lesion", "Vögtlander", "Quigley"]
+    for at in range(5):
+        (tmp_path / "raw").mkdir(exist_ok=True)
+        Image.fromarray(np.full((32, 32), 40 * at, np.uint8)).save(tmp_path / "raw" / f"{at}.png")
+        (tmp_path / "txt").mkdir(exist_ok=True)
+        (tmp_path / "txt" / f"{at}.txt").write_text(f"{at} 0.5 0.5 0.3 0.3")
+    (tmp_path / "txt" / "classes.txt").write_text("\n".join(classes))
+    table = pd.DataFrame({"image": [f"{at}.png" for at in range(3)], "who": ["Vögtlander^Anna", "Quigley^Lung", ""]})
+    known = PatientTable(table, [f"{at}.png" for at in range(5)], tmp_path / "t.csv", names=["who"])
+    labels = read_labels(tmp_path / "txt", tmp_path / "raw")
+    deidentify(tmp_path / "raw", tmp_path / "out", known, search_text=False, planted=0, labels=[labels])
+    written = json.loads((tmp_path / "out" / "labels" / "1.json").read_text())
+    names = [each["name"] for each in written["categories"]]
+    assert names == ["lesion [removed]", "Lung", "[removed] lesion", "[removed]", "[removed] 4"]
+    assert len(written["annotations"]) == 5 and labels.classes == set(names)
 
 
 def test_what_is_no_label_is_one_line(tmp_path):

@@ -318,9 +318,10 @@ def test_bad_files_are_named_with_their_reason(tmp_path):
     ("document", "said"),
     [
         ("datasets: []", "datasets"),
-        ("datasets: [{name: a, reader: coco, path: ., modality: CT}]", "dataset a: Value error, reader coco needs `annotations`"),
+        ("datasets: [{name: a, reader: coco, path: ., modality: CT}]", "dataset a: reader coco needs `annotations`"),
         ("datasets: [{name: a, reader: dcm, path: .}]", "dataset a reader"),
         ("datasets: [{name: a, reader: folders, path: .}]", "needs `modality`"),
+        ("datasets: [{name: a, reader: folders, path: ., modality: ''}]", "needs `modality`"),
         ("datasets: [{name: a, reader: dicom, path: missing}]", "does not exist"),
         ("datasets: [{name: a, reader: dicom, path: ., patient: '(' }]", "regular expression"),
         ("datasets: [{name: a, reader: dicom, path: ., colour: red}]", "colour"),
