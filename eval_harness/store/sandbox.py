@@ -32,6 +32,8 @@ T = TypeVar("T")
 QUEUES = ((1 << 20, 2, 100), (16 << 20, 1, 8), (1 << 62, 1, 4))
 """(bytes up to which a submission goes in this queue, how many of it are read at the same time, how many may wait): large ones wait only
 for each other."""
+PER_CLIENT = 2
+"""Submissions of one client in all queues: one that is read, and one that waits. More would keep others from waiting."""
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
@@ -88,14 +90,16 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
 
 
 def in_turn(size: int, client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What `function` returns, called when it is the turn of a submission of `size` bytes; of one client one is read at a time. Raises
-    Unavailable where too many wait already. (`function` calls `call`; the queues bound how often that happens at once.)"""
+    """What `function` returns, called when it is the turn of a submission of `size` bytes; of one client one is read at a time, and one
+    more waits. Raises Unavailable where more wait already. (`function` calls `call`; the queues bound how often that happens at once.)"""
     number = next(number for number, (most, _, _) in enumerate(QUEUES) if size <= most)
     with _COUNTING:
+        own, users = _CLIENTS.get(client, (threading.Lock(), 0))
+        if users >= PER_CLIENT:
+            raise Unavailable("your earlier submissions are still being read. Send this one when they are done.")
         if _WAITING[number] >= sum(QUEUES[number][1:]):
             raise Unavailable("too many submissions of this size are being read. Come back in a few minutes.")
         _WAITING[number] += 1
-        own, users = _CLIENTS.get(client, (threading.Lock(), 0))
         _CLIENTS[client] = own, users + 1
     try:
         with own, _TURNS[number]:

@@ -7,6 +7,7 @@ reader's browser, by a name that it lets point to 127.0.0.1 (DNS rebinding).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -21,6 +22,10 @@ SPACE = "'self' https://huggingface.co https://*.hf.space"
 LOADS = "default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'"
 """What a page may load: nothing from another machine, such as the badge that Gradio would fetch on a Space. Its components run scripts that
 the page itself holds."""
+
+
+HOST = re.compile(r"([^:@\[\]]+|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
+"""A host name or address, and perhaps a port."""
 
 
 def on_space() -> bool:
@@ -83,11 +88,8 @@ class Access:
         return len(hosts) == 1 and all(self._is_named(value) for value in (*hosts, *origins))
 
     def _is_named(self, host: bytes) -> bool:
-        try:
-            name = urlsplit(f"//{host.decode('ascii')}").hostname
-        except ValueError:
-            return False
-        return self.names is not None and name is not None and name.casefold() in self.names
+        found = HOST.fullmatch(host.decode("latin-1"))
+        return self.names is not None and found is not None and found[1].strip("[]").casefold() in self.names
 
 
 MOST = 4 << 20

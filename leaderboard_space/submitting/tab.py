@@ -42,7 +42,7 @@ from leaderboard_space.views.parts import KINDS
 HIDDEN = "hidden test"
 """The key of the test with hidden answers among the sets of questions."""
 CHECKING, SENDING = 18, 18
-"""Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.LANES`, which bounds
+"""Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.QUEUES`, which bounds
 the work), or for the Hub. Gradio answers with 40 threads."""
 KEPT_SECONDS = 3600.0
 """How long a submission bundle can be downloaded."""
@@ -153,9 +153,11 @@ class SubmitTab:
             outcome(found, found.problems),
         )
 
-    def choose(self, key: str | None, files: list[str] | None) -> Any:
+    def choose(self, key: str | None, files: list[str] | None, client: str = "") -> Any:
         """The choice of questions, changed to those that the files answer."""
-        found = key if key == HIDDEN or not files else target_of(files, targets(self.board, self.trusted), key)
+        if key == HIDDEN or not files:
+            return gr.skip()
+        found = target_of(files, targets(self.board, self.trusted), key, self._slot(client))
         return gr.skip() if found == key else gr.Dropdown(value=found)
 
     def check_when_complete(
@@ -306,7 +308,7 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
         "concurrency_id": "check", "show_progress": "minimal", "show_progress_on": report,
     }  # fmt: skip
     chosen = files.upload(
-        tab.choose, [target, files], target, api_visibility="private", concurrency_limit=CHECKING, concurrency_id="check",
+        _choose_by_client(tab), [target, files], target, api_visibility="private", concurrency_limit=CHECKING, concurrency_id="check",
         show_progress="hidden",
     )  # fmt: skip
     chosen.then(**at_once)
@@ -335,10 +337,20 @@ def _by_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
     return called
 
 
+def _choose_by_client(tab: SubmitTab) -> Any:
+    def choose(key: str | None, files: list[str] | None, request: gr.Request) -> Any:
+        return tab.choose(key, files, _client_of(request))
+
+    choose.__annotations__ |= {"request": gr.Request}
+    return choose
+
+
 def _client_of(request: gr.Request | None) -> str:
-    """The address that a request came from."""
+    """The address that a request came from. A Space stands behind the Hub's proxy, whose address all readers would share; elsewhere
+    a header can be made up and is not read."""
+    forwarded = request.headers.get("x-forwarded-for", "") if request is not None and on_space() else ""
     client = getattr(request, "client", None)
-    return str(getattr(client, "host", ""))
+    return forwarded.split(",")[0].strip() or str(getattr(client, "host", ""))
 
 
 def _signed_in(tab: SubmitTab) -> Any:

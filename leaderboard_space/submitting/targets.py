@@ -92,12 +92,15 @@ def _label(benchmark: Benchmark) -> str:
     return f"{name}, {benchmark.split}, {plural(benchmark.questions, 'question')}{part}{kind}"
 
 
-def target_of(files: Sequence[str | Path], known: Mapping[str, Target], chosen: str | None) -> str | None:
+def target_of(
+    files: Sequence[str | Path], known: Mapping[str, Target], chosen: str | None, client: str = ""
+) -> str | None:
     """The key of the set that files answer: what a run folder names; else, where nothing in the file is an id of the chosen set, the set
-    that has most of its ids (of several the smallest). `chosen` where nothing says otherwise, or the files cannot be read."""
+    that has most of its ids (of several the smallest). `chosen` where nothing says otherwise, or the files cannot be read. `client`:
+    of whom one is read at a time."""
     paths = [Path(file) for file in files]
     try:
-        benchmark, ids = in_turn(0, "", call, FIRST_LOOK, _said, paths)
+        benchmark, ids = in_turn(0, client, call, FIRST_LOOK, _said, paths)
         if benchmark is not None:
             return _named(benchmark, known, chosen)
         return _by_ids(set(ids), known, chosen) if ids else chosen

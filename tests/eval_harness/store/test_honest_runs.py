@@ -83,13 +83,6 @@ def test_other_back_ends(data, tmp_path, back_end):
     assert differences(folder, Path(done.location)) == []
 
 
-def test_a_branch_with_150_samples(data, tmp_path):
-    case = Case(3, "gmai-mmbench", "mc", "plug-in", ("letters", "held back"), "Model", samples=150, branch=True)
-    folder = run(case, data["gmai-mmbench"], tmp_path / "made")
-    done = submit(folder, tmp_path / "store", data=str(data["gmai-mmbench"]))
-    assert done.submission.result.benchmark.selection and differences(folder, Path(done.location)) == []
-
-
 def test_no_result_takes_the_place_of_another(data, tmp_path):
     """The same model with other answers, names that share a slug, and both readers: all land side by side."""
     dataset, landed = data["mediconfusion"], []

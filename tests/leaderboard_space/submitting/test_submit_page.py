@@ -6,6 +6,7 @@ import io
 import random
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import gradio as gr
@@ -18,6 +19,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.open_submissions import Waiting
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.service import Service
+from leaderboard_space.submitting import tab as tab_module
 from leaderboard_space.submitting.tab import SubmitTab, draw
 from leaderboard_space.views import submit
 from leaderboard_space.views.submit import grouped
@@ -68,6 +70,19 @@ def test_a_template_that_is_filled_in_can_be_handed_in(tab: SubmitTab, data: Pat
     assert outcome["ok"] and outcome["statuses"]["answered"] == len(right)
     with pytest.raises(BadInput, match="no longer on the board"):
         tab.file({"of": "template:nothing"})
+
+
+def test_readers_of_a_space_are_told_apart_behind_its_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def client(forwarded: str) -> str:
+        header = {"x-forwarded-for": forwarded} if forwarded else {}
+        return tab_module._client_of(SimpleNamespace(headers=header, client=SimpleNamespace(host="10.16.3.80")))
+
+    monkeypatch.delenv("SYSTEM", raising=False)
+    assert client("203.0.113.7") == "10.16.3.80", "a header that anybody can write"
+    monkeypatch.setenv("SYSTEM", "spaces")
+    assert [client(said) for said in ("203.0.113.7", "203.0.113.8, 10.0.0.1", "")] == [
+        "203.0.113.7", "203.0.113.8", "10.16.3.80",
+    ]  # fmt: skip
 
 
 def test_what_an_empty_board_lacks_is_explained(tmp_path: Path) -> None:

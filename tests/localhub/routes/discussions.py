@@ -1,4 +1,4 @@
-"""Discussions and pull requests: list, open, details with diff, comment, status, merge."""
+"""Discussions and pull requests: list, open, details, comment, status, merge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tests.localhub.storage.discussions import (
     comment,
     compared,
     conflicts,
-    diff,
     event,
     open_discussion,
     open_pull_request,
@@ -76,8 +75,6 @@ def details(hub: Hub, request: Request, kind: str, repo_id: str, number: str) ->
         history = hub.repositories.history
         is_open = discussion["status"] in ("open", "draft")
         discussion["filesWithConflicts"] = conflicts(history, repository, number) if is_open else []
-        if request.query.get("diff"):
-            discussion["diff"] = diff(history, hub.repositories.blobs, repository, number)
     return Answer.json(discussion)
 
 

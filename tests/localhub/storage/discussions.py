@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import uuid
 from typing import Any
 
-from .blobs import Blobs
-from .history import POINTER, Commit, Entry, History, Tree, changes, merge, now
+from .history import Commit, History, Tree, merge, now
 from .repositories import KINDS, Repository
 
 
@@ -71,38 +69,3 @@ def compared(history: History, repository: Repository, number: str) -> tuple[Tre
 
 def conflicts(history: History, repository: Repository, number: str) -> list[str]:
     return merge(*compared(history, repository, number))[1]
-
-
-def diff(history: History, blobs: Blobs, repository: Repository, number: str) -> str:
-    """What the pull request changes since it left its base, as git would print it (LFS files as their pointers)."""
-    before, _, after = compared(history, repository, number)
-    return "".join(_file_diff(blobs, path, before.get(path), after.get(path)) for path in changes(before, after))
-
-
-def _file_diff(blobs: Blobs, path: str, old: Entry | None, new: Entry | None) -> str:
-    head = f"diff --git a/{path} b/{path}\n"
-    if old is None:
-        head += "new file mode 100644\n"
-    if new is None:
-        head += "deleted file mode 100644\n"
-    head += f"index {old.oid if old else '0' * 40}..{new.oid if new else '0' * 40}\n"
-    before, after = (_lines(blobs, entry) for entry in (old, new))
-    if before is None or after is None:
-        return head + f"Binary files a/{path} and b/{path} differ\n"
-    names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
-    text = "".join(
-        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
-        for line in difflib.unified_diff(before, after, *names)
-    )
-    return head + text
-
-
-def _lines(blobs: Blobs, entry: Entry | None) -> list[str] | None:
-    if entry is None:
-        return []
-    if entry.lfs:
-        return POINTER.format(entry.sha256, entry.size).splitlines(keepends=True)
-    try:
-        return blobs.read(entry.sha256).decode().splitlines(keepends=True)
-    except UnicodeDecodeError:
-        return None

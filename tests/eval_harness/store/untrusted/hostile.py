@@ -61,7 +61,7 @@ DEEP = b"[" * 200_000
 HUGE = b"9" * 100_000
 
 BYTES: dict[str, Callable[[], bytes]] = {
-    **{f"pickle {p}": lambda p=p: pickle.dumps([Mine()], protocol=p) for p in range(6)},
+    **{f"pickle {p}": lambda p=p: pickle.dumps([Mine()], protocol=p) for p in (0, 5)},
     "zip": _zip,
     "gzip bomb": lambda: gzip.compress(b"0" * 50_000_000),
     "empty": lambda: b"",
@@ -90,13 +90,9 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "json: deep entry": lambda: b'[{"question_id": "90001-1", "response": ' + DEEP,
     "json: infinity": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": -Infinity}\n',
     "json: overflow": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": 1e999}\n',
-    "json: overflow in a document": lambda: b'[{"question_id": "90001-1", "response": "A", "seconds": 1e999999999}]',
     "json: huge id": lambda: b'{"question_id": ' + HUGE + b', "response": "A"}\n',
-    "json: huge id in a document": lambda: b'[{"question_id": ' + HUGE + b', "response": "A"}]',
     "json: endless text in a document": lambda: b'[{"question_id": "' + b"A" * 30_000_000,
     "json: huge exponent in a document": lambda: b'[{"question_id": 1e99999999999999999999, "response": "A"}]',
-    "json: huge sample": lambda: b'{"question_id": "90001-1", "response": "A", "sample": 999999999999}\n',
-    "json: negative sample": lambda: b'{"question_id": "90001-1", "response": "A", "sample": -1}\n',
     "json: one key twice": lambda: b'{"question_id": "90001-1", "response": "A", "response": "B"}\n',
     "json: one key twice among many": lambda: (
         (
@@ -106,16 +102,9 @@ BYTES: dict[str, Callable[[], bytes]] = {
         )
         * 20
     ),
-    "json: number for text": lambda: b'{"question_id": "90001-1", "response": 1}\n',
-    "json: object for text": lambda: b'{"question_id": "90001-1", "response": {"a": "A"}}\n',
-    "json: yes for id": lambda: b'{"question_id": true, "response": "A"}\n',
-    "json: no object": lambda: b'"A"\n"B"\n',
     "json: cut": lambda: b'[{"question_id": "90001-1", "resp',
     "json: long id": lambda: b'{"question_id": "' + b"9" * 3_000_000 + b'", "response": "A"}\n',
-    "json: escape codes": lambda: b'{"question_id": "\\u001b[31m\\n\\u202e", "response": "A"}\n',
-    "json: SQL": lambda: b'{"question_id": "1\'; DROP TABLE runs; --", "response": "A"}\n',
     "json: half a pair": lambda: b'{"question_id": "\\ud800", "response": "A"}\n',
-    "json: path": lambda: b'{"question_id": "../../../etc/passwd", "response": "A"}\n',
     "json: pairs without answers": lambda: b'{"90001": {"answer": []}, "90002": {"answer": {"im1": 1}}}',
     "not UTF-8": lambda: b'{"question_id": "90001-1", "response": "\xff\xfe"}\n',
     "not UTF-8 in a document": lambda: b'[{"question_id": "90001-1", "response": "\xff\xfe"}]',

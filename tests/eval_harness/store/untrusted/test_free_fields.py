@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
+from eval_harness.derive.answer_table import ANSWERS_SCHEMA
 from eval_harness.derive.files import Sent
 from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, limits_for, wrong_sizes
 from eval_harness.records.run import RunRecord
@@ -23,7 +24,7 @@ from eval_harness.store.datasets import named_dataset
 from eval_harness.store.examine import examined
 from eval_harness.store.names import look_alike
 from eval_harness.store.submit import prepare, submit
-from eval_harness.store.untrusted import MAX_RECORDS
+from eval_harness.store.untrusted import MAX_RECORDS, parquet_rows
 from tests.eval_harness.store.honest import differences
 
 NOW = datetime.now(UTC)
@@ -146,6 +147,20 @@ def test_what_no_reading_can_check_is_flagged(said, rows, verdict):
     ):
         problems, flags = verdict(run, answers)
         assert not problems and any(words in flag for flag in flags), (words, problems, flags)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from(["response", "reasoning", "scores", "shown"]), st.integers(1, 20), st.booleans())
+def test_values_that_are_repeated_count_as_often_as_they_are_read(column, many, grouped):
+    """A value that stands once in the pages and many times in the rows: a file of some kilobytes, whatever it unpacks to."""
+    lists = {"scores": [0.0] * (1 << 17), "shown": [None] * (1 << 18)}
+    value = lists.get(column, "x" * (1 << 20))
+    table = pa.table({column: pa.array([value] * many, ANSWERS_SCHEMA.field(column).type)})
+    pq.write_table(table, buffer := io.BytesIO(), compression="zstd", row_group_size=1 if grouped else None)
+    assert len(buffer.getvalue()) < 64 << 10
+    with pytest.raises(BadInput, match="unpacks to"):
+        list(parquet_rows(buffer.getvalue(), most_bytes=(many << 20) - 1))
+    assert len(list(parquet_rows(buffer.getvalue(), most_bytes=2 * many << 20))) == many
 
 
 @pytest.mark.parametrize("kind", ["metadata", "field metadata", "gap", "two columns of a name"])

@@ -1,8 +1,6 @@
 """Hostile uploads: each is refused with one clear line, in bounded memory; nothing is executed, nothing is written."""
 
 import json
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -23,10 +21,6 @@ from tests.eval_harness.store.submitting import questions_of, responses, run_fol
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
 from tests.eval_harness.store.untrusted.sandboxed import the_dataset
 from tests.helpers import write_lines
-
-ROOT = Path(__file__).resolve().parents[4]
-MEMORY = 5 << 29
-"""Bytes that reading any hostile file may take in this process (imports included); they are read in the sandbox."""
 
 
 def told(path, data) -> str:
@@ -52,38 +46,6 @@ def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name
     line = told(path, data)
     assert harmless(line) and line.count(str(path)) == 1, line
     assert [each.name for each in tmp_path.iterdir()] == ["upload"]
-
-
-@pytest.mark.exhaustive  # that each is refused is above
-def test_memory_is_bounded(data, tmp_path):
-    """All hostile files one after the other in one process: the most memory it ever held (VmHWM: ru_maxrss would begin with the
-    size of the process that started it, this test run)."""
-    code = f"""
-import sys
-from pathlib import Path
-from tests.eval_harness.store.untrusted.hostile import FILES
-from dataset_builders.errors import BadInput
-from eval_harness.store.submit import prepare
-for name in {[n for n in FILES if "million" in n or "parquet" in n or "200 MB" in n or "deep" in n or "filled" in n]!r}:
-    path = Path({str(tmp_path)!r}) / "upload"
-    path.unlink(missing_ok=True)
-    pid = __import__("os").fork()
-    if pid == 0:
-        FILES[name](path)
-        __import__("os")._exit(0)
-    __import__("os").waitpid(pid, 0)
-    try:
-        prepare(path, "mediconfusion", "Model", {str(data)!r})
-    except BadInput:
-        pass
-status = Path("/proc/self/status").read_text()
-print(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) * 1024 < MEMORY
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +90,7 @@ def test_a_hostile_run_is_refused(stored, dataset, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in FILES if n.startswith(("parquet", "pickle 4", "pipe", "link", "2 GB of n", "zip"))]
+    "name", [n for n in FILES if n.startswith(("parquet", "pickle 5", "pipe", "link", "2 GB of n", "zip"))]
 )
 def test_hostile_answers_are_refused(stored, dataset, tmp_path, name):
     workdir, folder = stored

@@ -163,7 +163,10 @@ def test_of_one_client_one_is_read_at_a_time(tmp_path):
     waiting = threading.Thread(target=lambda: begun.append(sandbox.in_turn(10, "eve", sandboxed.add, 1, 2)))
     waiting.start()
     assert sandbox.in_turn(10, "ann", sandboxed.add, 1, 2) == 3, "the other reader of this queue is for others"
-    time.sleep(0.2)
+    while sandbox._CLIENTS["eve"][1] < 2:
+        time.sleep(0.01)
+    with pytest.raises(Unavailable, match="earlier submissions"):  # they would fill the queues
+        sandbox.in_turn(5 << 20, "eve", sandboxed.add, 1, 2)
     assert begun == []
     end.touch()
     waiting.join(60)
