@@ -28,8 +28,9 @@ from dataset_builders.label_reading import Label, cues_in, key_of, read_finding
 from dataset_builders.source_files import stays_inside
 from dataset_builders.terms import NOWHERE, Place, ancestors, cannot_show, folded, place_of, singular, terms
 
-NORMAL = ("no finding", "no findings", "normal", "none")
-"""Cells that say that an image is normal; inside a list of findings they say nothing."""
+NORMAL = ("no finding", "no findings", "normal")
+"""Cells that say that an image is normal."""
+NO_NAME = re.compile(r"[^\w\s\-–,.()/&'’]")
 REMEDY = (
     "The table has the columns image, organ, modality, findings (separated by ; or |, `No Finding` for a normal image, blank where nothing "
     "is known), and perhaps positions (as many as findings; blank where unknown) and absent (findings that are not there)."
@@ -153,7 +154,8 @@ def _unused(raw: pd.DataFrame, path: Path, known: set[str]) -> list[str]:
 
 
 def _list(value: Any, blanks: bool = False) -> tuple[str, ...]:
-    parts = [str(part) for part in value] if isinstance(value, (list, tuple)) else re.split(r"[;|]", cell_text(value))
+    is_list = pd.api.types.is_list_like(value) and not isinstance(value, dict)
+    parts = map(cell_text, value) if is_list else re.split(r"[;|]", cell_text(value))
     texts = [" ".join(part.split()) for part in parts]
     return tuple(texts) if blanks and any(texts) else tuple(text for text in texts if text)
 
@@ -174,7 +176,9 @@ def _wrong(probed: Probed, seen: set[str]) -> str | None:
 
 
 def _is_doubtful(text: str) -> bool:
-    return "?" in text or any(kind in ("negated", "uncertain", "not current") for kind, _ in cues_in(text))
+    return bool(NO_NAME.search(text)) or any(
+        kind in ("negated", "uncertain", "not current") for kind, _ in cues_in(text)
+    )
 
 
 def _with_findings(

@@ -308,6 +308,33 @@ def test_abnormality_is_never_derived_from_what_is_uncertain_normal_or_unknown(t
     assert about <= {"7.png", "8.png", "9.png"} and len(about) == 2
 
 
+def test_lists_are_read_from_parquet_and_a_missing_value_is_no_normal_image(tmp_path):
+    import pandas as pd
+
+    cells = [
+        ["pneumonia", "pleural effusion"],
+        [None],
+        [],
+        None,
+        "None",
+        "No Finding",
+        {"pneumonia": 0},
+        [["pneumonia"]],
+    ]
+    rows = [
+        {"image": f"{n}.png", "organ": "chest", "modality": "X-ray", "findings": cell} for n, cell in enumerate(cells)
+    ]
+    pd.DataFrame(rows[:4]).to_parquet(tmp_path / "lists.parquet")
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, count in (("lists.parquet", 4), ("all.jsonl", 8)):
+        images = read_probed(tmp_path / name).images
+        assert [[finding.text for finding in image.findings] for image in images] == [cells[0], *[[]] * (count - 1)]
+        assert [image.image for image in images if image.is_normal] == ["5.png"] * (count > 5)
+    (tmp_path / "organs.jsonl").write_text(json.dumps(rows[0] | {"organ": ["chest", "knee"]}) + "\n")
+    with pytest.raises(BadInput, match="no plain organ"):
+        read_probed(tmp_path / "organs.jsonl")
+
+
 def test_a_finding_that_its_organ_cannot_show_is_skipped_and_rules_nothing_out(tmp_path):
     path = table_of(
         tmp_path / "t.csv",
