@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dataset_builders.benchmark_names import folded
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import read_facets
 
@@ -93,7 +94,10 @@ def of_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
         if facet == "image_type":
             for half, label in zip(("organ", "modality"), organ_and_modality(value), strict=True):
                 labels.setdefault(half, {})[label] = None
-    choices = [choice(facet, label) for facet, label in read_facets(said, labels)]
+    named = read_facets(said, labels)  # benchmarks spell a label in their own ways: CT, ct
+    choices = [
+        choice(facet, each) for facet, label in named for each in labels[facet] if folded(each) == folded(label)
+    ]
     wanted = {
         (facet, value)
         for facet, held in breakdown.items()

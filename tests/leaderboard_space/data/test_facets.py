@@ -1,7 +1,6 @@
 """Facets: any label within one, all facets together, with counts and scores held against a filter of the raw questions."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +10,10 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
-from eval_harness.records.result import Score
 from eval_harness.store.table import tidy
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.facets import cells_in, choice, of_facets
 from leaderboard_space.data.published_results import board_results, published_results
-from leaderboard_space.data.ranks.standings import Row
 from leaderboard_space.data.tree import UNLABELLED, tree_of
 from leaderboard_space.service import Service
 from tests.leaderboard_space.checks.claims import plain
@@ -75,35 +72,18 @@ def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:
 def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_all_of_it() -> None:
     service = Service(Board(None, board_results()))
     request = {"format": "probmed", "branches": [choice("modality", "ct")]}
-    page = service.view(request)["html"]
-    table = page[page.index('data-table="cells"') :]
+    request["metric"] = service.view(request)["state"][
+        "metric"
+    ]  # as the browser asks: the first one of which parts are known
+    page = service.breakdown(request)
+    table = page[page.index('data-table="breakdown"') : page.index("</table>")]
     assert all(f"{organ} CT" in table for organ in ("abdomen", "chest", "brain", "spine"))
-    assert "<small>" in table  # each part with its own interval
+    assert "95% interval" in table and "X-ray" not in table
     one = service.view({"format": "probmed", "branches": [choice("modality", "ct"), choice("organ", "brain")]})
     assert "published · T7" in one["html"] and "GPT-4o" in one["html"]  # exactly one image type
     both = {"format": "gmai-mmbench", "branches": [choice("department", "Ophthalmology"), choice("task", "Counting")]}
     assert not service.memory.standings(service.memory.query(both)).rows  # printed by one facet at a time
     assert cells_in(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
-
-
-def test_parts_that_papers_print_stand_below_a_ranking_and_by_themselves_without_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    service = Service(Board(None, board_results()))
-    request: dict[str, object] = {"format": "probmed", "branches": [choice("modality", "ct")]}
-    request["metric"] = service.view(request)["state"][
-        "metric"
-    ]  # another score where nothing is known of the first, as in the browser
-    found = service.memory.standings(service.memory.query(request))
-    assert not found.rows
-    assert 'data-table="cells"' in service.view(request)["html"] and 'data-table="cells"' not in service.breakdown(
-        request
-    )
-    entry = found.hidden[-1]
-    ranked = replace(found, rows=[Row(entry, Score(value=50.0, n=9, n_cases=9))], hidden=found.hidden[:-1])
-    below = Service(service.board)
-    monkeypatch.setattr(below.memory, "known_standings", lambda query: ranked)
-    assert 'data-table="cells"' not in below.view(request)["html"] and 'data-table="cells"' in below.breakdown(request)
 
 
 def test_results_by_facets() -> None:
@@ -113,6 +93,8 @@ def test_results_by_facets() -> None:
     assert len(eyes) > 50 and set(eyes["facet_value"]) == {"Ophthalmology"}
     ct = of_facets(table, ["modality=ct", "organ=brain", "organ=chest"])
     assert set(ct["facet_value"]) == {"brain_ct", "chest_ct"}
+    spelt = table[:3].assign(facet="modality", facet_value=["CT", "ct", "MRI"])
+    assert list(of_facets(spelt, ["Modality=Ct"])["facet_value"]) == ["CT", "ct"]
     for said, why in (("modality=petrol", "Available: "), ("colour=red", "Available: "), ("modality", "FACET=VALUE")):
         with pytest.raises(BadInput, match=why):
             of_facets(table, [said])
