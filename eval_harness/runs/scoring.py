@@ -1,10 +1,12 @@
 """A run folder scored: its journal and its judge's replies to `answers.parquet`, `judge.parquet` and what `derive` makes of them.
 
-Scoring the same answers again gives the same files. See also: reading and scoring (`derive/`), the folder (`folder.py`).
+Scoring the same answers again gives the same files, and asks the judge nothing twice: its replies are kept in the run folder. See also:
+reading and scoring (`derive/`), what a judge is asked (`reader/judge.py`), about which answers (`derive/reading.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,18 @@ from eval_harness.derive.derivation import Derived, derive, write_derived
 from eval_harness.derive.files import ANSWERS, JUDGE
 from eval_harness.derive.reading import judge_queries, with_judge, without_judge
 from eval_harness.models.http.client import permit_sending, server_address
-from eval_harness.reader.judge import judge_named
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.interface import Settings
+from eval_harness.reader.judge import Query, judge_named
+from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run
 from eval_harness.runs.folder import read_answer_journal, read_questions, write_run
-from eval_harness.runs.judging import Judge
+from eval_harness.runs.reply_cache import ReplyCache
+
+WORKERS = 8
+REPLY_TOKENS = 1024
+"""Output tokens allowed to the judge's reply; one that reasons gets more."""
 
 
 @dataclass(frozen=True)
@@ -107,3 +116,41 @@ def _replies(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, fol
     replies = judge.replies([each.query for each in asked])
     rows = [(each.question_id, each.sample, reply) for each, reply in zip(asked, replies, strict=True)]
     return pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
+
+
+class Judge:
+    """A judge model behind an OpenAI-compatible server, its replies kept under `cache`."""
+
+    def __init__(self, model: str, cache: Path, base_url: str | None = None) -> None:
+        self.model = model.removeprefix("openai:")
+        self._settings = Settings(base_url=server_address(self.model, base_url), in_flight=WORKERS)
+        self._cache = ReplyCache(cache, {"model": self.model, "server": self._settings.base_url}, [], keeps_draws=True)
+
+    def replies(self, queries: Sequence[Query]) -> list[str | None]:
+        """The judge's reply to each, many queries at a time; None where the server gave none after all tries.
+
+        The server is looked for when something is asked that the cache does not hold. Raises BadInput when it cannot be reached, refuses
+        the key or the model, or has gone.
+        """
+        asked = {each: _request(each) for each in queries}
+        responses = self._cache.through(self._ask, streams=False)(asked.values())
+        found = {(each.question_id, each.sample): each.text for each in responses if each.status == "answered"}
+        return [found.get((asked[each].question_id, each.turn)) for each in queries]
+
+    def _ask(self, requests: Iterable[Request]) -> Iterator[Response]:
+        return OpenAIChat(self.model, self._settings, called=f"--judge {self.model}").generate(requests)
+
+
+def _request(query: Query) -> Request:
+    """A query as a request; its question's id is what is asked."""
+    return Request(
+        f"{query.system}\0{query.prompt}",
+        query.turn,
+        query.prompt,
+        None,
+        (),
+        "single",
+        system=query.system,
+        temperature=query.temperature,
+        max_tokens=REPLY_TOKENS,
+    )

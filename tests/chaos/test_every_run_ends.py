@@ -23,7 +23,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.models.plug_in import plug_in
 from eval_harness.records.request import Response
 from eval_harness.records.selection import select_questions
-from eval_harness.runs import progress
+from eval_harness.runs import ask
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.folder import key_of, read_answer_journal
 from eval_harness.runs.refusals import IN_A_ROW
@@ -279,7 +279,7 @@ def generated(seeds=1):
 def quick(monkeypatch):
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.01)
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr(progress, "AT_MOST_EVERY", 0.0)
+    monkeypatch.setattr(ask, "AT_MOST_EVERY", 0.0)
 
 
 @pytest.mark.slow

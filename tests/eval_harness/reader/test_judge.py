@@ -17,7 +17,7 @@ from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.reader.judge import Query, closeness_prompt, extraction_prompt, read_closeness, read_extraction
 from eval_harness.records.result import Benchmark, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
-from eval_harness.runs.judging import Judge
+from eval_harness.runs.scoring import Judge
 from tests.commands import medprobe
 
 OPTIONS = ["wide bronchi", "a cavity"]

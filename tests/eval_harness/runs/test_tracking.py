@@ -68,7 +68,7 @@ def test_a_tracker_that_breaks_loses_no_answer(data, tracker, tmp_path, capsys):
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("wrong", ["trackio", "trackio:", "mlflow:p", ":p", ""])
+@pytest.mark.parametrize("wrong", ["trackio", "trackio:", "mlflow:p", ":p"])
 def test_a_tracker_that_there_is_not_is_one_line(data, tmp_path, wrong):
     command = ("eval", "mediconfusion", "--model", "baseline:chance", "--data", data, "--out", "run", "--track", wrong)
     said = commands.medprobe(*command, cwd=tmp_path, code=2).stderr
