@@ -96,6 +96,29 @@ def test_paragraphs_that_were_copied_are_told_however_many_answers_were_changed(
     assert "word for word" not in (alike(written(often=polite), written(often=polite)) or "")
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 2), st.sampled_from("AB"), st.booleans()), max_size=60),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 2), st.sampled_from("AB"), st.booleans()), max_size=60),
+)
+def test_results_of_any_size_are_compared(one, other):
+    """Also one in which no answer was delivered: a store that holds it goes on taking others."""
+
+    def result(said):
+        latest = {(question, sample): (text, delivered) for question, sample, text, delivered in said}
+        rows = [
+            {
+                "question_id": f"q{question}", "sample": sample, "response": text, "choice": ["AB".index(text)], "scores": None,
+                "status": "answered" if delivered else "failed",
+            }
+            for (question, sample), (text, delivered) in latest.items()
+        ]  # fmt: skip
+        return pd.DataFrame(rows, columns=["question_id", "sample", "response", "choice", "scores", "status"])
+
+    found = [likeness(digests_of(result(a)), digests_of(result(b))) for a, b in ((one, other), (one, one), (other, []))]
+    assert found[2] is None and all(isinstance(each, str | None) for each in found)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return phantom("probmed", tmp_path_factory.mktemp("data") / "probmed")
