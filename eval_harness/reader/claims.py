@@ -200,10 +200,10 @@ _ENDS_WORD = re.compile(
     r"|i (?:can )?see (?:the|your|an?) (?:image|picture))\b))"
 )
 """After yes or no: not "No. 3", "Yes, I can help"."""
+_OR = re.compile(r"\s*(?:/|\b(?:or|but also|as well as)\b)")
 _CLOSES = re.compile(r"[\"'”»)\]}*]*\s*(?:$|[.!](?!\d)|\n)")
 _ENDS_LINE = re.compile(r"\s*[\"'”»)\]}*.,;!]*\s*(?:$|\n)")
 _LEADS = re.compile(rf"{_CLOSE}(?!:)(?:{_PAUSE}|{_BECAUSE}|\s+(?:in|on|with|of)\b)")
-_OR = re.compile(r"[\"')\]*.,…]*\s*(?:/|\b(?:or|oder|ou|vs|but also|as well as|and also)\b|或|还是)")
 _NEGATION = (
     r"(?:(?:not|no|nor|neither|incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|out|less"
     r"|never|cannot|can not|at first|would|does|do|did|could|may|might|was my|only if|if|unless)\b|[✗❌✘×])"
@@ -241,11 +241,6 @@ _VERDICT = re.compile(
     r"|match|fit\b|here|because|since|as\b|given|based|in this|for this|than\b|due|的|[✓✔✅]))"
 )
 """After an option: what calls it the right one."""
-_CLOSES_ITEM = re.compile(
-    r"[.;:,–—-]\s*\W*(?:(?:so |thus |therefore )?(?:this|it) is (?:the )?)?(?:correct(?: answer)?"
-    r"|most (?:likely|consistent)|best (?:fit|match|answer)|fits)\W*$"
-)
-"""A verdict that ends the line of an option ("D. Lymphoma: homogeneous enhancement. Most consistent.")."""
 
 # --- what is seen ---
 
@@ -272,9 +267,10 @@ _IMAGING = (
     r"|\w+scop[yi]\w*|\w*(?:path|hist)olog\w+|angiogra\w+|photographs?|arrows?|lungs?|biopsy)"
 )
 """The subject of a sentence without an article ("Chest CT shows ...")."""
+_NOT_CHOSEN = r"(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|tempting|tricks?|question)"
 _SUBJECT = (
     r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
-    rf"|esta?|il|{_IMAGING})\b(?:\s+(?!(?:it|thinks|says?|said|asked|suspected|question|label|mother|father|history|report|key"
+    rf"|esta?|il|{_IMAGING})\b(?:\s+(?!(?:{_NOT_CHOSEN}|it|thinks|says?|said|asked|suspected|label|mother|father|history|report|key"
     rf"|user|student|previous|prior|earlier|would|could|may|might|should|needed)\b){_UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
 )
 _QUALITY = (
@@ -304,7 +300,7 @@ _SEEN = re.compile(
 """The clause before an option's text that says that it is seen."""
 _IS = re.compile(rf"{_OPENING}{_SUBJECT}(?:is|are|must be|would be)\s+{_GAP}$")
 _IS_LABELLED = re.compile(
-    r"(?![^;\n]*\b(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|second|tempting|tricks?|question)\b)"
+    rf"(?![^;\n]*\b{_NOT_CHOSEN}\b)"
     rf"(?:(?!\bleast\b){_UNSURE}[^;\n]|\bleast\b)*?\b(?:is|are|was|were|must be|would be|should be)\s+{_GAP}$"
 )
 """Before an option with its letter, in whatever words the question asks for it ("The least important factor is D) age")."""
@@ -439,8 +435,6 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
     labelled, undone = mention.letter and mention.text, said.lettered and _UNDONE.match(tail) is not None
     if (_TICK.search(before) and not undone) or (_VERDICT.match(tail) and (lead.has(_NAMES) or lead.has(_STATES))):
         return "verdict"
-    if labelled and said.begins_line(mention) and _CLOSES_ITEM.search(said.lowered[end : said.line_end(end)]):
-        return "verdict"
     if _UNTICKED.search(before):
         return None
     closed = _closed(said, mention, tail)
@@ -470,16 +464,10 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
     first = first or (_CLOSES.match(tail) is not None and _WITHIN.fullmatch(said.lowered, 0, mention.start) is not None)
     if first and closed and not (listing and said.begins_line(mention)) and _leads(said, at, tail):
         return "statement" if said.text.startswith("A:") else "leading option"  # "A:" may also mean "Answer:"
-    if not first and (_ENDS_LINE if mention.letter else _CLOSES).match(tail) and not _in_list(said, at, listing):
-        at_end = mention.letter and _LAST_WORD.search(before) and end + 3 >= len(said.text)
-        alone = at_end or _ALONE.fullmatch(said.before(mention.start))
-        if alone:
-            return "last line"
-    if (
-        not said.lettered
-        and closed
-        and (lead.has(_NAMES) or (lead.has(_IS) and _TRUTH.match(said.lowered, mention.start)))
-    ):
+    ends = (_ENDS_LINE if mention.letter else _CLOSES).match(tail)
+    if not first and ends and _ALONE.fullmatch(said.before(mention.start)) and not _in_list(said, at, listing):
+        return "last line"
+    if not said.lettered and closed and lead.has(_NAMES):
         return "statement"
     own = mention.text and (said.multiple or not mention.letter)
     if own and _seen(said, mention, lead, tail, closed) and _stands_alone(said, at):
@@ -488,11 +476,9 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
 
 
 _UNTICKED = re.compile(r"(?:\[\s*\]|[☐✗❌✘×])\W{0,4}$")
-_LAST_WORD = re.compile(r";\s+\W?$")
 _POINTS_TO_OPTION = re.compile(
     rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{_SHOWN})\s+{_NOUN}\s*\W?$", re.DOTALL
 )
-_TRUTH = re.compile(r"(?:true|false|correct|incorrect)\b")
 
 
 _ITEM_NUMBER = re.compile(r"(?:^|\n)\W*\d{1,2}[.)]\s")
@@ -521,7 +507,7 @@ def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
     if mention.bracketed and not mention.text and said.text[mention.end - 1] == ")":
         return _OR.match(tail) is None
     ends = _ENDS_LETTER if mention.letter and not mention.text else _ENDS
-    return ends.match(tail) is not None and _OR.match(tail) is None
+    return ends.match(tail) is not None
 
 
 def _agrees(said: PlainResponse, mention: Mention, before: str) -> bool:

@@ -115,15 +115,9 @@ _NEXT_QUESTION = re.compile(
 )
 
 
-_WORD_AND_QUESTION = re.compile(r"\s*(\w{1,12}[.!]?)[^\S\n]*\n\s*[A-Z][^\n?.!]{4,200}\?\s*(?:\n|$)")
-"""A line of one word and a question ("Yes.\\n\\nIs there a person in the image?")."""
-
-
 def _first_turn(raw: str) -> str:
     """What stands before a question that the model goes on to put to itself ("B\\nQuestion: ...")."""
     turn = _NEXT_QUESTION.search(raw) if ":" in raw or "#" in raw else None
-    if (word := _WORD_AND_QUESTION.match(raw)) is not None:
-        return word[1]
     before = raw[: turn.start() + 1] if turn else ""
     return before if before.strip() else raw
 

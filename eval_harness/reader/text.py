@@ -25,7 +25,6 @@ _OTHERS_TURN = re.compile(
 )
 _ECHO = re.compile(r"\s*(?:user|human):.{0,4000}?\n\s*assistant:(?=.*\w)", re.IGNORECASE | re.DOTALL)
 _OWN_NAME = re.compile(r"[\s#]*assistant\s*:\s*(?=\w)", re.IGNORECASE)
-_CODE = re.compile(r"```py(?:thon)?\b.*?(?:```|\Z)", re.DOTALL)
 _CAVEAT = re.compile(
     r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)"
     r"|disclaimer:)(?: that)?"
@@ -36,14 +35,12 @@ _CAVEAT = re.compile(
 
 
 def without_markers(response: str) -> str:
-    """The model's own turn: without special tokens of its chat template, the prompt repeated, programs, and caveats about itself."""
+    """The model's own turn: without special tokens of its chat template, the prompt repeated, and caveats about itself."""
     text = response if response.isascii() else unicodedata.normalize("NFKC", response)
     if "<" in text or "[" in text or not text.isascii():
         text = _SPECIAL.sub(" ", _own_turn(text))
     if (echo := _ECHO.match(text) or _OWN_NAME.match(text)) is not None:
         text = text[echo.end() :]
-    if "```py" in text and (rest := _CODE.sub("\n", text)).strip():
-        text = rest
     if " an AI" in text and (rest := _CAVEAT.sub("", text)).strip():
         text = rest
     return text

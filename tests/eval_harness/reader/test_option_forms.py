@@ -104,7 +104,8 @@ NONE = [
 ] + ["None of the above", "None of these", "None of them", "None"]  # fmt: skip
 NONE_FORMS = (
     "{N}", "{N}.", "{L}. {N}", "{L}: {N}.", "({L}) {N}", "**{N}**", "Answer: {N}", "The answer is {N}.", "The correct answer is {L}: {N}.",
-    "It is {n}.", "The view is not listed, so the answer is {L}. {N}.", "Therefore, {n}.", "\\boxed{{\\text{{{N}}}}}", "<answer>{N}</answer>",
+    "It is {n}.", "The view is not listed, so the answer is {L}. {N}.", "Therefore, {n}.", "<answer>{N}</answer>",
+    "\\boxed{{\\text{{{N}}}}}",
     "{N}. The image shows another view.", "{N}, because the image shows another view.", "{N}: the image shows another view.",
     "{N} - the view is transverse.", "{L}. {N}. This is a transverse view, not an anterior view.", "{N} is correct.",
 )  # fmt: skip
