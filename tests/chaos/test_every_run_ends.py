@@ -325,10 +325,12 @@ def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path,
 def test_what_is_waited_for_is_said(monkeypatch, capsys):
     """Before the first answer a line every ten seconds (here 0.1), later one for each long wait."""
     monkeypatch.setattr(openai_chat, "LINE_EVERY", 0.1)
-    monkeypatch.setattr(OpenAIChat, "first_wait", 1.0)
+    monkeypatch.setattr(OpenAIChat, "first_wait", 0.2)
 
     def server(kind, scope):
-        return Server(kind, scope, 1, None, None)
+        found = Server(kind, scope, 1, None, None)
+        found.retry_after = "1"
+        return found
 
     for kind, words in (("503", r"\(HTTP 503: trouble 503"), ("hang", r"\(its reply is awaited\)")):
         with server(kind, "the first requests") as faulty:
