@@ -35,19 +35,10 @@ class Server:
             def do_POST(self) -> None:
                 server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 reply = server.replies.pop(0) if len(server.replies) > 1 else server.replies[0]
-                body = json.dumps(
-                    {"error": {"message": "no"}}
-                    if isinstance(reply, int)
-                    else {
-                        "id": "x",
-                        "object": "chat.completion",
-                        "created": 0,
-                        "model": "judge",
-                        "choices": [
-                            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply}}
-                        ],
-                    }
-                ).encode()
+                message = {"role": "assistant", "content": reply}
+                choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+                said = {"id": "x", "object": "chat.completion", "created": 0, "model": "judge", "choices": choices}
+                body = json.dumps({"error": {"message": "no"}} if isinstance(reply, int) else said).encode()
                 self.send_response(reply if isinstance(reply, int) else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
@@ -253,19 +244,9 @@ def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Pat
     unclear = "It is hard to put into words."
     lines = [{"question_id": name, "response": "A" if n % 4 else unclear} for n, name in enumerate(names)]
     (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    told = medprobe(
-        *(
-            "eval",
-            "mediconfusion",
-            "--model",
-            f"recorded:{tmp_path}/answers.jsonl",
-            "--data",
-            phantoms / "mediconfusion",
-            "--out",
-            tmp_path / "run",
-        ),
-        cwd=tmp_path,
-    ).stdout.splitlines()
+    answers, data = tmp_path / "answers.jsonl", phantoms / "mediconfusion"
+    asked = ("eval", "mediconfusion", "--model", f"recorded:{answers}", "--data", data, "--out", tmp_path / "run")
+    told = medprobe(*asked, cwd=tmp_path).stdout.splitlines()
     count = sum(line["response"] == unclear for line in lines)
     place = next(n for n, line in enumerate(told) if line.startswith("not read"))
     assert (
@@ -275,7 +256,6 @@ def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Pat
     assert told[place - 1].startswith("set_accuracy ") and sum(unclear in line for line in told) == 3
     command = told[place + 4]
     assert command == f"a judge model can read them: medprobe score {tmp_path / 'run'} --judge openai:NAME"
-    answers, data = tmp_path / "answers.jsonl", phantoms / "mediconfusion"
     bare = medprobe("score", answers, "--benchmark", "mediconfusion", "--data", data, cwd=tmp_path).stdout.splitlines()
     assert bare[place : place + 4] == told[place : place + 4]
     assert f"medprobe eval mediconfusion --model recorded:{answers} --judge openai:NAME" in bare[place + 4]
@@ -283,11 +263,7 @@ def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Pat
     assert "not read" not in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     judged = result["method"]["judge"]
-    assert (judged["model"], judged["asked"], judged["decided"], len(judged["prompt_hash"])) == (
-        "judge",
-        count,
-        count,
-        16,
-    )
+    told_of_judge = (judged["model"], judged["asked"], judged["decided"], len(judged["prompt_hash"]))
+    assert told_of_judge == ("judge", count, count, 16)
     medprobe("score", tmp_path / "run", "--judge", "gpt", cwd=tmp_path, code=2)
     medprobe("score", tmp_path / "run", "--judge", "openai:judge", "--no-judge", cwd=tmp_path, code=2)

@@ -26,18 +26,16 @@ def read(response: str, options: list[str], kind: str = "single") -> str:
     return "".join(LETTERS[position] for position in read_choice(response, options, kind).choice)
 
 
-def test_no_case_is_read_otherwise_than_by_a_careful_reader() -> None:
-    """Misleading answers are among them. What is not read is left to a judge: at most 12 % of these odd ones that choose an option."""
-    wrong, unread = [], 0
+def test_every_case_is_read_as_by_a_careful_reader() -> None:
+    """Misleading answers are among them."""
+    wrong = []
     for case in CASES:
         reading = read_choice(case["response"], case["options"], case["type"], case.get("finish_reason"))
         choice = "".join(LETTERS[position] for position in reading.choice)
-        unread += bool(case["choice"]) and not choice
-        fits = choice in (case["choice"], "") and (choice or reading.status == case.get("status", reading.status))
+        fits = choice == case["choice"] and (choice or reading.status == case.get("status", reading.status))
         if not fits or (reading.status == "answered") != bool(reading.choice) or not reading.rule:
             wrong.append(f"{case['response']!r} of {case['options']}: {case['choice'] or None} wanted, {reading}")
     assert not wrong, "\n" + "\n".join(wrong)
-    assert unread <= 0.12 * sum(bool(case["choice"]) for case in CASES)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -22,26 +22,8 @@ FAMILIES = {
     "harmony without markers": ("analysis", "assistantfinal"),
     "agent": ("Thought: ", "\nAnswer: "),
 }
-WORDS = [
-    "the",
-    "lesion",
-    "is",
-    "dark",
-    "A",
-    "B",
-    "C",
-    "not",
-    "so",
-    "fracture",
-    "option",
-    "or",
-    "12",
-    "wait",
-    ".",
-    ",",
-    "\n",
-]
-words = st.lists(st.sampled_from(WORDS), max_size=60)
+WORDS = "the lesion is dark A B C not so fracture option or 12 wait . , \n"
+words = st.lists(st.sampled_from(WORDS.split(" ")), max_size=60)
 trace = words.map(lambda found: "We see " + " ".join(found) + " end.")
 
 
