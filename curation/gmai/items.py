@@ -249,7 +249,7 @@ def _read(
         skips += unit.skips
     return {
         "dataset": dataset.name,
-        "registry": dataset.registry,
+        "registry": dataset.patients,
         "unit": files.of(dataset.name, unit.key),
         "items": items,
         "skips": [asdict(_keyed(skip, files)) for skip in skips],
@@ -264,7 +264,7 @@ def _store(
 
     # Without a patient, what belongs to one study (the slices of a volume) stays together in splits and limits.
     own_study = f"\0{dataset.name}\0{picture.study or picture.key}"
-    patient = patient_id(dataset.registry, picture.patient or own_study, ids)
+    patient = patient_id(dataset.patients, picture.patient or own_study, ids)
     if patient in gone:
         return [], [Skip(dataset.name, patient, HAS_WITHDRAWN)]
     original = picture.pixels.shape
@@ -276,7 +276,7 @@ def _store(
     file = private / PICTURES / f"{sha}.png"
     if not file.is_file():
         replace_file(file, lambda path: image.save(path, "PNG"))
-    study = ids.of("s", f"{dataset.registry}\0{picture.patient or ''}\0{picture.study or own_study}")
+    study = ids.of("s", f"{dataset.patients}\0{picture.patient or ''}\0{picture.study or own_study}")
     shared = {
         "dataset": dataset.name,
         "picture": sha,

@@ -98,7 +98,7 @@ class Sources(Strict):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"two datasets are called {twice[0]!r}")
-        registries = {dataset.registry: dataset.name for dataset in self.datasets if dataset.names_patients}
+        registries = {dataset.patients: dataset.name for dataset in self.datasets if dataset.names_patients}
         if len(registries) > 1 and not self.separate_registries:
             raise ValueError(
                 f"datasets {' and '.join(sorted(registries.values()))} name their patients in different registries, so a patient of both "

@@ -71,8 +71,8 @@ def pair(names: Sequence[str], images: Sequence[str], root: Path | None = None) 
 
 def same_path(names: Sequence[str], images: Sequence[str]) -> bool:
     """True if some annotations have the very path of an image, but for suffixes and folders that say what kind of file lies in them."""
-    there = {_without_kinds(split(image)) for image in images}
-    return any(key in there for name in names if (key := _without_kinds(split(name))))
+    there = {_key(split(image)) for image in images}
+    return any(key in there for name in names if (key := _key(split(name))))
 
 
 def split(name: str) -> Parts:
@@ -96,7 +96,7 @@ def _rules(
     given: Sequence[Parts], there: Sequence[Parts], root: Parts
 ) -> Iterator[tuple[Keys, Keys, Literal["path", "below", "bare"]]]:
     """The keys of names and images under each rule in turn (None for one that a rule says nothing of), and what they compare."""
-    has_folders, images_have = (any(len(_without_kinds(path)) > 1 for path in paths) for paths in (given, there))
+    has_folders, images_have = (any(len(_key(path)) > 1 for path in paths) for paths in (given, there))
     for folded in (False, True):
         if folded:
             given, there, root = [_folded(path) for path in given], [_folded(path) for path in there], _folded(root)
@@ -104,11 +104,10 @@ def _rules(
         # A name with the suffix of other images of the set says that its image has it too.
         open_ended = [() if (end := _ending(path)) and (folded or end in endings) else path for path in given]
         written = [
-            ([write(path) for path in names], [write(path) for path in there])
-            for names, write in (
-                (given, _whole), (given, _whole_without_kinds), (open_ended, _bare), (open_ended, _without_kinds)
-            )
-        ]  # fmt: skip
+            ([_key(path, **how) for path in names], [_key(path, **how) for path in there])
+            for names, suffix in ((given, True), (open_ended, False))
+            for how in ({"suffix": suffix, "kinds": True}, {"suffix": suffix, "kinds": False})
+        ]
         for left, right in written if has_folders or not images_have else ():
             yield left, right, "path"
         for left, right in written:
@@ -139,20 +138,12 @@ def _ending(path: Parts) -> str:
     return path[-1][len(without_suffix(path[-1])) :].lower() if path else ""
 
 
-def _whole(path: Parts) -> Parts:
-    return (*_bare(path)[:-1], _bare(path)[-1] + _ending(path)) if path else ()
-
-
-def _bare(path: Parts) -> Parts:
-    return (*path[:-1], without_suffix(path[-1])) if path else ()
-
-
-def _without_kinds(path: Parts) -> Parts:
-    return (*(part for part in path[:-1] if part.casefold() not in KINDS), *_bare(path[-1:]))
-
-
-def _whole_without_kinds(path: Parts) -> Parts:
-    return (*_without_kinds(path)[:-1], *_whole(path[-1:]))
+def _key(path: Parts, suffix: bool = False, kinds: bool = False) -> Parts:
+    """What a path is compared by: with or without its suffix, and folders that only say what kind of file lies in them."""
+    if not path:
+        return ()
+    folders = (part for part in path[:-1] if kinds or part.casefold() not in KINDS)
+    return (*folders, without_suffix(path[-1]) + (_ending(path) if suffix else ""))
 
 
 def _below(head: Parts, keys: Keys) -> Keys:

@@ -77,7 +77,7 @@ class SourceDataset(Strict):
     """Cells that stand for no label at all (`No Finding`)."""
     patient: str | None = None
     """Regular expression over an image's path below `path`; its first group is the patient."""
-    patients: str | None = None
+    patients: str = ""
     """Name of the registry that the patient ids belong to. Default: one registry of all sets, in which an id is one patient."""
     plane: Literal["axial", "coronal", "sagittal"] = "axial"
     window: str | tuple[float, float] | None = None
@@ -147,9 +147,9 @@ class SourceDataset(Strict):
         return self.classes if isinstance(self.classes, tuple) else ()
 
     @property
-    def registry(self) -> str:
-        """The namespace of its patient ids; "" for the common one."""
-        return self.patients or ""
+    def is_drawn_on(self) -> bool:
+        """True if its annotations have places, which count the pixels of an image as they are stored."""
+        return self.columns.box is not None or self.reader in ("coco", "voc", "yolo", "masks")
 
     @property
     def names_patients(self) -> bool:

@@ -87,7 +87,7 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     for annotation, path in pairs:
         if path in pictures:
             used.add(path)
-            load = partial(load_picture, path, annotation, dataset, False)
+            load = partial(load_picture, path, annotation, dataset)
             yield Unit(below(path, dataset.path), [path, *annotation.files], load)
     for path, uid, modality in found:
         name = below(path, dataset.path)

@@ -222,29 +222,27 @@ def paired(
 
 def picture_units(found: Found, dataset: SourceDataset, without: str) -> Iterator[Unit | Skip]:
     """One unit per picture of a dataset that has an annotation. without: what is said of a picture that has none."""
-    stored = bool(dataset.columns.box) or dataset.reader not in ("folders", "csv", "wide")
     annotations, skips = found
     pictures, odd = pictures_below(dataset)
     files = {file for each in annotations for file in each.files}
     pairs, unpaired, alone = paired(annotations, [path for path in pictures if path not in files], dataset)
     yield from skips + odd + unpaired
     for annotation, path in pairs:
-        load = partial(load_picture, path, annotation, dataset, stored)
+        load = partial(load_picture, path, annotation, dataset)
         yield Unit(below(path, dataset.path), [path, *annotation.files], load)
     yield from (Skip(dataset.name, below(path, dataset.path), without) for path in alone)
 
 
-def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, stored: bool, unit: Unit) -> list[Picture]:
-    """The picture of a file with its targets. stored: DICOM as its pixels are stored, which boxes and masks of other formats count. Raises
-    Skipped where the file is no complete picture, or has no target."""
+def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, unit: Unit) -> list[Picture]:
+    """The picture of a file with its targets. Raises Skipped where the file is no complete picture, or has no target."""
     said: dict[str, str] = {}  # only DICOM says of itself who it is of
     try:
         if path.suffix.lower() not in SUFFIXES and is_dicom(path):
-            pixels, said = read_frame(path, dataset, annotation.label, stored)
+            pixels, said = read_frame(path, dataset, annotation.label)
         else:
             data = path.read_bytes()
             pixels = np.asarray(open_rgb(data))
-            if stored and is_turned(data):
+            if dataset.is_drawn_on and is_turned(data):
                 raise Skipped(TURNED)
     except ImageError as error:
         raise Skipped(str(error)) from None

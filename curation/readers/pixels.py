@@ -149,11 +149,9 @@ def about(data: Any) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def read_frame(
-    path: Path, dataset: SourceDataset, label: str = "", stored: bool = False
-) -> tuple[np.ndarray, dict[str, str]]:
-    """(height, width, 3) uint8 of a file with one frame, and what it says of itself: upright with square pixels, or as `stored`, since
-    boxes and masks of other formats count the stored pixels. Raises Skipped."""
+def read_frame(path: Path, dataset: SourceDataset, label: str = "") -> tuple[np.ndarray, dict[str, str]]:
+    """(height, width, 3) uint8 of a file with one frame, and what it says of itself: upright with square pixels, or as its pixels are
+    stored, where boxes and masks count these. Raises Skipped."""
     data = header(path)
     with used_header():
         refuse_burned_in(data)
@@ -165,7 +163,7 @@ def read_frame(
             raise Skipped("has several frames")
         by_label = dataset.window is not None or (data.get("Modality") == "CT" and not _has_voi(data))
         grey = shown(data, window_for(label, dataset.window) if by_label else None)
-        if not stored:
+        if not dataset.is_drawn_on:
             spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
             grey = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1]))), data)
         said = about(data)

@@ -343,22 +343,24 @@ def _divide(names: list[str], images: list[str], dataset: SourceDataset) -> list
     in_folders = [(name.partition("/")[0], name.partition("/")[2]) for name in names]
     if same_path([image for _, image in in_folders], images):
         return in_folders
-    in_names = [_divided(name, dataset) for name in names]
+    in_names = [_divided(name, images, dataset) for name in names]
     return in_names if fits([image for label, image in in_names if label]) else in_folders
 
 
-def _divided(name: str, dataset: SourceDataset) -> tuple[str, str]:
-    """(class, image) of a mask's path without suffix: `P1/7_left lung` -> ("left lung", "P1/7"). ("", name) where it has no class."""
+def _divided(name: str, images: list[str], dataset: SourceDataset) -> tuple[str, str]:
+    """(class, image) of a mask's path without suffix: `P1/7_left lung` -> ("left lung", "P1/7"). ("", name) where it has no class, or where
+    another image could be meant with a shorter one."""
     folder, _, last = name.rpartition("/")
     words = last.casefold()
-    for label in sorted(dataset.listed_classes, key=len, reverse=True):
-        end = label.casefold()
-        if words.endswith(end) and len(last) > len(end) + 1 and last[-len(end) - 1] in "_-. ":
-            return label, f"{folder}/{last[: -len(end) - 1]}".removeprefix("/")
+    found = [
+        (label, f"{folder}/{last[: -len(label) - 1]}".removeprefix("/"))
+        for label in sorted(dataset.listed_classes, key=len, reverse=True)
+        if words.endswith(label.casefold()) and len(last) > len(label) + 1 and last[-len(label) - 1] in "_-. "
+    ]
     if dataset.listed_classes:
-        return "", name
-    found = re.fullmatch(r"(.+)_([^_]*[^\W\d_][^_]*)", last) or re.fullmatch(r"(.+)[-. ]([^-. ]*[^\W\d_][^-. ]*)", last)
-    return (found[2], f"{folder}/{found[1]}".removeprefix("/")) if found else ("", name)
+        return ("", name) if not found or same_path([image for _, image in found[1:]], images) else found[0]
+    parts = re.fullmatch(r"(.+)_([^_]*[^\W\d_][^_]*)", last) or re.fullmatch(r"(.+)[-. ]([^-. ]*[^\W\d_][^-. ]*)", last)
+    return (parts[2], f"{folder}/{parts[1]}".removeprefix("/")) if parts else ("", name)
 
 
 def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape: tuple[int, int]) -> list[PictureLabel]:

@@ -275,6 +275,10 @@ def test_a_prefix_is_no_name(tmp_path):
     ):
         (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry | {"classes": classes}]}))
         assert read(read_sources(tmp_path / "s.yaml"))[0] == expected
+    save(tmp_path / "i" / "scan_2.png", np.zeros((SIDE, SIDE), np.uint8))
+    listed = entry | {"classes": ["2_liver", "liver"]}  # "2_liver" of scan, or "liver" of scan_2?
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [listed]}))
+    assert read(read_sources(tmp_path / "s.yaml"))[0] == {"scan.png": {"liver"}}
 
 
 def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
