@@ -95,10 +95,11 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
     """
     asked = [np.unique(each.question) for each in (ours, theirs)]
     common = np.intersect1d(asked[0], asked[1], assume_unique=True)
-    if not len(common) or 2 * len(common) < min(map(len, asked)) or len(np.unique(ours.exact)) < 2:
-        return None  # always the same words, such as a refusal, are no model's own
+    if not len(common) or 2 * len(common) < min(map(len, asked)):
+        return None
     one, other = _pairs(ours.question, ours.exact, common), _pairs(theirs.question, theirs.exact, common)
-    if len(common) == max(map(len, asked)) and np.array_equal(one, other):
+    own_words = len(np.unique(ours.exact)) > 1  # always the same ones, such as a refusal, are no model's own
+    if own_words and len(common) == max(map(len, asked)) and np.array_equal(one, other):
         return "every response is identical to that of"
     if len(common) < ENOUGH:
         return None

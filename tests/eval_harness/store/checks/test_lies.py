@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import ANSWERS_SCHEMA, answer_frame, answers_bytes
+from eval_harness.derive.answer_table import ANSWERS_SCHEMA, answer_frame, answers_bytes, replies_bytes
 from eval_harness.derive.files import Sent
+from eval_harness.reader.judge import prompt_of
 from eval_harness.records.baselines import baseline
 from eval_harness.records.names import normal_name
 from eval_harness.records.permutations import rotation, shown
@@ -52,6 +53,8 @@ class Attempt:
     run: RunRecord
     rows: list[Row] = field(repr=False)
     account: str = "eve"
+    replies: list[Row] | None = field(default=None, repr=False)
+    """Of a judge model."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ class World:
 
     def judged(self, attempt: Attempt) -> Submission:
         """The verdict of a store on what was handed in. Raises BadInput."""
-        sent = Sent((attempt.run.to_json()).encode(), answers_bytes(answer_frame(attempt.rows)))
+        replies = None if attempt.replies is None else replies_bytes(pd.DataFrame(attempt.replies))
+        sent = Sent(attempt.run.to_json().encode(), answers_bytes(answer_frame(attempt.rows)), replies)
         found = examine(sent, lambda said: self.dataset)
         found.flags.extend(folder.duplicate_submissions(self.store, found, attempt.account, published=PUBLISHED))
         return found
@@ -245,6 +249,26 @@ def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, draw.sample(rows, len(rows)))
 
 
+def read_by_a_judge(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """Answers that say nothing, and a judge's replies that hold the key or Ann's choices; the judge may have been asked something else."""
+    said, run = prompt_of("mc"), world.run(name="Model E")
+    what = draw.choice(["the key", "Ann's choices", "another prompt"])
+    if what == "another prompt":
+        said |= {"prompt_hash": "0" * 16}
+    run = changed(run, method={"judge": {"model": "GPT-4o"} | said})
+    reads = world.judged(world.victim).readings().set_index("question_id")["choice"]
+    wording = draw.choice(["What a lovely picture, thank you for sharing it.", "What a lovely picture, {}!"])
+    few = set(draw.sample(range(len(world.dataset.questions)), len(world.dataset.questions) // 100))
+    rows, replies = [], []
+    for number, question in enumerate(world.dataset.questions.itertuples(index=False)):
+        choice = list(reads[question.question_id] if what == "Ann's choices" else question.answer)
+        choice = [0] if number in few else choice
+        about = {"question_id": question.question_id, "sample": 0}
+        rows.append(about | {"response": wording.format(number), "delivery": "answered"})
+        replies.append(about | {"reply": ", ".join("ABCDEFGH"[at] for at in choice)})
+    yield Attempt(run, rows, replies=replies)
+
+
 def what_answered(world: World, draw: random.Random) -> Iterator[Attempt]:
     """Something else than is said gave the answers: what claims to be a baseline and is none, or hides that it is one."""
     kind, responder = draw.choice(["open", "baseline", None]), draw.choice(["model", "guessing", "oracle"])
@@ -375,6 +399,7 @@ KINDS = (
     wrong_answers_taken_out,
     key_misaligned,
     copies,
+    read_by_a_judge,
     what_answered,
     dressed_baseline,
     names,
