@@ -6,12 +6,11 @@ See also: one data set (`readers/dataset.py`), the label table (`labels.py`).
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from curation.readers.dataset import NEEDS, SourceDataset, Strict
 from dataset_builders.errors import BadInput
@@ -49,18 +48,11 @@ OF_KIND = {"class": (IMAGE,), "box": (BOX,), "mask": (MASK, CONTOUR)}
 class Overlay(Strict):
     """How a target is marked on a copy of its image."""
 
-    color: str = "#ff2020"
+    color: Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")] = "#ff2020"
     opacity: Annotated[float, Field(gt=0, le=0.5)] = 0.3
     """Of a mask: over half would hide what it marks."""
     width: Annotated[int, Field(ge=1, le=20)] = 2
     """Pixels of a box or a contour; both are drawn outside the target."""
-
-    @field_validator("color")
-    @classmethod
-    def _color(cls, value: str) -> str:
-        if not re.fullmatch(r"#[0-9a-fA-F]{6}", value):
-            raise ValueError("give a colour like '#ff2020'")
-        return value
 
 
 class Sources(Strict):
@@ -134,7 +126,9 @@ def read_sources(path: Path) -> Sources:
 
 def _where(raw: dict[str, Any], location: tuple[int | str, ...]) -> str:
     """The location of an error, with a dataset's name in place of its number; "" for the whole file."""
-    parts = [str(part) for part in location]
+    parts = [
+        str(part) for part in location if "[" not in str(part)
+    ]  # "dict[int,str]": one of the kinds that a field can have
     if len(location) > 1 and location[0] == "datasets" and isinstance(location[1], int):
         entry = raw["datasets"][location[1]]
         if isinstance(entry, dict) and entry.get("name"):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 
 class Strict(BaseModel):
@@ -16,7 +15,8 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-WINDOWS: dict[str, tuple[float, float]] = {
+WindowName = Literal["soft tissue", "lung", "bone", "brain", "liver", "mediastinum"]
+WINDOWS: dict[WindowName, tuple[float, float]] = {
     "soft tissue": (40.0, 400.0),
     "lung": (-600.0, 1500.0),
     "bone": (400.0, 1800.0),
@@ -54,7 +54,7 @@ NEEDS: dict[str, tuple[str, bool]] = {
 class SourceDataset(Strict):
     """One data set. Paths are relative to the folder of sources.yaml."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     reader: Literal["folders", "csv", "wide", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv"]
     path: Path
     modality: str | None = None
@@ -80,7 +80,7 @@ class SourceDataset(Strict):
     patients: str = ""
     """Name of the registry that the patient ids belong to. Default: one registry of all sets, in which an id is one patient."""
     plane: Literal["axial", "coronal", "sagittal"] = "axial"
-    window: str | tuple[float, float] | None = None
+    window: WindowName | tuple[FiniteFloat, Annotated[FiniteFloat, Field(gt=0)]] | None = None
     """A preset of `WINDOWS`, or (centre, width); default: by label for CT, the file's own, or percentiles."""
     slices: Annotated[int, Field(ge=1)] = 3
     """Of a volume, per label."""
@@ -88,13 +88,6 @@ class SourceDataset(Strict):
     """Share of the picture under which a target is dropped: 100 of 256 x 256 pixels."""
     together: bool = False
     """The slices of a volume that show a label are one question about several images (nifti; dicom with SEG or RTSTRUCT)."""
-
-    @field_validator("name")
-    @classmethod
-    def _name(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
-            raise ValueError("a name has letters, digits, '-', '_' and '.'")
-        return value
 
     @field_validator("patient")
     @classmethod
@@ -112,15 +105,6 @@ class SourceDataset(Strict):
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
-
-    @field_validator("window")
-    @classmethod
-    def _window(cls, value: str | tuple[float, float] | None) -> str | tuple[float, float] | None:
-        if isinstance(value, str) and value not in WINDOWS:
-            raise ValueError(f"is none of {', '.join(WINDOWS)}; or give [centre, width]")
-        if isinstance(value, tuple) and not (all(map(math.isfinite, value)) and value[1] > 0):
-            raise ValueError("give [centre, width], two numbers, the second above 0")
-        return value
 
     @model_validator(mode="after")
     def _complete(self) -> SourceDataset:

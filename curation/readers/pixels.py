@@ -8,13 +8,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
 
 from curation.images.image_index import stretched
-from curation.readers.dataset import WINDOWS, SourceDataset
+from curation.readers.dataset import WINDOWS, SourceDataset, WindowName
 from dataset_builders.terms import window_of
 
 PERCENTILES = (0.5, 99.5)
@@ -52,11 +52,11 @@ def to_rgb(grey: np.ndarray) -> np.ndarray:
     return np.repeat(grey[..., None], 3, axis=2)
 
 
-def window_for(label: str, given: str | tuple[float, float] | None) -> tuple[float, float]:
+def window_for(label: str, given: WindowName | tuple[float, float] | None) -> tuple[float, float]:
     """The window in which a label is shown on CT: the dataset's own, or by what the label names (`terms.csv`)."""
     if isinstance(given, str):
         return WINDOWS[given]
-    return given if given is not None else WINDOWS[window_of(label)]
+    return given if given is not None else WINDOWS[cast(WindowName, window_of(label))]
 
 
 def resized(
