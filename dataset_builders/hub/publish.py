@@ -95,9 +95,10 @@ def publish(
 ) -> PublishReport:
     """Publish a dataset folder (or with `space` the board's folder) as `repo_id`, and tag the version.
 
-    `notes`: the tag's message, what is new in this version. `gated`: readers of a dataset ask for access, which is granted at once or by
-    the owner. `results`, `data`: the results store and the datasets (ORG/NAME) that the Space shows; they become its variables and
-    stand in its card. `wheel`: of medprobe, which the Space runs instead of copies of the packages. The Hub is the one of $HF_ENDPOINT.
+    `notes`: what is new in this version, the description of its commit and the message of the tag. `gated`: readers of a dataset ask for
+    access, which is granted at once or by the owner. `results`, `data`: the results store and the datasets (ORG/NAME) that the Space shows;
+    they become its variables and stand in its card. `wheel`: of medprobe, which the Space runs instead of copies of the packages. The Hub
+    is the one of $HF_ENDPOINT.
     Idempotent: files that are there already are not sent, and when nothing differs no commit is
     made. A commit that others get in between of is tried again on top of theirs.
     Raises BadInput: no token, no rights, gated, offline, a bad id, a tag that names another version, a folder that may not be published.
@@ -135,7 +136,7 @@ def publish(
                 )
         configured = _gate(api, repo_id, gated) if gated else []
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
-        now, uploaded, deleted = _commit(api, repo_id, kind, files, tag, private, who)
+        now, uploaded, deleted = _commit(api, repo_id, kind, files, tag, notes, private, who)
         assert now.head is not None
         tagged = _tag(api, repo_id, kind, tag, now.head, files, who, notes) if tag else False
     return PublishReport(
@@ -230,7 +231,14 @@ def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
 
 
 def _commit(
-    api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], tag: str | None, private: bool, who: str
+    api: HfApi,
+    repo_id: str,
+    kind: str,
+    files: Mapping[str, Content],
+    tag: str | None,
+    notes: str | None,
+    private: bool,
+    who: str,
 ) -> tuple[_RepositoryState, list[str], list[str]]:
     """Bring main to what `files` are, in one commit or none; returns (state, paths sent, paths deleted).
 
@@ -256,7 +264,7 @@ def _commit(
         sent[:], gone[:] = adding, stale
         changed = {path: files[path] for path in adding} | dict.fromkeys(stale)
         title = f"Publish {tag}" if tag else "Publish"
-        made = commit_files(api, repo_id, changed, title, kind, parent=there.head or None)
+        made = commit_files(api, repo_id, changed, title, kind, description=notes, parent=there.head or None)
         return replace(there, head=made.oid)
 
     return with_retries(attempt), sent, gone

@@ -73,7 +73,8 @@ def publish(
     private: Annotated[bool, typer.Option("--private", help="keep the repository private")] = False,
     tag: Annotated[str | None, typer.Option(help="version to tag, e.g. v1.0.0")] = None,
     notes: Annotated[
-        str | None, typer.Option(help="with --tag: release notes of this version; `medprobe diff` shows them")
+        str | None,
+        typer.Option(help="with --tag: what is new in this version; the description of its commit and of the tag"),
     ] = None,
     gated: Annotated[
         Literal["auto", "manual"] | None, typer.Option(help="readers ask for access: granted at once, or by the owner")

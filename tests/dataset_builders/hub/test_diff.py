@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from huggingface_hub import HfApi
 
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.repository_files import write_repository
@@ -78,6 +79,8 @@ def test_by_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
     publish(write(tmp_path / "one", [case(1), case(2)]), "ORG/set", tag="v1")
     two = write(tmp_path / "two", [case(1), case(2), case(3)])
     commands.medprobe("publish", two, "ORG/set", "--tag", "v2", "--notes", "one pair more", cwd=tmp_path)
+    [made, *_] = HfApi(endpoint=local_hub.endpoint, token=CURATOR).list_repo_commits("ORG/set", repo_type="dataset")
+    assert "one pair more" in made.message
     said = commands.medprobe("diff", "ORG/set@v1", "@v2", cwd=tmp_path).stdout
     assert "added: 2 (003-1, 003-2)" in said and "not comparable" in said
     assert "No change" in commands.medprobe("diff", "ORG/set@v2", two, cwd=tmp_path).stdout

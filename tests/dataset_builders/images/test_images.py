@@ -13,7 +13,7 @@ from PIL import Image
 from dataset_builders.images.lookup import MAX_PIXELS, ImageError, ImageFolders, check_image, unambiguous
 from dataset_builders.images.phantom_drawings import Drawing, draw
 from dataset_builders.source_files import stays_inside
-from eval_harness.models.local.chat_form import decode_image
+from eval_harness.models.local.model_inputs import decode_image
 
 PICTURE = Image.open(io.BytesIO(draw(Drawing("chest", "xray"))))
 
