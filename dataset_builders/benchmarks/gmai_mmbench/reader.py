@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -167,7 +168,7 @@ class _Tsv:
             suffix = image_format(data).lower() if self.folders is not None else ""
         except ImageError as error:
             if self.folders is None:
-                self.images[name] = CaseImage(name, None, group=_group(record))
+                self.images[name] = _image(name, record)
             else:
                 entry.wrong(str(error))
             return name
@@ -175,9 +176,7 @@ class _Tsv:
         if first == name:
             fetch = partial(image_of, file, record.start, number) if self.folders is not None else None
             where = f"{file}, entry {entry.name}"
-            license, origin = record.fields.get("license") or "unknown", record.fields.get("source") or None
-            file_name = f"{name}.{suffix}"
-            self.images[name] = CaseImage(name, fetch, len(data), file_name, license, origin, where, _group(record))
+            self.images[name] = _image(name, record, fetch, len(data), f"{name}.{suffix}", where)
         return first
 
     def _named(self, entry: SourceEntry, record: Record, name: str, path: str) -> str:
@@ -190,8 +189,7 @@ class _Tsv:
         size = found.stat().st_size if found else 0
         file_name = path.rsplit("/", 1)[-1] if self.folders else ""
         where = f"{found or path} (entry {entry.name} of {entry.file})" if self.folders else ""
-        read_file = reader(found) if found else None
-        self.images[name] = CaseImage(name, read_file, size, file_name, where=where, group=_group(record))
+        self.images[name] = _image(name, record, reader(found) if found else None, size, file_name, where)
         return name
 
     def cases(self) -> dict[str, list[Case]]:
@@ -218,8 +216,20 @@ class _Tsv:
         return made
 
 
-def _group(record: Record) -> str | None:
-    return record.fields.get("group", "").strip() or record.fields.get("patient", "").strip() or None
+def _image(
+    name: str,
+    record: Record,
+    read_file: Callable[[], bytes] | None = None,
+    size: int = 0,
+    file_name: str = "",
+    where: str = "",
+) -> CaseImage:
+    """An image of a row, with what the row's columns say of it."""
+    said = {
+        column: record.fields.get(column, "").strip() or None for column in ("license", "source", "group", "patient")
+    }
+    group = said["group"] or said["patient"]
+    return CaseImage(name, read_file, size, file_name, said["license"] or "unknown", said["source"], where, group)
 
 
 def _options(entry: SourceEntry, text: dict[str, str]) -> tuple[str, ...]:

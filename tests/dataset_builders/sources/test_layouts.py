@@ -116,7 +116,8 @@ def test_an_image_of_several_rows_is_one_image(tmp_path):
 def test_a_tsv_that_names_image_files(tmp_path):
     source = tmp_path / "source"
     (source / "images").mkdir(parents=True)
-    rows = [{**gmai_row(n, "A"), "image_path": f"images/{n}.png"} for n in (1, 2)]
+    own = {"license": "CC BY 4.0", "source": "Ward 7"}
+    rows = [{**gmai_row(n, "A"), "image_path": f"images/{n}.png", **own} for n in (1, 2)]
     for row in rows:
         del row["image"]
         (source / row["image_path"]).write_bytes(png(row["index"]))
@@ -126,6 +127,8 @@ def test_a_tsv_that_names_image_files(tmp_path):
         {"1": png(1)},
         {"2": png(2)},
     ]
+    said = open_repository(tmp_path / "out").questions("validation")
+    assert (set(said["image_license"]), set(said["image_source"])) == ({"CC BY 4.0"}, {"Ward 7"})
     (source / "images" / "2.png").unlink()
     with pytest.raises(BadInput, match=r"1 of 2 images are missing.*2\.png"):
         build("gmai-mmbench", source=source, out=tmp_path / "out")
