@@ -1,7 +1,7 @@
 """Conversation forms: in which order image and text stand in a turn, and whether the authors' system message goes before them.
 
 The form is the same for every back end unless `--form` names another, it is part of the request, and its hash is over what is sent.
-See also: the wording of the prompt (`prompts.py`), the chat template of a model (`models/local/chat_form.py`).
+See also: the wording of the prompt (`prompts.py`), the chat template of a model (`models/local/model_inputs.py`).
 """
 
 from __future__ import annotations

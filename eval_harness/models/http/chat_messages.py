@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from dataset_builders.images.lookup import as_png, check_image
-from eval_harness.models.local.chat_form import decode_image
+from eval_harness.models.local.model_inputs import decode_image
 from eval_harness.records.request import Request
 
 SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}

@@ -129,7 +129,7 @@ class OpenAIChat(Backend):
 
         Raises BadInput where the server can do neither, before a question is sent.
         """
-        self._token_scores = self._token_scores or TokenScores(self.name, self)
+        self._token_scores = self._token_scores or TokenScores(self.name, self.chat, self.beside)
         return self.generate(requests)
 
     async def chat(self, messages: Messages, more: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ See also: which tokens those are (`option_tokens.py`), servers that give the alt
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from eval_harness.models.http.chat_messages import continued, messages_of
 from eval_harness.models.http.chat_replies import usage_of
@@ -32,7 +32,9 @@ QUESTION, OPTION = "Which side is shown?", "left"
 """What is sent to see whether a server can score options."""
 
 Messages = list[dict[str, Any]]
+Given = TypeVar("Given")
 Made = TypeVar("Made")
+Ask = Callable[[Given, dict[str, Any]], Awaitable[Any]]
 Usage = tuple[int, int] | None
 """Tokens in and out; None where the server does not say."""
 
@@ -46,26 +48,15 @@ class Answer:
     usage: Usage
 
 
-class ScoringApi(Protocol):
-    """How a server is asked. Both raise ServerFailure or Refusal."""
-
-    async def chat(self, messages: Messages, more: dict[str, Any]) -> dict[str, Any]:
-        """The document of the chat completion of messages and further parameters."""
-        ...
-
-    async def beside(self, name: str, body: dict[str, Any]) -> Any:
-        """The document that the address `name` (`tokenize`, `detokenize`) beside /v1 gives."""
-        ...
-
-
 class TokenScores:
-    """Scores options at one server."""
+    """Scores options at one server. `chat` gives the document of the chat completion of messages and further parameters; `beside` that of
+    the address of a name (`tokenize`, `detokenize`) beside /v1. Both raise ServerFailure or Refusal."""
 
-    def __init__(self, model: str, server: ScoringApi) -> None:
+    def __init__(self, model: str, chat: Ask[Messages], beside: Ask[str]) -> None:
         self.model = model
         self.begins_reasoning = False
         """True if the server's chat template begins the model's reasoning."""
-        self._server = server
+        self._chat, self._post_beside = chat, beside
         self._known: dict[str, list[int]] = {}
         self._lacks: dict[bool, str | None] = {}
         self._space = self._lead = ""
@@ -107,7 +98,7 @@ class TokenScores:
 
     async def _read(self, messages: Messages, option: str, lead: str) -> Answer:
         """The conversation with an option begun as the answer, as the server reads it. `lead`: what is sent before the option."""
-        document = await self._server.chat(
+        document = await self._chat(
             continued(messages, lead + option),
             {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0},
         )
@@ -136,7 +127,7 @@ class TokenScores:
     ) -> tuple[Mapping[int, float], Usage]:
         """Token id -> log-probability after the prompt, of all of `tokens`; and what was used."""
         wanted = first_position_ids(tokens)
-        document = await self._server.chat(
+        document = await self._chat(
             messages, {"logprobs": True, "logprob_token_ids": wanted, "return_tokens_as_token_ids": True}
         )
         found = _named_tokens(document)
@@ -154,7 +145,7 @@ class TokenScores:
         messages = messages_of(request, None)
         try:
             await self._tokens(OPTION)  # first: most servers lack this, and are sent nothing else
-            prompt = _ids((await self._server.chat(messages, {})).get("prompt_token_ids"))
+            prompt = _ids((await self._chat(messages, {})).get("prompt_token_ids"))
             if not prompt:
                 return "it does not say which tokens it read (return_token_ids)"
             text = (await self._beside("detokenize", {"tokens": prompt})).get("prompt")
@@ -207,7 +198,7 @@ class TokenScores:
     async def _beside(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
         """Raises ServerFailure, of kind `question` where the server has no such address."""
         try:
-            document = await self._server.beside(name, {"model": self.model, **body})
+            document = await self._post_beside(name, {"model": self.model, **body})
         except Refusal:
             document = None
         except ServerFailure as failure:

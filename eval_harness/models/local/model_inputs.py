@@ -1,24 +1,31 @@
-"""Requests -> token ids and pixels, for a processor of transformers: whole prompts, or image prefixes with the questions that share them.
+"""Requests -> token ids and pixels, for a processor of transformers: turns for its chat template, or plain text where it has none; whole
+prompts, or image prefixes with the questions that share them.
 
-See also: the conversation's wording (`chat_form.py`), running the network (`network.py`).
+See also: the wording of the prompt (`prompts.py`), running the network (`network.py`).
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from eval_harness.models.interface import Settings
-from eval_harness.models.local import chat_form
-from eval_harness.models.local.chat_form import Message
 from eval_harness.records.request import Request
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
+
+Message = dict[str, Any]
+
+PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "fuyu")
+"""Model types without a chat template that are made for plain text: the benchmarks' own per-model prompts, such as MediConfusion's
+`mc-blip2`, already hold the words they expect."""
 
 TOKEN_KINDS = ("token_type_ids", "mm_token_type_ids")
 """Tensors beside `input_ids` that say which tokens stand for an image; they are cut with the prompt."""
@@ -146,8 +153,8 @@ class InputMaker:
             return dict(self.processor.apply_chat_template(conversations, **self._template_options, **options))
         token = self._marker
         end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
-        texts = [chat_form.plain_text(messages, token, end) for messages in conversations]
-        images: Any = [chat_form.images_of(messages) for messages in conversations] if pictures else None
+        texts = [plain_text(messages, token, end) for messages in conversations]
+        images: Any = [images_of(messages) for messages in conversations] if pictures else None
         if images and not self._nested:
             images = [image for each in images for image in each]
         return dict(self.processor(text=texts, images=images, padding=True, return_tensors="pt"))
@@ -193,7 +200,7 @@ class InputMaker:
         def as_text(text: str) -> str:
             return self._control_tokens.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
-        return [chat_form.conversation(request, pictures, as_text) for request in requests]
+        return [conversation(request, pictures, as_text) for request in requests]
 
     def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
         """Each distinct image decoded once, several at a time; none where all requests come without.
@@ -204,7 +211,7 @@ class InputMaker:
             return {}
         different = list(dict.fromkeys(image for request in requests for image in request.all_images))
         sides = [self.image_side] * len(different)
-        return dict(zip(different, self._decoders.map(chat_form.decode_image, different, sides), strict=True))
+        return dict(zip(different, self._decoders.map(decode_image, different, sides), strict=True))
 
 
 def _control_tokens(processor: Any) -> re.Pattern[str]:
@@ -263,3 +270,66 @@ def left_padded(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]
             ids[row, width - len(sequence) :] = torch.tensor(list(sequence))
             mask[row, width - len(sequence) :] = 1
     return ids, mask
+
+
+def conversation(
+    request: Request, pictures: Mapping[bytes, Any] | None, as_text: Callable[[str], str] = str
+) -> list[Message]:
+    """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
+
+    `pictures` maps encoded images to decoded ones; None: images without their contents. `as_text` is applied to every text.
+    """
+
+    def said(text: str) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": as_text(text)}]
+
+    def asked(text: str, images: Sequence[bytes]) -> Message:
+        shown = [{"type": "image"} | ({"image": pictures[image]} if pictures is not None else {}) for image in images]
+        return {"role": "user", "content": shown + said(text) if request.image_first else said(text) + shown}
+
+    messages: list[Message] = []
+    if request.system:
+        messages.append({"role": "system", "content": said(request.system)})
+    for shot in request.shots:
+        messages += [asked(shot.prompt, shot.images), {"role": "assistant", "content": said(shot.answer)}]
+    return [*messages, asked(request.prompt, request.images)]
+
+
+def plain_text(messages: list[Message], image_token: str | None, end_of_shot: str) -> str:
+    """A conversation as one text: image markers, the prompt as it stands, examples closed by `end_of_shot`.
+
+    With examples this is the Med-Flamingo form, `<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1).
+    """
+    parts: list[str] = []
+    for message in messages:
+        text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
+        if message["role"] == "assistant":
+            parts.append(f" {text}{end_of_shot}")
+        elif message["role"] == "system":
+            parts.append(f"{text} ")
+        else:
+            images = sum(part["type"] == "image" for part in message["content"])
+            parts.append((image_token or "") * images + text)
+    return "".join(parts)
+
+
+def images_of(messages: list[Message]) -> list[PILImage]:
+    """The images of a conversation in the order they stand."""
+    return [part["image"] for message in messages for part in message["content"] if part["type"] == "image"]
+
+
+@lru_cache(maxsize=8)
+def decode_image(data: bytes, longest_side: int | None = None) -> PILImage:
+    """The encoded image as RGB, turned as its EXIF orientation says; 16-bit grey is brought to 8 bits, not clipped.
+
+    `longest_side`: shrink to this many pixels where larger. The few images decoded last are kept, since questions share them;
+    callers must not draw on what they get.
+    """
+    from PIL import Image
+
+    from dataset_builders.images.lookup import rgb_of
+
+    image = rgb_of(Image.open(io.BytesIO(data)))
+    if longest_side is not None:
+        image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
+    return image

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dataset_builders.errors import BadInput, with_type
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, not_numbers
 from eval_harness.models.local.batching import BatchSize, Queue
-from eval_harness.models.local.chat_form import PLAIN_BY_DEFAULT
-from eval_harness.models.local.model_inputs import Prepared
+from eval_harness.models.local.model_inputs import PLAIN_BY_DEFAULT, Prepared
 from eval_harness.models.local.pretrained import check_generation, describe_source, load_pretrained
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, first_line, with_type
 from dataset_builders.extras import require
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
-from eval_harness.models.local.chat_form import decode_image
+from eval_harness.models.local.model_inputs import decode_image
 from eval_harness.models.local.pretrained import check_adapter, describe_source, load_processor
 from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores

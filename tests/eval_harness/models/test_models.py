@@ -152,7 +152,7 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
 
 @pytest.mark.parametrize(("mode", "colour", "grey"), [("I;16", 32768, 128), ("L", 77, 77), ("1", 1, 255)])
 def test_images_of_any_depth_become_rgb(mode, colour, grey):
-    from eval_harness.models.local.chat_form import decode_image
+    from eval_harness.models.local.model_inputs import decode_image
 
     image = decode_image(picture(mode, colour=colour))
     assert image.mode == "RGB"

@@ -72,7 +72,7 @@ def test_mediconfusion_prompts_are_the_authors(sources, name, method, model):
 
 @pytest.mark.sources
 def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
-    from eval_harness.models.local.chat_form import conversation, plain_text
+    from eval_harness.models.local.model_inputs import conversation, plain_text
 
     theirs = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"]["mc"][
         "med_flamingo"
