@@ -122,9 +122,6 @@ class SourceEntry:
 
     def text(self, field: str) -> str:
         """A text that is not blank, stripped. Numbers are taken as text, since some sources write ids so."""
-        value = self.value.get(field)
-        if type(value) is str and (stripped := value.strip()) and not _BROKEN.search(stripped):
-            return stripped  # the usual case, which a source has by the hundred thousand
         value = self._get(field)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             value = str(value)

@@ -271,29 +271,38 @@ def _lost_jpeg_data(data: bytes) -> str | None:
     return None
 
 
+PNG_START = b"\x89PNG\r\n\x1a\n"
+
+
+def png_chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """(kind, the whole chunk: length, kind, content, checksum) of a PNG in order, up to one that is cut off; the last whole one is IEND."""
+    view, at, kind = memoryview(data), len(PNG_START), b""
+    while kind != b"IEND" and at + 12 <= len(data):
+        end = at + 12 + int.from_bytes(view[at : at + 4], "big")
+        if end > len(data):
+            return
+        kind = data[at + 4 : at + 8]
+        yield kind, view[at:end]
+        at = end
+
+
 def _png_is_whole(data: bytes) -> bool:
     """True if the chunks of a PNG follow each other, with right checksums, up to its end chunk, and its pixels unpack to every row
     (Pillow draws missing rows black)."""
-    at = 8
-    view = memoryview(data)
     unpacker = zlib.decompressobj()
     missing = 0
-    while at + 12 <= len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        kind = data[at + 4 : at + 8]
-        end = at + 8 + length
-        if end + 4 > len(data) or zlib.crc32(view[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+    for kind, chunk in png_chunks(data):
+        if zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
             return False
         if kind == b"IHDR":
-            missing = png_bytes(data[at + 8 : end])
+            missing = png_bytes(chunk[8:-4])
         elif kind == b"IDAT":
-            packed: bytes | memoryview = view[at + 8 : end]
+            packed: bytes | memoryview = chunk[8:-4]
             while packed and missing > 0:
                 missing -= len(unpacker.decompress(packed, 1 << 20))
                 packed = unpacker.unconsumed_tail
         elif kind == b"IEND":
             return missing - len(unpacker.flush()) <= 0
-        at = end + 4
     return False
 
 
@@ -301,7 +310,7 @@ ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (
 """Passes of an interlaced PNG: first column and row, and the steps to the next."""
 
 
-def png_bytes(header: bytes) -> int:
+def png_bytes(header: bytes | memoryview) -> int:
     """Bytes that the pixels of a PNG unpack to by its IHDR: a filter byte before each row; interlaced, seven pictures in turn."""
     width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
     bits = depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]

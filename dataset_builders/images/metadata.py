@@ -15,11 +15,10 @@ from collections.abc import Iterator
 
 from PIL import Image
 
-from dataset_builders.images.lookup import as_png, opened, png_bytes, rgb_of
+from dataset_builders.images.lookup import PNG_START, as_png, opened, png_bytes, png_chunks, rgb_of
 
 ORIENTATION = 0x0112
-PNG_START = b"\x89PNG\r\n\x1a\n"
-PNG_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+PNG_CHUNKS = (b"IHDR", b"PLTE", b"tRNS")
 JPEG_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDA, 0xDB, 0xDD)
 """Frames, tables, scans, and how often these restart."""
 
@@ -137,25 +136,19 @@ def _scan_end(data: bytes, at: int) -> int:
 
 def _png(data: bytes) -> bytes:
     """A PNG's header, palette, transparency and pixels."""
-    parts = [PNG_START]
+    parts: list[bytes | memoryview] = [PNG_START]
     packed = []
-    at = len(PNG_START)
-    kind = b""
-    while kind != b"IEND":
-        if at + 12 > len(data):
-            raise _Unexpected
-        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
-        kind = data[at + 4 : at + 8]
-        if kind in (b"acTL", b"fcTL", b"fdAT") or end > len(data):
-            raise _Unexpected  # a film, or cut off
+    for kind, chunk in png_chunks(data):
+        if kind in (b"acTL", b"fcTL", b"fdAT"):
+            raise _Unexpected  # a film
         if kind == b"IDAT":
-            packed.append(data[at + 8 : end - 4])
+            packed.append(chunk[8:-4])
+        elif kind == b"IEND":
+            pixels = _without_rest(b"".join(packed), png_bytes(data[16:29]))
+            return b"".join([*parts, _chunk(b"IDAT", pixels), chunk])
         elif kind in PNG_CHUNKS:
-            if kind == b"IEND":
-                parts.append(_chunk(b"IDAT", _without_rest(b"".join(packed), png_bytes(data[16:29]))))
-            parts.append(data[at:end])
-        at = end
-    return b"".join(parts)
+            parts.append(chunk)
+    raise _Unexpected  # cut off
 
 
 def _without_rest(packed: bytes, size: int) -> bytes:

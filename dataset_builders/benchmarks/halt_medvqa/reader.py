@@ -105,7 +105,10 @@ def _question(
 ) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
     options, answer = _nota_options(entry) if scenario == "none" else _options(entry)
-    image = _image(entry, name, images, made, own.get(name, OwnImage())) if name else None
+    if name and name not in made:
+        said = own.get(name, OwnImage())
+        made[name] = find_image(entry, images, [name], image_id=name, own=said, source=_source_dataset(name))
+    image = made.get(name)
     if not entry.ok or image is None or answer is None:
         return None
     question_id = f"{scenario}-{key}"
@@ -165,22 +168,6 @@ def _nota_options(entry: SourceEntry) -> tuple[tuple[str, ...], int | None]:
         entry.wrong(f'"answer" {answer!r} is no option')
         return tuple(options), None
     return tuple(options), letters.index(answer)
-
-
-def _image(
-    entry: SourceEntry, name: str, images: ImageFolders | None, made: dict[str, CaseImage | None], own: OwnImage
-) -> CaseImage | None:
-    if name in made:
-        return made[name]
-    made[name] = find_image(
-        entry,
-        images,
-        [name],
-        image_id=name,
-        own=own,
-        source=_source_dataset(name),
-    )
-    return made[name]
 
 
 def _source_dataset(name: str) -> str | None:

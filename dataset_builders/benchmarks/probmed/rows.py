@@ -20,18 +20,13 @@ class ImageIndex:
         self.folders, self.own = folders, own
         self.unambiguous_names = unambiguous({path_of(row) for row in rows if isinstance(row, dict)})
         self.made: dict[str, CaseImage | None] = {}
-        self.last: tuple[object, object, CaseImage | None] = (None, None, None)
 
     def image(self, entry: SourceEntry, image_id: str) -> CaseImage | None:
-        given, kind, image = self.last
-        if image is not None and entry.value.get("image") == given and entry.value.get("image_type") == kind:
-            return image  # the questions on an image mostly follow each other
         name, path = entry.text("image"), path_of(entry.value)
         if not name:
             return None
         if path not in self.made:
             self.made[path] = self._make(entry, image_id, name, path)
-        self.last = entry.value.get("image"), entry.value.get("image_type"), self.made[path]
         return self.made[path]
 
     def _make(self, entry: SourceEntry, image_id: str, name: str, path: str) -> CaseImage | None:
