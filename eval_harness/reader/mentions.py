@@ -106,6 +106,12 @@ class PlainResponse:
     def named(self) -> list[Mention]:
         """Every mention of one option, in the order of the text."""
         found = _merged(self._letters() if self.lettered else [], self._texts(), self.lowered)
+        if self.options.twice:
+            said = (words_of(self.text[each.start : each.end]).words if each.options == (-2,) else () for each in found)
+            first = (self.options.twice.get(words) for words in said)
+            found = [
+                m if place is None else m._replace(options=(place,)) for m, place in zip(found, first, strict=True)
+            ]
         return found if len(found) <= MOST else found[: MOST // 4] + found[-3 * MOST // 4 :]
 
     @cached_property

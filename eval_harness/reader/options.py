@@ -213,9 +213,15 @@ class OptionTexts:
 
     @cached_property
     def none(self) -> int | None:
-        """The one option "none of the above" (or "none")."""
+        """The option "none of the above" (or "none"); the first where it stands twice."""
         places = [place for place, words in enumerate(self.words) if words in (_NONE, _NONE[:1])]
-        return places[0] if len(places) == 1 else None
+        return places[0] if len({self.words[place] for place in places}) == 1 else None
+
+    @cached_property
+    def twice(self) -> dict[tuple[str, ...], int]:
+        """Texts that stand twice among the options (47 questions of HALT-MedVQA), with the first place: their text alone means that."""
+        texts = [text.rstrip(".").lower() for text in self.plain]
+        return {self.words[texts.index(text)]: texts.index(text) for text in texts if texts.count(text) > 1}
 
     @cached_property
     def clauses(self) -> frozenset[int]:
