@@ -44,4 +44,4 @@ def benchmarks_named(said: str) -> tuple[str, ...]:
     found = [official.get(folded(name), name) for part in said.split(",") if (name := part.strip())]
     if not found:
         raise BadInput(f"benchmark {said!r}: name one, several with commas, or all. Official: {', '.join(BENCHMARKS)}.")
-    return BENCHMARKS if found == ["all"] else tuple(dict.fromkeys(found))
+    return BENCHMARKS if [folded(name) for name in found] == ["all"] else tuple(dict.fromkeys(found))

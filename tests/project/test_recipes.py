@@ -56,8 +56,16 @@ def parse(words):
 
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_command_line_of_a_guide_is_one_that_is_there(path):
-    for line in command_lines(path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    for line in command_lines(text):
         parse(line)
+    for mentioned in re.findall(r"`medprobe ([a-z][^`\n]*)", text):  # within a sentence, often without its arguments
+        command, words = COMMAND, mentioned.split()
+        while words and words[0] in getattr(command, "commands", ()):
+            command = command.commands[words.pop(0)]
+        known = {"--help", *(name for each in command.params for name in (*each.opts, *each.secondary_opts))}
+        named = {re.match(r"--[a-z-]*", word)[0] for word in words if word.startswith("--")}
+        assert (not words or not hasattr(command, "commands")) and named <= known, mentioned
 
 
 def test_a_wrong_line_is_found():
