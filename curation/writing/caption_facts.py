@@ -24,7 +24,7 @@ from curation.writing.question_writing import json_object, records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.label_reading import cues_in, read_finding
-from dataset_builders.terms import folded, singular
+from dataset_builders.terms import folded, modalities_apart, modalities_in, regions_apart, regions_in, singular
 
 PROMPT = """Below is the caption of one medical image. Write down what it says of the image, and nothing that it does not say.
 
@@ -70,6 +70,12 @@ def read_facts(reply: str, caption: str) -> tuple[dict[str, str] | None, str]:
     missing = [_text(each) for each in absent]
     if len(named) < len(findings) or not all(name for name, _ in named) or bool(given.get("normal")) == bool(named):
         return None, "names findings of a normal image, or none of an abnormal one"
+    if given.get("normal") and not any(kind in ("normal", "negated") for kind, _ in cues_in(caption)):
+        return None, "takes the image for normal, which the caption does not say"
+    if modalities_apart(modalities_in(modality), modalities_in(caption)) or regions_apart(
+        regions_in(organ), regions_in(caption)
+    ):
+        return None, f"says {organ}, {modality}, where the caption names another organ or modality"
     every = [*(word for pair in named for word in pair), *missing]
     if any(sign in text for text in every for sign in ";|"):
         return None, "holds a ; or |"
@@ -117,16 +123,34 @@ def stance(finding: str, caption: str) -> str:
     return next(iter(said)) if len(said) == 1 else "doubted" if said else ""
 
 
+AFTERWARDS = ("after", "following", "since", "prior", "post", "known", "earlier", "previous", "previously", "ago")
+"""Cues that date the image, not the finding, where they stand behind it."""
+
+
+NOT_SEEN = re.compile(
+    r"\bnot(?: \w+)? (?:seen|present|identified|visible|visuali[sz]ed|evident|found|noted|detected|observed|demonstrated|appreciated|shown|"
+    r"apparent)\b|\b(?:absent|negative|none)\b|^no$"
+)
+"""What denies the finding before it; "is not displaced" does not."""
+
+
 def _stance(before: str, after: str) -> str:
     words = folded(before).split()
     doubts = [*cues_in(" ".join(words[-8:])), *cues_in(after)]
-    dated = cues_in(" ".join(words[-3:]))
+    gone = [(kind, cue) for kind, cue in cues_in(after) if cue not in AFTERWARDS]
+    dated = [*cues_in(" ".join(words[-3:])), *gone]
     unsettled = re.search(
         r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b", f"{before} {after}", re.IGNORECASE
     )
-    is_denied = any(kind in ("negated", "normal") for kind, _ in (*cues_in(before), *cues_in(after)))
+    denied = [any(kind in ("negated", "normal") for kind, _ in cues_in(part)) for part in (before, after)]
+    is_denied = denied[0] or bool(NOT_SEEN.search(folded(after)))
     is_uncertain = any(kind == "uncertain" and not (cue == "or" and is_denied) for kind, cue in doubts)
-    if unsettled or is_uncertain or any(kind == "not current" and cue != "old" for kind, cue in dated):
+    if (
+        unsettled
+        or is_uncertain
+        or (denied[1] and not is_denied)
+        or any(kind == "not current" and cue != "old" for kind, cue in dated)
+    ):
         return "doubted"
     return "denied" if is_denied else "stated"
 

@@ -46,11 +46,20 @@ def test_a_good_reply_is_a_row_of_the_table():
         ({"findings": [{"finding": "nodule; effusions"}]}, "; or |"),
         ({"findings": "nodule"}, "lacks"),
         ({"organ": ""}, "lacks"),
+        ({"organ": "knee"}, "another organ"),
+        ({"modality": "CT"}, "another organ or modality"),
     ],
 )
 def test_what_the_caption_does_not_say_is_refused(change, why):
     assert read_facts(json.dumps(GOOD | change), CAPTION)[0] is None
     assert why in read_facts(json.dumps(GOOD | change), CAPTION)[1]
+
+
+@pytest.mark.parametrize(("caption", "is_read"), [("Normal chest film.", True), ("Chest film. Lungs clear.", True), ("Chest film.", False),
+                                                  ("Abnormal chest film.", False), ("Chest film, a mass.", False)])  # fmt: skip
+def test_an_image_is_normal_only_where_the_caption_says_so(caption, is_read):
+    reply = json.dumps({"organ": "chest", "modality": "X-ray", "normal": True, "findings": [], "absent": []})
+    assert (read_facts(reply, caption)[0] is not None) is is_read
 
 
 @pytest.mark.parametrize(
@@ -62,7 +71,8 @@ def test_what_the_caption_does_not_say_is_refused(change, why):
         ("Edema is not seen.", "denied"), ("Edema without effusion.", "stated"), ("Rule out edema.", "doubted"),
         ("No edema. Later film: edema.", "doubted"), ("Effusion, no edema", "denied"), ("Nodule", ""),
         ("Edema versus pneumonia", "doubted"), ("Edema cannot be excluded.", "doubted"), ("Negative for edema", "denied"),
-        ("An old woman with edema and no fever", "stated"),
+        ("An old woman with edema and no fever", "stated"), ("Edema, seen after contrast", "stated"), ("Edema was removed", "doubted"),
+        ("The edema is not displaced", "doubted"), ("Edema has improved", "doubted"), ("Edema: absent", "denied"),
     ],
 )  # fmt: skip
 def test_what_a_caption_says_of_a_finding(caption, said):
