@@ -116,7 +116,7 @@ def stance(finding: str, caption: str) -> str:
     """
     words = r"\W+".join(map(re.escape, re.findall(r"\w+", finding)))
     said = set()
-    for sentence in re.split(r"[.;:](?=\s|$)|\n", caption):
+    for sentence in re.split(r"[.;](?=\s|$)|\n", caption):
         for found in re.finditer(rf"\b{words}\w*", sentence, re.IGNORECASE):
             after = re.split(r"[,(]|\b(?:with|without|and|but|no|while|in)\b", sentence[found.end() :], maxsplit=1)[0]
             said.add(_stance(sentence[: found.start()], after))
