@@ -19,16 +19,20 @@ REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repos
 SHORT_DESCRIPTION = 60
 """Maximum number of characters of a Space's short description."""
 COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
-_DATASET_RULES = {
+_RULES = {
     "license_name": (r"[a-z0-9.-]+", "lower-case letters, digits, `-` and `.`"),
     "license_link": (r"LICENSE(\.md)?|https?://\S+", "`LICENSE`, `LICENSE.md` or a web address"),
+    "size_categories": ("|".join(map(re.escape, SIZE_CATEGORIES)), ", ".join(SIZE_CATEGORIES)),
 }
-_SPACE_RULES = _DATASET_RULES | {
+_RULES_OF_SPACES = _RULES | {
     "short_description": (rf".{{1,{SHORT_DESCRIPTION}}}", f"at most {SHORT_DESCRIPTION} characters"),
+    "emoji": (r"[^\x00-\x7f]+", "an emoji alone"),
     "colorFrom": ("|".join(COLOURS), f"one of {', '.join(COLOURS)}"),
     "colorTo": ("|".join(COLOURS), f"one of {', '.join(COLOURS)}"),
     "sdk": ("gradio|docker|static", "one of gradio, docker, static"),
+    "python_version": (r"3(\.\d+){1,2}", "a version such as 3.11"),
 }
+"""Field -> what each of its values must match, and that in words."""
 _LOADER = getattr(
     yaml, "CSafeLoader", yaml.SafeLoader
 )  # the same in C, where PyYAML was built with it: ten times as quick
@@ -86,13 +90,11 @@ def check_header(path: Path, header: dict[str, Any], kind: str) -> None:
 
     Source: the Hub's references of Spaces' configuration and of repository cards (licences, size categories).
     """
-    for name, (pattern, takes) in (_SPACE_RULES if kind == "space" else _DATASET_RULES).items():
-        if name in header and not re.fullmatch(pattern, str(header[name])):
-            raise BadInput(f"{path}: {name}: {str(header[name])[:80]!r}: the Hub takes {takes}.")
-    sizes = header.get("size_categories", [])
-    for value in sizes if isinstance(sizes, list) else [sizes]:
-        if value not in SIZE_CATEGORIES:
-            raise BadInput(f"{path}: size_categories: {value!r}: the Hub takes {', '.join(SIZE_CATEGORIES)}.")
+    for name, (pattern, takes) in (_RULES_OF_SPACES if kind == "space" else _RULES).items():
+        values = header.get(name, [])
+        for value in values if isinstance(values, list) else [values]:
+            if not re.fullmatch(pattern, str(value)):
+                raise BadInput(f"{path}: {name}: {str(value)[:80]!r}: the Hub takes {takes}.")
 
 
 def data_files(card: dict[str, Any], present: list[str]) -> dict[str, dict[str, list[str]]]:

@@ -57,12 +57,14 @@ WORDS = st.text(st.characters(codec="ascii", exclude_characters="\r\n"), min_siz
 
 
 @given(
-    name=st.sampled_from(["license_link", "license_name", "short_description", "colorFrom", "size_categories"]),
-    value=WORDS,
+    name=st.sampled_from(
+        ["license_link", "license_name", "short_description", "colorFrom", "size_categories", "emoji"]
+    ),
+    value=WORDS | st.sampled_from(["LICENSE", "gray", "n>1T", "1K<n<10K", "\N{STETHOSCOPE}", "\N{STETHOSCOPE} x"]),
 )
 @settings(max_examples=200, deadline=None)
 def test_a_value_is_taken_where_the_hub_takes_it(name, value, tmp_path_factory):
-    kind = "space" if name in ("short_description", "colorFrom") else "dataset"
+    kind = "space" if name in ("short_description", "colorFrom", "emoji") else "dataset"
     takes = {
         "license_link": value in ("LICENSE", "LICENSE.md")
         or (value.startswith(("http://", "https://")) and not re.search(r"\s", value)),
@@ -70,6 +72,7 @@ def test_a_value_is_taken_where_the_hub_takes_it(name, value, tmp_path_factory):
         "short_description": len(value) <= 60,
         "colorFrom": value in ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"),
         "size_categories": value in SIZE_CATEGORIES,
+        "emoji": value == "\N{STETHOSCOPE}",
     }[name]
     path = tmp_path_factory.getbasetemp() / "README.md"
     if takes:
