@@ -43,6 +43,12 @@ SERVERS = (*PASSING, "400", "tools", "odd JSON", *FATAL, *HARMLESS)
 UNREADABLE = ("type", "half", "empty", "nonsense", "stream")
 """No replies of a chat server: what sends them first is not waited for."""
 SLOW = ("hang", "hang in the body", "slow bytes")
+REASONS = {
+    "stream": "streams its reply",
+    "tools": "calls a tool instead of answering (look_up)",
+    "502": "HTTP 502: trouble 502",
+}
+"""What is said of some of them, in the line or in the journal."""
 
 QUESTIONS = {
     "raises": "RuntimeError: refused",
@@ -124,6 +130,8 @@ class Server(Drawn, ChaosServer):
         concerned = sum(map(self.concerns, self.asked))
         if self.kind == "odd JSON":  # may be an answer all the same
             return
+        failed = [entry["error"] for entry in kept.values() if entry["status"] == "failed"]
+        assert all(REASONS.get(self.kind, "") in why for why in (*failed, *filter(None, [line]))), (line, failed)
         if self.kind in HARMLESS:
             assert set(statuses) == {"answered"}, line
         elif self.scope == "always" or self.kind in FATAL:

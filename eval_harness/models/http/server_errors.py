@@ -16,8 +16,6 @@ import time
 from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
-LONGEST_RETRY_AFTER = 900.0
-
 Kind = Literal["again", "busy", "gateway", "late", "unreachable", "unreadable", "cut", "question", "fatal"]
 TRANSIENT = ("again", "busy", "gateway", "late", "unreachable")
 
@@ -255,7 +253,7 @@ def seconds_of(header: str | None) -> float | None:
             seconds = email.utils.parsedate_to_datetime(header).timestamp() - time.time()
         except (TypeError, ValueError):
             return None
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER) if math.isfinite(seconds) else None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
 def without_key(text: str, key: str) -> str:

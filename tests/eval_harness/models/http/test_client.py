@@ -14,8 +14,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.http.client import destination
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
-from tests.chaos.server import ChaosServer, Raw
-from tests.eval_harness.models.http.asking import KEY, model, request
+from tests.chaos.server import ChaosServer
+from tests.eval_harness.models.http.asking import KEY, request
 
 REPLY = b'{"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]}'
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(REPLY), REPLY)
@@ -196,12 +196,3 @@ def test_a_deployment_of_azure(monkeypatch):
         assert backend.base_url.endswith("/openai/deployments/ours")
         assert server.headers[0]["api-key"] == "azure-key"
         assert KEY not in str(server.headers[0])
-
-
-def test_a_reply_that_is_a_stream_or_a_call_of_a_tool_says_so():
-    stream = Raw('data: {"choices": [{"delta": {"content": "A"}}]}\n\ndata: [DONE]\n\n', "text/event-stream")
-    call = {"tool_calls": [{"type": "function", "function": {"name": "look_up", "arguments": "{}"}}], "content": None}
-    document = {"choices": [{"finish_reason": "tool_calls", "message": {"role": "assistant", **call}}]}
-    for reply, words in ((stream, "streams its reply"), (document, "calls a tool instead of answering .look_up")):
-        with ChaosServer(answer=lambda body, reply=reply: (200, reply)) as server, pytest.raises(BadInput, match=words):
-            list(model(server).generate([request(i) for i in range(4)]))
