@@ -52,12 +52,14 @@ def embed(
     import pandas as pd
 
     from curation.images.file_names import file_names, list_beside
-    from curation.images.image_index import UNREADABLE
+    from curation.images.image_index import UNREADABLE, images_at, list_images
     from curation.mining.embedding import embed as embed_images
     from curation.mining.encoders import encoder_spec, load_encoder
     from curation.mining.pair_search import pick_device
 
     spec = encoder_spec(encoder, pooling, precision, image_size, revision, name)
+    if "://" not in images:
+        list_images(images_at(images))  # raises where there are none, before an encoder is downloaded
     encode = None
     if ray is not None:
         from curation.mining.on_ray import encode_on_ray
