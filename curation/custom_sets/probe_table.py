@@ -26,7 +26,7 @@ from curation.images.pairing import pair
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.label_reading import Label, cues_in, key_of, read_finding
 from dataset_builders.source_files import stays_inside
-from dataset_builders.terms import NOWHERE, Place, ancestors, cannot_show, folded, place_of, singular, terms
+from dataset_builders.terms import NOWHERE, Place, ancestors, by_name, cannot_show, folded, place_of, singular, terms
 
 NORMAL = ("no finding", "no findings", "normal")
 """Cells that say that an image is normal."""
@@ -246,8 +246,10 @@ def paired(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
 
 SIDE, NAMED = "side", "part of the brain"
 """The axis of left and right, and that of parts which exclude one another by name."""
-EXTENT, FRAME, SIDED = "extent", "frame", "name"
-"""Rows of words for everywhere, for the picture's own sides, and for organs of which a side is a name (the liver's left lobe)."""
+EXTENT, FRAME, SIDED, DIVISION = "extent", "frame", "name", "division"
+"""Rows of words for everywhere, for the picture's own sides, for organs of which a side is a name (the left lobe of the liver), and
+for parts of organs."""
+SMALL = frozenset(re.findall(r"\w+", "a an the of in and with to at is side sided region area portion part"))
 
 
 @cache
@@ -263,16 +265,20 @@ def _axes() -> dict[str, dict[str, str]]:
 @cache
 def excludes_position(there: str, candidate: str) -> bool:
     """True where what lies at `there` does not lie at `candidate`: left and right, upper and lower ...; both in the same frame (the image's
-    or the patient's sides), neither everywhere."""
+    or the patient's sides), neither everywhere, and nothing said that is no place ("mostly left", "crossing to the right")."""
     axes = _axes()
     first, second = set(folded(there).split()), set(folded(candidate).split())
-    if (first | second) & axes[EXTENT].keys() or bool(first & axes[FRAME].keys()) != bool(second & axes[FRAME].keys()):
+    if (
+        not all(map(_is_place, first | second))
+        or (first | second) & axes[EXTENT].keys()
+        or bool(first & axes[FRAME].keys()) != bool(second & axes[FRAME].keys())
+    ):
         return False
     part = _part(first)
     is_same_part = part == _part(second)
     middle = {word for word, position in axes["height"].items() if position == "middle"}
     for name, axis in axes.items():
-        if name in (EXTENT, FRAME, SIDED):
+        if name in (EXTENT, FRAME, SIDED, DIVISION):
             continue
         here, asks = {axis[word] for word in first & axis.keys()}, {axis[word] for word in second & axis.keys()}
         # Between left and right there is a middle, too, where nothing is said that it is the middle of.
@@ -285,9 +291,13 @@ def excludes_position(there: str, candidate: str) -> bool:
 
 def _part(words: set[str]) -> set[str]:
     """What a position is a part of: a lobe, a zone, a quadrant. The lower lobe of a lung reaches into its middle zone."""
-    said = {word for axis in _axes().values() for word in axis} - _axes()[SIDED].keys()
-    small = set(re.findall(r"\w+", "a an the of in and with to at is side sided region area portion part"))
-    return {singular(word) for word in words - said - small}
+    said = {word for name, axis in _axes().items() for word in axis if name not in (SIDED, DIVISION)}
+    return {singular(word) for word in words - said - SMALL}
+
+
+def _is_place(word: str) -> bool:
+    named = by_name("organ", "region", "site")
+    return word in SMALL or any(word in axis for axis in _axes().values()) or word in named or singular(word) in named
 
 
 # Boxes

@@ -401,6 +401,14 @@ middle | upper
 right middle lobe | right lower zone
 lower lobe of the left lung | left mid zone
 extensive, left | right
+predominantly left | right
+mostly in the left lung | right lung
+worse on the left | right
+crossing the midline to the right | left
+left anterior descending artery | right
+right paratracheal | left mediastinum
+upper arm | lower arm
+right of the midline | left
 """
 
 
