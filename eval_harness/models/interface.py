@@ -106,11 +106,10 @@ class Settings:
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out, for the cost in `environment`."""
     max_tokens: int | None = None
-    """Most output tokens as told on the command line, which a limit in the model's own generation config does not lower."""
+    """Most output tokens as told on the command line: a limit in the model's own generation config does not lower it, and a model that is
+    seen to reason gets no more."""
     thinking: Thinking | None = None
     """Whether a reasoning model reasons before it answers, or with how many tokens at most; None: as the model does by itself."""
-    fixed_limit: bool = False
-    """The output limit is what the user asked for: a model that reasons gets no more."""
     chat_template: str | None = None
     """Text of a Jinja chat template that replaces the model's own."""
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)

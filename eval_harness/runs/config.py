@@ -123,13 +123,13 @@ class EvalConfig:
     @property
     def model_settings(self) -> Settings:
         """The settings as the back end gets them."""
-        return replace(self.settings, max_tokens=self.max_tokens, fixed_limit=self.max_tokens is not None)
+        return replace(self.settings, max_tokens=self.max_tokens)
 
 
 def option_types() -> dict[str, Any]:
     """The options of `medprobe eval` that make a configuration, by name, with the type of what is given there."""
     types = get_type_hints(EvalConfig) | get_type_hints(Settings)
-    for name in ("settings", "argv", "resume", "branches", "facets", "fixed_limit", "engine", *MODEL_ARGS):
+    for name in ("settings", "argv", "resume", "branches", "facets", "engine", *MODEL_ARGS):
         del types[name]
     types |= dict.fromkeys(READ_FROM_TEXT, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
     return types | {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}

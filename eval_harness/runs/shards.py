@@ -8,7 +8,7 @@ Files of a run folder, and who writes them:
   `answers.jsonl` and its process has ended.
   The workers of a sweep on a Ray cluster write such journals as parts of `rank0of1`, whose lock the sweep holds (`sweep/cluster.py`).
 - `.rank0of2.lock`: held by a process as long as it lives; so each share has one process, and a live process's journal is left alone.
-- `.shards.lock`: held while somebody begins, puts journals together, or scores.
+- `.shards.lock`: held while a process begins, puts journals together, or scores.
 
 No process waits for another, so a late, killed or restarted process loses no other's answers.
 """

@@ -22,7 +22,7 @@ from eval_harness.models.load import keep_loaded
 from eval_harness.runs.runner import evaluate
 from eval_harness.sweep.tasks import SweepTask
 
-DIED = "its process ended without a word: out of memory, or a crash in a library"
+DIED = "the process died: out of memory, or a crash in a library"
 
 
 @dataclass(frozen=True)

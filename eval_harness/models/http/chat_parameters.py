@@ -128,7 +128,7 @@ class Parameters:
     def allow_thinking(self, request: Request, why: str, limit: int) -> bool:
         """Give the model room to reason, once, unless the limit is what the user asked for; whether it has more than `limit`, which the
         request was sent with."""
-        if self.settings.fixed_limit or request.candidates or request.max_tokens >= THINKING_ROOM:
+        if self.settings.max_tokens is not None or request.candidates or request.max_tokens >= THINKING_ROOM:
             return False
         if self.room is not None:
             return limit < self.limit(request)

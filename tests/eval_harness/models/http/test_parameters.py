@@ -128,7 +128,7 @@ def test_could_not_finish_fails_that_question_and_no_other():
         assert "Could not finish" in found["3"].error
         assert any("16384 output tokens were allowed instead of 1" in words for words in backend.deviations)
     with ChaosServer(answer=thinker) as server:
-        found = list(model(server, fixed_limit=True).generate([request(i, max_tokens=8000) for i in range(8)]))
+        found = list(model(server, max_tokens=8000).generate([request(i, max_tokens=8000) for i in range(8)]))
         assert sum(r.status == "answered" for r in found) == 7
         assert {body["max_tokens"] for body in server.bodies} == {8000}
 

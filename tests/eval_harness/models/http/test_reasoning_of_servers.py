@@ -88,7 +88,7 @@ def test_no_letter_is_ever_read_in_a_thought_that_was_cut(form):
     """At limits that cut all, some or none, said in four ways; whichever comes first; at one in flight and at six."""
     for seed, (limit, length) in enumerate([(1, "length"), (4, None), (60, "MAX_TOKENS"), (60, "length"), (200, None)]):
         with ChaosServer(answer=Thinker(form, length, seed)) as server:
-            backend = model(server, fixed_limit=True, in_flight=1 + 5 * (seed % 2))
+            backend = model(server, max_tokens=limit, in_flight=1 + 5 * (seed % 2))
             found = list(backend.generate([request(i, max_tokens=limit) for i in range(10)]))
         assert {body["max_tokens"] for body in server.bodies} <= {limit, 1024}, "the user's limit is kept"
         for reply in found:
