@@ -168,11 +168,10 @@ def _checked(funnel: dict[str, Any], branches: list[questions.Branch]) -> dict[s
             f"Burned-in text: searched in {text['searched']} pictures; {text['with_text']} may hold some. Decided by a person: {decided}; "
             f"the other {text['undecided']} are in no question."
         )
-    if branches:
-        notes.append(
-            f"Text alone: {branches[0]}, answering with the option that is most often right elsewhere"
-            f"{'; the set was built nonetheless' if any(each.flagged for each in branches) else ''}."
-        )
+    notes.append(
+        f"Text alone: {branches[0]}, answering with the option that is most often right elsewhere"
+        f"{'; the set was built nonetheless' if any(each.flagged for each in branches) else ''}."
+    )
     return {"notes": notes, "validated": bool(validation["validated_questions"])}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -206,8 +207,8 @@ ALL = ("all", "all", "all")
 
 @dataclass(frozen=True)
 class Branch:
-    """The single-choice questions of one (modality, task, granularity), or of the whole set (`ALL`), without their images. `flagged`: the
-    text gives answers away, among all branches (Holm)."""
+    """The questions of one (modality, task, granularity), or of the whole set (`ALL`), without their images. `flagged`: the text gives
+    answers away, among all branches (Holm)."""
 
     cell: Cell
     found: TextAlone
@@ -227,16 +228,13 @@ class Branch:
 
 
 def majority(written: list[Written]) -> list[Branch]:
-    """The whole set and each (modality, task, granularity) with single-choice questions, answered by the option that is most often right
-    where it is offered, as learned from questions about other images and patients."""
+    """The whole set and each (modality, task, granularity), answered by the option that is most often right where it is offered, as learned
+    from questions about other images and patients."""
     own: dict[Cell, list[Written]] = defaultdict(list)
     for each in written:
-        if not each.case.is_multiple:
-            own[each.case.cell].append(each)
-    if not own:
-        return []
+        own[each.case.cell].append(each)
     found = {cell: _answered(questions) for cell, questions in sorted(own.items())}
-    every = [each.choice.options for cell in found for each in own[cell]]
+    every = [_choice(each)[0] for cell in found for each in own[cell]]
     found = {ALL: against_chance(sum(each.correct for each in found.values()), every)} | found
     adjusted = holm_adjusted(np.array([each.p for each in found.values()]))
     return [
@@ -245,10 +243,19 @@ def majority(written: list[Written]) -> list[Branch]:
     ]
 
 
+def _choice(each: Written) -> tuple[list[str], int]:
+    """A question as a choice of one: (options, the right one). Of several right options one stays, drawn by its case."""
+    options, right = each.choice.options, each.choice.right
+    kept = random.Random(f"text alone {each.case.order}").choice(right)
+    shown = [at for at in range(len(options)) if at == kept or at not in right]
+    return [options[at] for at in shown], shown.index(kept)
+
+
 def _answered(own: list[Written]) -> TextAlone:
     """The questions of a branch: those of a fold by what the other folds say. No patient or image is in two folds."""
     held = [[each.case.item.patient, *(picture for picture, _ in each.case.item.pictures)] for each in own]
-    return text_alone([each.choice.options for each in own], [each.choice.right[0] for each in own], held)
+    choices = [_choice(each) for each in own]
+    return text_alone([options for options, _ in choices], [right for _, right in choices], held)
 
 
 def check_text_alone(branches: list[Branch], written: list[Written]) -> None:
@@ -259,12 +266,11 @@ def check_text_alone(branches: list[Branch], written: list[Written]) -> None:
     worst = max(
         flagged, key=lambda each: ((each.found.correct - each.found.chance) / each.found.questions, each.cell != ALL)
     )
-    answers = Counter(
-        each.case.answer for each in written
-        if not each.case.is_multiple and worst.cell in (ALL, each.case.cell)
-    ).most_common(2)  # fmt: skip
-    fewer = f" `per_answer: {answers[1][1]}` or" if len(answers) > 1 and answers[1][1] < answers[0][1] else ""
+    own = [each for each in written if worst.cell in (ALL, each.case.cell)]
+    (often, times), *_ = Counter(name for each in own for name in each.case.answers).most_common(1)
+    counts = sorted(set(Counter(each.case.answer for each in own).values()))
+    fewer = f" `per_answer: {counts[-2]}` or" if len(counts) > 1 else ""
     raise BadInput(
-        f"the text alone gives answers away ({'; '.join(str(each) for each in flagged[:3])}; most often right: {answers[0][0]!r}, "
-        f"{answers[0][1]} times). Give{fewer} more cases of the other labels, or leave a label out; --accept-text-alone builds it as it is."
+        f"the text alone gives answers away ({'; '.join(str(each) for each in flagged[:3])}; most often right: {often!r}, "
+        f"{times} times). Give{fewer} more cases of the other labels, or leave a label out; --accept-text-alone builds it as it is."
     )

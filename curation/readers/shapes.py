@@ -241,9 +241,11 @@ def _yolo_classes(lists: list[Path], dataset: SourceDataset) -> dict[int, str]:
     remedy = "Give `classes: {0: name, ...}`."
     found: dict[int, str] = {}
     for path in lists:
+        document: Any = {}
         try:
             if path.suffix in (".yaml", ".yml"):
-                given = yaml.safe_load(read_text(path))["names"]
+                document = yaml.safe_load(read_text(path))
+                given = document["names"]
                 listed = dict(given) if isinstance(given, dict) else dict(enumerate(list(given)))
                 classes = {int(number): str(name) for number, name in listed.items() if not isinstance(given, str)}
             else:
@@ -251,6 +253,10 @@ def _yolo_classes(lists: list[Path], dataset: SourceDataset) -> dict[int, str]:
                 classes = {number: name for number, name in enumerate(lines) if name}
         except (yaml.YAMLError, TypeError, KeyError, ValueError):
             classes = {}
+        if isinstance(document, dict) and "kpt_shape" in document:
+            raise BadInput(
+                f"dataset {dataset.name}: {path} is about keypoints, which mark no region. Give boxes or polygons."
+            )
         if not classes:
             raise BadInput(f"dataset {dataset.name}: {path} has no `names` (a list, or number: name). {remedy}")
         if found and classes != found:

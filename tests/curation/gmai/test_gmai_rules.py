@@ -390,6 +390,12 @@ def test_what_the_text_gives_away_is_found_and_chance_is_not():
     for branches in found:
         everything, branch = (each.found for each in branches)
         assert (everything.questions, everything.correct) == (branch.questions, branch.correct) == (120, branch.correct)
+    even = answered(random.Random(5), dict.fromkeys("abcd", 1), 120)
+    several = [
+        replace(each, choice=OptionSet((*each.choice.options, "z"), (*each.choice.right, len(each.choice.options))))
+        for each in even
+    ]
+    assert not questions.majority(even)[0].flagged and questions.majority(several)[0].flagged  # "z" is always right
     with pytest.raises(BadInput, match=r"the text alone gives answers away \(.* of 120 right.*most often right: 'a'"):
         questions.check_text_alone(found[0], answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120))
 
