@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,7 @@ class Submission:
         """The same as the result of the store's owner, who ran the model: under an id of its own."""
         result = self.result.model_copy(update={"provenance": "reproduced"})
         derived = {**self.derived, RESULT: result.to_json().encode()}
-        return Submission(
-            self.run_id.removesuffix(REPRODUCED) + REPRODUCED,
-            self.sent, result, derived, self.digests, self.questions, self.problems, self.flags, self.notes,
-        )  # fmt: skip
+        return replace(self, run_id=self.run_id.removesuffix(REPRODUCED) + REPRODUCED, result=result, derived=derived)
 
     def check(self, what: Path, remedy: str = "Nothing was submitted.") -> None:
         """Raise BadInput with all problems in one line, or return if there are none."""

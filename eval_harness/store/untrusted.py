@@ -20,7 +20,6 @@ from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
 
 MAX_LINE = 64 << 20
 """Bytes of one line or value. Answers have no individual limit; the file size is limited."""
-MAX_RECORDS = MOST_ANSWERS
 MAX_UNPACKED = 512 << 20
 """Bytes that a Parquet file may unpack to, where the number of answers due is unknown."""
 SHOWN = 30
@@ -97,8 +96,8 @@ def read_records(path: Path, problems: ProblemList) -> Iterator[Placed]:
     records = _reader_of(path, check_file(path))(path, problems)
     try:
         for count, (where, record) in enumerate(records):
-            if count >= MAX_RECORDS:
-                raise BadInput(f"{path}: holds more than {MAX_RECORDS:,} answers. No benchmark has so many questions.")
+            if count >= MOST_ANSWERS:
+                raise BadInput(f"{path}: holds more than {MOST_ANSWERS:,} answers. No benchmark has so many questions.")
             yield where, record
             if problems.full:
                 return
@@ -280,7 +279,7 @@ def parquet_rows(
     source: Path | bytes,
     columns: Sequence[str] = (),
     most_bytes: int = MAX_UNPACKED,
-    most_rows: int = MAX_RECORDS,
+    most_rows: int = MOST_ANSWERS,
     name: str = "answers.parquet",
 ) -> Iterator[Record]:
     """The rows of a Parquet file, or of the bytes of an answers.parquet. Of `columns` those that are there; all, where none is named or

@@ -1,7 +1,6 @@
 """Submitting to a folder: run folders, and the files of other harnesses; what is refused, and that nothing is written then."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from eval_harness.store.submit import prepare, submit
 from tests import helpers
 from tests.eval_harness.store.submitting import edit_answers, phantom, questions_of, responses, run_folder, said
 from tests.helpers import edit_json, write_lines
-from tests.sampling import few
 
 
 @pytest.fixture(scope="module")
@@ -200,21 +198,6 @@ def test_probmeds_official_output(probmed, tmp_path):
     rows[0]["gt_ans"] = "no" if rows[0]["gt_ans"] == "yes" else "yes"
     with pytest.raises(BadInput, match="another version"):
         from_file(write_lines(tmp_path / "m.jsonl", rows), probmed)
-
-
-@pytest.mark.parametrize("many", few([6, 20]))
-def test_many_submissions_at_once_all_land(data, tmp_path, many):
-    """Two of them are of one model."""
-    paths = [write_lines(tmp_path / f"{n}.jsonl", responses(data, n)) for n in range(many)]
-
-    def one(n):
-        return submit(paths[n], tmp_path / "store", "mediconfusion", f"Model {n % (many - 1)}", str(data))
-
-    with ThreadPoolExecutor(10) as pool:
-        done = list(pool.map(one, range(many)))
-    assert all(each.new for each in done)
-    stored, problems = scan_store(tmp_path / "store")
-    assert (len(stored), problems) == (many, [])
 
 
 def test_an_existing_folder_wins_over_a_repository(tmp_path, monkeypatch):

@@ -15,21 +15,6 @@ from tests.eval_harness.store.submitting import responses
 from tests.eval_harness.store.verifying import REPO, STORE, comments, main_files, status
 from tests.helpers import write_lines
 from tests.localhub.faults import RESET
-from tests.sampling import few
-
-
-@pytest.mark.parametrize("many", few([6, 20]))
-def test_many_at_once_all_land(owner, data, as_owner, tmp_path, many):
-    paths = [write_lines(tmp_path / f"{n}.jsonl", responses(data, n % 7)) for n in range(many)]
-
-    def one(n):
-        return submit(paths[n], STORE, "mediconfusion", f"Model {n}", str(data))
-
-    with ThreadPoolExecutor(many) as pool:
-        locations = {done.location for done in pool.map(one, range(many))}
-    assert len(locations) == many
-    listed = list(owner.get_repo_discussions(STORE, repo_type="dataset", discussion_type="pull_request"))
-    assert len(listed) == many
 
 
 def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):

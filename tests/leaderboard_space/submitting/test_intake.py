@@ -1,6 +1,5 @@
 """Uploaded files of every shape, scored on questions that the board trusts; and results on replaced datasets, which retire."""
 
-import json
 import os
 import pickle
 import shutil
@@ -75,28 +74,6 @@ def test_a_run_folder_keeps_its_settings(data: Path, store: Path, tmp_path: Path
         assert not found.problems
         assert found.result.scores == wanted.result.scores and found.result.method == wanted.result.method
         assert found.run_id == wanted.run_id
-
-
-def test_a_part_lands_marked(data: Path, store: Path, tmp_path: Path) -> None:
-    folder = run_folder(data, tmp_path / "run", limit=10)
-    target = target_of(data, store)
-    given = [folder / "run.json", folder / "answers.parquet"]
-    found = receive(given, target)
-    assert not found.problems and found.result.benchmark.selection == "only the first 10 questions"
-    run = json.loads((folder / "run.json").read_text())
-    run["benchmark"]["selection"] = None
-    (folder / "run.json").write_text(json.dumps(run))
-    with pytest.raises(BadInput, match="its questions are not those of the dataset"):
-        receive(given, target)
-
-
-def test_a_result_of_another_store_is_computed_again(data: Path, store: Path, tmp_path: Path) -> None:
-    folder = Path(submit(run_folder(data, tmp_path / "run"), tmp_path / "other", data=str(data)).location)
-    target = target_of(data, store)
-    found = receive([folder / "run.json", folder / "answers.parquet"], target)
-    assert not found.problems and found.files() == {
-        f"{found.folder}/{name}": (folder / name).read_bytes() for name in ("run.json", "answers.parquet")
-    }
 
 
 def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) -> None:

@@ -18,10 +18,9 @@ from eval_harness.store.submit import prepare, submit
 from eval_harness.store.verification import verify
 from medprobe.command_line import app
 from tests import helpers
-from tests.eval_harness.store.submitting import edit_answers, responses, run_folder
+from tests.eval_harness.store.submitting import responses, run_folder
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
-from tests.localhub.faults import RESET
 
 STORE = "ORG/results"
 REPO = {"repo_id": STORE, "repo_type": "dataset"}
@@ -65,14 +64,9 @@ def test_a_folder_holds_it_beside_the_submitted_one(run, data, tmp_path):
 def test_the_owner_verifies_them_like_the_others(run, data, tmp_path):
     store = tmp_path / "store"
     submit(run, store)
-    stored = Path(submit(run, store, reproduced=True).location)
+    submit(run, store, reproduced=True)
     for known in ([], [str(data)]):
         assert {outcome.word for outcome in verify(str(store), data=known)} == {"verified"}
-    document = read_result(stored / "result.json")
-    document.scores["individual_accuracy"].value = 99.5
-    (stored / "result.json").write_text(document.to_json())
-    words = {outcome.what.rsplit("-", 1)[-1]: outcome for outcome in verify(str(store))}
-    assert words["reproduced"].word == "refused" and "not what its answers give" in words["reproduced"].reasons[0]
 
 
 def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
@@ -89,14 +83,6 @@ def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
         assert "--reproduced" in line and "medprobe eval" in line
     assert not store.exists()
     assert any("medprobe eval" in problem for problem in prepare(recorded, reproduced=True).problems)
-
-
-def test_a_changed_baseline_does_not_replace_it(run, tmp_path):
-    first = Path(submit(run, tmp_path / "store", reproduced=True).location)
-    before = {path.name: path.read_bytes() for path in first.iterdir()}
-    edit_answers(run, lambda rows: [row.update(response="B") for row in rows])
-    assert "28 of 28 answers are not those of baseline:always-A" in refused(run, tmp_path / "store")
-    assert {path.name: path.read_bytes() for path in first.iterdir()} == before
 
 
 def test_on_the_hub_it_goes_straight_to_main(run, api, data):
@@ -127,15 +113,6 @@ def test_who_may_not_write_is_told_in_one_line(run, api, monkeypatch, token):
     line = refused(run, STORE)
     assert "may not write" in line and "pull request" in line
     assert files(api) == before and list(api.get_repo_discussions(**REPO)) == []
-
-
-@pytest.mark.parametrize("fault", [503, 412, RESET])
-@pytest.mark.parametrize("after", [False, True])
-def test_a_lost_answer_makes_one_commit(run, api, local_hub, fault, after):
-    before = len(api.list_repo_commits(**REPO))
-    local_hub.faults.add("/commit/", fault, method="POST", after=after)
-    submit(run, STORE, reproduced=True)
-    assert len(api.list_repo_commits(**REPO)) == before + 1
 
 
 def test_no_other_may_take_its_name(run, api, data, tmp_path, monkeypatch):

@@ -22,9 +22,8 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.datasets import named_dataset
 from eval_harness.store.examine import examined
-from eval_harness.store.names import look_alike
 from eval_harness.store.submit import prepare, submit
-from eval_harness.store.untrusted import MAX_RECORDS, parquet_rows
+from eval_harness.store.untrusted import parquet_rows
 from tests.eval_harness.store.honest import differences
 
 NOW = datetime.now(UTC)
@@ -117,16 +116,6 @@ def test_it_is_refused_at_the_door(said, verdict):
     assert "more than what it says takes" in verdict(text=padded.encode())[0][0]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"question_id": None}, {"delivery": "x"}, {"seconds": -1.0}, {"tokens_out": -5}, {"scores": [0.5]}],
-    ids=str,
-)
-def test_rows_that_no_version_writes_are_refused(rows, verdict, change):
-    problems, _ = verdict(answers=[{**row, **change} for row in rows])
-    assert problems
-
-
 def test_more_text_or_more_rows_than_are_due_are_refused_before_they_are_read(rows, verdict):
     limits = limits_for(28)
     problems, _ = verdict(
@@ -180,13 +169,6 @@ def test_bytes_beside_the_rows_are_bounded(honest, kind, data):
         content = content[:-size] + bytes(1 << 20) + content[-size:]
     with pytest.raises(BadInput, match=r"beside its rows|two columns of one name"):
         examined(Sent(honest.sent.run, content), partial(named_dataset, data=str(data)))
-
-
-@pytest.mark.parametrize("letter", "\u3164\uffa0\u2800\u034f\ufe0f\u200d\u200c")
-def test_letters_that_cannot_be_seen_make_no_other_name(letter):
-    for name in (f"GPT-4o{letter}", f"GPT{letter}-4o"):
-        assert look_alike(name) and len(look_alike(name, ["GPT-4o"])) == 2
-    assert look_alike("\U0001f9d1\u200d\u2695\ufe0f") == [] == look_alike("\u0645\u06cc\u200c\u062f\u0644")
 
 
 PLUG_IN = """
@@ -292,10 +274,6 @@ def test_sizes_are_measured_alike_in_every_script():
     for text in ("x", "\u7b54", "\U0001f642"):
         assert not list(wrong_sizes({"prompt": text * (FREE_BYTES // 13)}))
         assert list(wrong_sizes({"prompt": text * FREE_BYTES}))
-
-
-def test_as_many_answers_as_eval_allows_are_read():
-    assert MAX_RECORDS >= MOST_ANSWERS
 
 
 def test_long_reasoning_is_accepted(rows, verdict):
