@@ -232,8 +232,8 @@ def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, float], 
 
 def standardised(images: Sequence[Probed]) -> list[Probed]:
     """The same images with one spelling, the most frequent, for each organ, modality and finding (section 3.3: standardised metadata)."""
-    organ = _spellings((image.organ for image in images), _organ_key)
-    modality = _spellings((image.modality for image in images), _modality_key)
+    organ = _spellings((image.organ for image in images), lambda text: _name_key(text, "organ", "region"))
+    modality = _spellings((image.modality for image in images), lambda text: _name_key(text, "modality"))
     places = {image.place for image in images}
     finding = {
         place: _spellings(
@@ -274,14 +274,10 @@ def _spellings(texts: Iterable[str], key: Callable[[str], str]) -> dict[str, str
     return {text: chosen[key(text)] for text in counts}
 
 
-def _organ_key(text: str) -> str:
-    known = by_name("organ", "region").get(folded(text))
+def _name_key(text: str, *kinds: str) -> str:
+    """Spellings of one organ or modality have one key: the concept where it is known, else the folded words in the singular."""
+    known = by_name(*kinds).get(folded(text))
     return known.concept if known else " ".join(map(singular, folded(text).split()))
-
-
-def _modality_key(text: str) -> str:
-    known = by_name("modality").get(folded(text))
-    return known.concept if known else folded(text)
 
 
 def _facts(images: Sequence[Probed]) -> dict[tuple[str, str], list[Fact]]:
