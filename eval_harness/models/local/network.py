@@ -2,7 +2,7 @@
 
 `generate` of the model's own class is the reference for all three: candidates are scored by making it write them. The fast paths (a
 forward pass for the next token, a copied cache for candidates, one prefix for the questions of an image) are used where the self-test
-(`self_test.py`) found them equal. See also: making the inputs (`model_inputs.py`), batch sizes (`batching.py`).
+(`self_test.py`) found them equal. See also: making the inputs (`model_inputs.py`), batches (`transformers_vlm.py`).
 """
 
 from __future__ import annotations

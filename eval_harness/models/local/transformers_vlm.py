@@ -1,7 +1,7 @@
-"""Any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU: loading, and the way of a batch through it.
+"""Any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU: loading, which requests go together (same settings,
+questions of one image side by side, longest first), how many, and the way of a batch through it.
 
-See also: what is asked (`prompts.py`), tokens and pixels (`model_inputs.py`), the network itself (`network.py`), which requests go together
-(`batching.py`).
+See also: what is asked (`prompts.py`), tokens and pixels (`model_inputs.py`), the network itself (`network.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput, with_type
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, not_numbers
-from eval_harness.models.local.batching import BatchSize, Queue
-from eval_harness.models.local.model_inputs import PLAIN_BY_DEFAULT, Prepared
+from eval_harness.models.local.model_inputs import PLAIN_BY_DEFAULT, Prepared, Processing, output_limit, seed_of
 from eval_harness.models.local.pretrained import check_generation, describe_source, load_pretrained
-from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING
 from eval_harness.models.thinking import DecodedOutput
 from eval_harness.records.request import Request, Response
@@ -32,6 +30,12 @@ if TYPE_CHECKING:
 
 AHEAD = 2
 """Batches prepared (images decoded, text tokenised) while the network works on the one before."""
+
+FIRST = 32
+LARGEST_ON_CPU = 64
+LARGEST = 512
+ROOM = 0.45
+"""A batch may double while the last one used less than this share of the memory: twice the batch needs at most twice as much."""
 
 
 class TransformersVLM(Backend):
@@ -283,3 +287,76 @@ class TransformersVLM(Backend):
             "shared_image_prefix": self._shown_equal,
             "self_test": self.findings.paths,
         }
+
+
+class BatchSize:
+    """The number of requests at a time: given, or found (doubles while there is room, halves when memory runs out)."""
+
+    def __init__(self, given: int | None, on_cpu: bool) -> None:
+        self.size = given or FIRST
+        self._may_grow = given is None
+        self._largest = LARGEST_ON_CPU if on_cpu else LARGEST
+        self._worked = 1
+
+    def halve(self, failed: int) -> None:
+        """A batch of `failed` requests did not fit: half of it from now on, and no more growing."""
+        self.size = max(1, failed // 2)
+        self._may_grow = False
+
+    def leave_out_one(self) -> None:
+        """One request did not fit by itself: the others run in batches as large as the largest that did."""
+        self.size = self._worked
+
+    def went_well(self, count: int, used: float) -> None:
+        """A batch of `count` requests used this share of the memory."""
+        self._worked = max(self._worked, count)
+        if self._may_grow and 4 * count >= 3 * self.size and used < ROOM:
+            self.size = min(self._largest, self.size * 2)
+
+
+class Queue:
+    """Requests waiting to be batched. A unit is the requests that share images, examples and settings."""
+
+    def __init__(self, requests: Iterable[Request]) -> None:
+        units: dict[object, list[Request]] = {}
+        for request in requests:
+            key = (_settings(request), request.images, request.shots, request.system)
+            units.setdefault(key, []).append(request)
+        # Longest first: a batch holds prompts of similar length, and one that does not fit is met at once, not after hours.
+        ordered = sorted(units.values(), key=lambda unit: -max(len(request.prompt) for request in unit))
+        self._by_settings: dict[object, deque[list[Request]]] = {}
+        for unit in ordered:
+            self._by_settings.setdefault(_settings(unit[0]), deque()).append(unit)
+
+    def __bool__(self) -> bool:
+        return any(self._by_settings.values())
+
+    def take(self, size: int) -> list[Request]:
+        """Up to `size` requests of the same settings. A unit is only split where the batch would stay under three quarters full."""
+        units = next(units for units in self._by_settings.values() if units)
+        batch: list[Request] = []
+        while units and len(batch) < size:
+            unit = units.popleft()
+            room = size - len(batch)
+            if len(unit) > room and 4 * len(batch) >= 3 * size:
+                units.appendleft(unit)
+                break
+            batch += unit[:room]
+            if unit[room:]:
+                units.appendleft(unit[room:])
+        return batch
+
+    def put_back(self, batch: Sequence[Request]) -> None:
+        """Return a batch that was not run; it comes first again, in its old order, unit by unit."""
+        units: list[list[Request]] = []
+        for request in batch:
+            if units and (units[-1][0].images, units[-1][0].shots) == (request.images, request.shots):
+                units[-1].append(request)
+            else:
+                units.append([request])
+        self._by_settings.setdefault(_settings(batch[0]), deque()).extendleft(reversed(units))
+
+
+def _settings(request: Request) -> tuple[int, float, str | None]:
+    """What one run of the network must share."""
+    return request.max_tokens, request.temperature, request.scoring if request.candidates else None

@@ -1,6 +1,6 @@
 """vLLM's engine in this process (`--model vllm:ID`): any model it knows with images, on one GPU or several, with its prefix cache.
 
-The engine is handed token ids, made by the same processor and in the same way as for transformers (`processing.py`), so both are asked
+The engine is handed token ids, made by the same processor and in the same way as for transformers (`model_inputs.py`), so both are asked
 the same prompts. `gd` reads the log-probabilities of the options' first tokens; `ps` puts each option after the prompt and reads the
 prompt's log-probabilities there. See also: a running server of vLLM, which `openai:NAME` asks.
 """
@@ -22,9 +22,8 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, first_line, with_type
 from dataset_builders.extras import require
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
-from eval_harness.models.local.model_inputs import decode_image
+from eval_harness.models.local.model_inputs import Processing, decode_image, output_limit, seed_of
 from eval_harness.models.local.pretrained import check_adapter, describe_source, load_processor
-from eval_harness.models.local.processing import Processing, output_limit, seed_of
 from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model

@@ -189,7 +189,7 @@ def test_seeded_sampling_draws_from_the_softmax():
 
 
 def test_batches_keep_the_questions_of_an_image_together():
-    from eval_harness.models.local.batching import BatchSize, Queue
+    from eval_harness.models.local.transformers_vlm import BatchSize, Queue
 
     def drain(queue, size):
         batches = []

@@ -191,3 +191,17 @@ def test_a_model_with_its_own_code_that_is_only_a_causal_one_is_loaded_and_must_
     assert [r.text for r in backend.generate([request(i) for i in range(4)])] == texts(
         make("llava", tmp_path / "plain")
     )
+
+
+def test_a_revision_is_the_commit_that_the_hubs_cache_holds(tmp_path, monkeypatch):
+    from eval_harness.models.local.pretrained import describe_source
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    commit, folder = "0123456789abcdef" * 2 + "01234567", tmp_path / "models--org--vlm"
+    (folder / "snapshots" / commit).mkdir(parents=True)
+    (folder / "snapshots" / commit / "config.json").write_text("{}")
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(commit)
+    assert describe_source("org/vlm") == ("org/vlm", commit)
+    assert describe_source("org/other") == ("org/other", None)
+    assert describe_source(str(folder)) == ("models--org--vlm", None)
