@@ -124,8 +124,7 @@ def publish(
     if private_shown:
         files, left_out = space_files(folder, shown, of_wheel, private=True)
     with quiet(), hub_errors(repo_id, "publish it", who):
-        there = with_retries(lambda: _look(api, repo_id, kind))
-        created = there is None
+        created = not with_retries(lambda: api.repo_exists(repo_id, repo_type=kind))
         if created:
             sdk = "gradio" if space else None
             with hub_errors(repo_id, "create it", who):
@@ -136,7 +135,7 @@ def publish(
                 )
         configured = _gate(api, repo_id, gated) if gated else []
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
-        now, uploaded, deleted = _commit(api, repo_id, kind, files, tag, notes, private, who)
+        now, uploaded, deleted = _commit(api, repo_id, kind, files, tag, notes, private)
         assert now.head is not None
         tagged = _tag(api, repo_id, kind, tag, now.head, files, who, notes) if tag else False
     return PublishReport(
@@ -166,19 +165,11 @@ def _check_tag(tag: str | None) -> None:
         raise BadInput(f"--tag {tag!r}: cannot be a tag. Give a version such as v1.0.0.")
 
 
-def _look(api: HfApi, repo_id: str, kind: str) -> _RepositoryState | None:
-    """The repository's state; None where it does not exist (or this account may not know that it does)."""
-    from huggingface_hub import errors
-
-    # Each is read from what the one before named, so that another's commit in between cannot mix two states: a tag read first is no
-    # newer than the commit, and the files are those of this commit and not of main.
-    try:
-        refs = api.list_repo_refs(repo_id, repo_type=kind)
-        info = api.repo_info(repo_id, repo_type=kind)
-    except errors.GatedRepoError:
-        raise
-    except errors.RepositoryNotFoundError:
-        return None
+def _look(api: HfApi, repo_id: str, kind: str) -> _RepositoryState:
+    """The repository's state. Another's commit in between cannot mix two states: tags that are read first are no newer than the commit,
+    and the files are those of this commit and not of main."""
+    refs = api.list_repo_refs(repo_id, repo_type=kind)
+    info = api.repo_info(repo_id, repo_type=kind)
     files = _files_at(api, repo_id, kind, info.sha) if info.sha else {}
     return _RepositoryState(info.sha, bool(info.private), files, {ref.name: ref.target_commit for ref in refs.tags})
 
@@ -231,14 +222,7 @@ def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
 
 
 def _commit(
-    api: HfApi,
-    repo_id: str,
-    kind: str,
-    files: Mapping[str, Content],
-    tag: str | None,
-    notes: str | None,
-    private: bool,
-    who: str,
+    api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], tag: str | None, notes: str | None, private: bool
 ) -> tuple[_RepositoryState, list[str], list[str]]:
     """Bring main to what `files` are, in one commit or none; returns (state, paths sent, paths deleted).
 
@@ -250,10 +234,6 @@ def _commit(
 
     def attempt() -> _RepositoryState:
         there = _look(api, repo_id, kind)
-        if there is None:
-            raise BadInput(
-                f"{repo_id}: exists, and the account {who} may not see it. Use a token that may, or another name."
-            )
         if private and not there.private:
             raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
         adding, stale = _differences(files, there.files, kind)
