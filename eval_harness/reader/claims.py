@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from eval_harness.reader.mentions import Mention, PlainResponse
-from eval_harness.reader.options import COMMON, EVERYDAY, NUMBER_WORDS, STOP
+from eval_harness.reader.options import COMMON, EVERYDAY, NUMBER_WORDS
 from eval_harness.reader.text import CJK
 
 Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]
@@ -48,6 +48,7 @@ _ADJECTIVE = (
     r"[a-z-]{2,}(?:al|ar|ic|ous|ive|ary|oid|(?<!m)ent|ant|ed|ate)\b)"
 )
 """What may stand before an option and leaves it the same option ("a solitary pulmonary nodule")."""
+_ADJECTIVES = re.compile(rf"(?:{_ADJECTIVE}\s+){{1,3}}$")
 _ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
 _NOUN = (
     r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta"
@@ -94,7 +95,7 @@ _CUE = (
 )
 _LINK = (
     r"(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
-    r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=】](?!=)|=>|-+>|→|⇒|–|—|\s-(?=\s)"
+    r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=】](?!=)|=>|-+>|[→⇒➜]|–|—|\s-(?=\s)"
     r"|\b(?:هي|هو)\b|[是为為はは은는选](?::\s*)?|(?<=ans)\.|\n)\s*)+"
 )
 _TAKES_BACK = (
@@ -556,11 +557,8 @@ def _stands_alone(said: PlainResponse, at: int) -> bool:
     mention = said.mentions[at]
     start, stop = said.sentence(max(mention.end - 1, 0))
     own = {word for place in mention.options for word in said.options.words[place]}
-    if any(
-        word in words
-        for word in set(said.before(mention.start).split()[-3:]) - own - STOP
-        for words in said.options.words
-    ):
+    adjectives = set((_ADJECTIVES.search(said.before(mention.start)) or [""])[0].split()) - own
+    if any(not adjectives.isdisjoint(words) for words in said.options.words):
         return False  # "a calcified nodule", where the options are a nodule and a calcified mass
     for other in said.mentions[at + 1 :]:
         if other.start >= stop:

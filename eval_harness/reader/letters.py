@@ -70,7 +70,8 @@ _BEGINS_LINE = re.compile(r"(?:^|\n|answer|option|choice|is|:)[\s\"'(\[:*]*$")
 _NOTHING_BUT_LETTERS = re.compile(
     rf"\W*(?:(?:options?|choices?|answers?|letters?|both|选项?)\s*:?\s*)?{OPEN}[A-Za-z]{CLOSE}"
     rf"(?:(?:\s*(?:,|/|&|\||\+|;|\n|\band\b|\bund\b|\bet\b|\by\b|和|与|及)\s*)+(?:options?\s+)?{OPEN}[A-Za-z]{CLOSE}"
-    rf"|\s*[\"'(\[]+[A-Z]{CLOSE})*[\W_]*(?:only\W*)?"
+    rf"|\s*[\"'(\[]+[A-Z]{CLOSE})*[\W_]*(?:only\W*)?",
+    re.IGNORECASE,
 )
 _RUN = re.compile(r"[\s\"'(\[{:*]{0,20}([A-Z]{2,26}|[A-Z](?:[^\S\n]+[A-Z])+)(?![\w'-])")
 _CROSS = re.compile(r"[✗❌✘×☐☑☒]|\[ ?\]")

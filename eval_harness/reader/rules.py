@@ -227,16 +227,12 @@ def _agreed(stated: list[OptionClaim], multiple: bool) -> Reading | None:
     return _decide(found.pop() if len(found) == 1 else (), False, stated[0].kind)
 
 
-_CUE = re.compile(
-    r"[\s\"'(\[#:]*(?:(?:based on|looking at|judging (?:by|from)|from|given|considering|in)\b[^.,:\n]{1,80}[,:]\s*)?"
-    r"(?:(?:the |my )?(?:(?:final|correct|best|right) )*(?:answer|ans|choice|diagnosis|option)\b(?: is)?\s*(?:[:=–]|-(?!\.?\d))?\s*"
-    r"|(?:正确)?(?:答案|选项?|应选|故选|选择)[是为选]?\s*:?\s*|(?:it|this) is (?:an? |the )?)?",
+_SEVERAL = re.compile(
+    r"\W*(?:the )?(?:(?:final|correct|best|right) )*(?:answers?|choices)(?: are| is)?\s*:?\s*"
+    r"|(?:正确)?(?:答案|选项?|应选|故选)[是为]?\s*:?\s*",
     re.IGNORECASE,
 )
-_LABEL = re.compile(
-    r"(?:(?:option |选项 ?)?[(\[\"']*([A-Z])|(?:option|choice|statement) (\d{1,2}))[)\]\"']*(?:\s*(?:[.:)\]\"'–]|-(?!\d))\s*|\s+)",
-    re.IGNORECASE,
-)
+"""Before letters in a row ("Answers: BCE")."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _NUMBERED = re.compile(
     rf"\W*(?:(?:option|choice|statement)\s+(\d{{1,2}})|(?:the )?({'|'.join(_ORDINALS)}) (?:option|choice|statement|answer|one))\W*",
@@ -245,7 +241,7 @@ _NUMBERED = re.compile(
 
 
 def _whole(said: PlainResponse) -> tuple[int, ...] | None:
-    """The option(s) of a response that is nothing else, with its letter, after "Answer:", or as letters in a row."""
+    """The option(s) of a response that is nothing else, by letter, text or number; what stands after "Answer:" is a claim."""
     text, texts = said.text, said.options
     if text[:1] in "✗❌✘?" and "\n" not in text:
         return ()
@@ -253,36 +249,18 @@ def _whole(said: PlainResponse) -> tuple[int, ...] | None:
         return None
     if texts.yes_no and (word := yes_no.whole(text)) is not None:
         return (texts.yes_no.index(word),)
-    found = whole_letters(text, said.count, said.multiple) if said.lettered else None
+    cue = _SEVERAL.match(text) if said.multiple else None
+    letters = text[cue.end() :] if cue else text
+    found = whole_letters(letters, said.count, said.multiple) if said.lettered else None
     if found == (-1,) and (lone := texts.lone.get(text.strip("\"'()[]{}.,:;! ").lower())) is not None:
         return (lone,)  # blood group O, where no option has that letter
-    if found is not None and _named(text, texts) is None:
-        return found
-    if len(text) > 2 * texts.longest + 100:
-        return None
-    cue = _CUE.match(text)
-    rest = text[cue.end() :] if cue else text
-    for each in (text, rest):
-        if (place := _named(each, texts)) is not None:
-            letter = whole_letters(rest, said.count, False) if said.lettered else None
-            return (place,) if letter is None or len(letter) > 1 or letter == (place,) else ()
-    if (label := _LABEL.match(rest)) and (place := _named_or_letter(rest[label.end() :], texts)) is not None:
-        own = LETTERS.find(label[1].upper()) if label[1] else int(label[2]) - 1
-        return (place,) if own == place else ()
-    if said.lettered and rest != text and (found := whole_letters(rest, said.count, said.multiple)) is not None:
-        return found
-    if said.lettered and not texts.numeric and (numbered := _NUMBERED.fullmatch(text)):
+    place = texts.named(text) if len(text) <= 2 * texts.longest + 60 else None
+    if place is not None:
+        return (place,) if found is None or len(found) > 1 or found == (place,) else ()
+    if found is None and said.lettered and not texts.numeric and (numbered := _NUMBERED.fullmatch(text)):
         place = int(numbered[1]) - 1 if numbered[1] else _ORDINALS.index(numbered[2].lower())
         return (place,) if 0 <= place < said.count else (-1,)
-    return None
-
-
-def _named(text: str, texts: OptionTexts) -> int | None:
-    return texts.named(text) if len(text) <= 2 * texts.longest + 60 else None
-
-
-def _named_or_letter(text: str, texts: OptionTexts) -> int | None:
-    return texts.lone.get(text.strip(" .)*").lower(), texts.named(text))
+    return found
 
 
 # --- declining ---
