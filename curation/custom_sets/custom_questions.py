@@ -69,7 +69,7 @@ def read_questions(path: Path, kind_column: str | None = None, group_column: str
         if wrong := _wrong(image, question, options):
             return wrong
         if index is None:
-            return f"its answer {answer!r} is neither the letter nor the text of one option"
+            return f"its answer {answer!r} is neither the letter nor the text of one option, or means two"
         kind, group = cell_text(row[kind_column]) if kind_column else "", one_spelling(cell_text(row.get(group_column)))
         return CustomQuestion(image, question, options, index, kind, group, modality)
 
@@ -138,9 +138,9 @@ def _wrong(image: str, question: str, options: tuple[str, ...]) -> str:
 
 
 def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
-    folded = [option.casefold() for option in options]
-    if answer.casefold() in folded:
-        return folded.index(answer.casefold())
+    """The option that an answer names by its letter or its text; None where neither does, or they name two."""
     letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
-    index = LETTERS.index(letter[1].upper()) if letter else len(options)
-    return index if index < len(options) else None
+    at = LETTERS.index(letter[1].upper()) if letter else len(options)
+    by_text = [index for index, option in enumerate(options) if option.casefold() == answer.casefold()]
+    named = {*by_text, *([at] if at < len(options) else [])}
+    return named.pop() if len(named) == 1 else None

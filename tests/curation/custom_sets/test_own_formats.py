@@ -140,6 +140,7 @@ def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
     ("row", "says"),
     [
         ({"answer": "E"}, "neither the letter nor the text"),
+        ({"option_B": "A", "answer": "A"}, "or means two"),
         ({"option_B": "Right"}, "same option twice"),
         ({"image": "../x.png"}, "leaves its folder"),
         ({"question": ""}, "no question"),
