@@ -30,18 +30,6 @@ class OutcomeMatrix:
     units: NDArray[np.object_]
     paired: bool
 
-    def only(self, chosen: NDArray[np.bool_]) -> OutcomeMatrix:
-        """The same for a part of the units (mask (U,)), as when a facet is selected."""
-        return OutcomeMatrix(
-            self.models,
-            self.metric,
-            self.numerator[:, chosen],
-            self.denominator[:, chosen],
-            self.cluster[chosen],
-            self.units[chosen],
-            self.paired,
-        )
-
 
 def pack(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatrix:
     """Pack the units of several models (`derive.scoring.units` of each) for one metric.

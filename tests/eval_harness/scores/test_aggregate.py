@@ -11,7 +11,7 @@ from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.aggregate import adversarial_pairs_of, aggregate, calibration_of
-from eval_harness.store.printed import pairs_summary, summary
+from eval_harness.store.printed import pairs_summary
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +54,6 @@ def test_the_best_over_runs_is_the_higher_one(workdir):
     assert aggregate("best", [better, worse]).scores["set_accuracy"].value == max(values)
     with pytest.raises(BadInput, match="same prompt"):
         aggregate("mean", [better, worse])
-
-
-def test_the_best_over_runs_has_the_categories_of_table_2(workdir):
-    runs = [workdir / "one", workdir / "two"]
-    read = [read_result(folder / "result.json").breakdown["category"] for folder in runs]
-    found = aggregate("best", runs)
-    for label, scores in found.breakdown["category"].items():
-        for metric in ("set_accuracy", "individual_accuracy"):
-            assert scores[metric].value == max(each[label][metric].value for each in read)
-    assert "confusion" not in found.scores
-    printed = summary(found)
-    assert all(label in printed for label in read[0])
 
 
 def test_adversarial_pairs_of_a_run(tmp_path):

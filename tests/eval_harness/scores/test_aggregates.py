@@ -1,22 +1,18 @@
 """Scores over several runs, calibration, and the authors' ProbMed arithmetic."""
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks.probmed.official import probmed_hit
 from eval_harness.derive.scoring import score
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.calibration import calibration, confidence_of
 from eval_harness.scores.grading import grade
 from eval_harness.scores.pairs import pair_units
 from eval_harness.store import aggregate as aggregates
-from tests.eval_harness.scores.probmed_arithmetic import official_figures
 
 
 def questions() -> pd.DataFrame:
@@ -63,12 +59,6 @@ def result(model: str, value: float | None, fingerprint: str = "f") -> Result:
         },
         created_at="2026-01-01T00:00:00+00:00",
     )
-
-
-def test_best_over_methods_takes_the_best_of_each_metric() -> None:
-    best, cells = aggregates.best_over_methods([result("m", 10), result("m", 30), result("m", None)])
-    assert cells == {}
-    assert best["set_accuracy"].value == 30 and best["individual_accuracy"].value == 50
 
 
 def test_an_aggregate_lists_its_runs_and_refuses_strangers() -> None:
@@ -209,29 +199,3 @@ def test_three_questions_are_no_pair() -> None:
     duplicates = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
     with pytest.raises(BadInput, match="more than two questions"):
         pair_units("probmed", grade("probmed", duplicates, answers))
-
-
-@pytest.mark.sources
-@pytest.mark.parametrize("number", range(2))
-def test_the_authors_arithmetic_gives_the_authors_figures(official_scores: Path, number: int) -> None:
-    record = json.loads((official_scores / "probmed_official_scores.json").read_text())[number]
-    rows = [row | {"hit": probmed_hit(row["response"], row["gt_ans"])} for row in record["rows"]]
-    figures = official_figures(rows)
-    expected = record["expected"]
-    for image_type, per_aspect in expected["per_image_type"].items():
-        for aspect, numbers in per_aspect.items():
-            assert figures["per_image_type"][image_type][aspect] == pytest.approx(numbers, abs=5e-5)
-    for aspect, numbers in expected["per_question_type"].items():
-        assert figures["per_question_type"][aspect] == pytest.approx(numbers, abs=5e-5)
-    for name in ("acc", "acc w.o. adv pair"):
-        assert figures["overall"][name] == pytest.approx(expected["overall"][name], abs=5e-5)
-
-
-def test_the_authors_filter_lets_the_last_image_escape() -> None:
-    rows = [
-        {"id": image, "image_type": "x", "qa_type": kind, "hit": True}
-        for image in "ab"
-        for kind in ("modality_gt", "body_part_gt", "body_part_hallu")
-    ]
-    figures = official_figures(rows)["per_image_type"]["x"]
-    assert figures["modality"]["num"] == 1 and figures["body_part"]["num"] == 2

@@ -16,7 +16,7 @@ from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import breakdown, explode, summarise
 from eval_harness.records.result import Nonresponse
 from eval_harness.scores.grading import grade
-from tests.eval_harness.scores.guessing import PUBLISHED_CHANCE, constant_answers, constant_levels, same_text_answers
+from tests.eval_harness.scores.guessing import constant_answers
 from tests.leaderboard_space import stores
 
 
@@ -370,15 +370,17 @@ def test_halt_by_hand() -> None:
 
 
 def test_the_honest_constant_answer_gets_full_marks_on_halt() -> None:
-    scored = score("halt-medvqa", halt(), same_text_answers(halt(), "i do not know "))
+    scored = score("halt-medvqa", halt(), constant_answers(halt(), 1))
     assert scored.scores["average"].value == 100 and scored.scores["share_B"].value == 100
 
 
 def test_constant_letters_on_pairs() -> None:
-    levels = constant_levels("mediconfusion", pairs())
-    assert set(levels) == {"A", "B"}
-    assert all(level["set_accuracy"].value == 0 and level["confusion"].value == 100 for level in levels.values())
-    assert PUBLISHED_CHANCE["probmed"]["position"][0] == 36.48
+    asked = stores.questions("mediconfusion", 60)
+    for position in (0, 1):
+        scores = score("mediconfusion", asked, constant_answers(asked, position)).scores
+        assert (scores["set_accuracy"].value, scores["set_accuracy"].verdict) == (0, "worse")
+        assert (scores["confusion"].value, scores["confusion"].verdict) == (100, "worse")
+        assert (scores["individual_accuracy"].value, scores["individual_accuracy"].verdict) == (50, "no different")
 
 
 def test_every_metric_is_explained() -> None:

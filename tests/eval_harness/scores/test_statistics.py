@@ -19,16 +19,8 @@ from eval_harness.scores.comparing import comparisons, ranks
 from eval_harness.scores.comparing.unpaired import unpaired_difference
 from eval_harness.scores.outcomes import OutcomeMatrix, pack
 
-SIZES = [25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, 3, *[2] * 20, *[1] * 28]
-"""Cluster sizes like those of MediConfusion's pairs: 176 in 60 components, a few large."""
-UNEQUAL = np.repeat(np.arange(len(SIZES)), SIZES)
-
-
-def outcomes(rng: np.random.Generator, cluster: np.ndarray, share: float, correlation: float) -> np.ndarray:
-    """0/1 outcomes with this mean and this correlation within clusters: each copies its cluster's coin or tosses its own."""
-    coin = rng.random(int(cluster.max()) + 1) < share
-    copies = rng.random(len(cluster)) < np.sqrt(correlation)
-    return np.where(copies, coin[cluster], rng.random(len(cluster)) < share).astype(float)
+UNEQUAL = np.repeat(np.arange(60), interval_coverage.MEDICONFUSION)
+"""The component of each of MediConfusion's 176 pairs."""
 
 
 CELLS = [
@@ -157,23 +149,6 @@ def test_the_p_value_is_twice_the_smaller_binomial_tail() -> None:
         assert intervals.p_value(hits / n, n, level) == pytest.approx(min(1.0, 2 * min(tails)))
 
 
-def test_ignoring_clusters_would_not_cover() -> None:
-    rng = np.random.default_rng(7)
-    covered = 0
-    for _ in range(500):
-        hits = outcomes(rng, UNEQUAL, 0.25, 0.3)
-        low, high = proportion_confint(hits.sum(), len(hits), method="beta")
-        covered += low <= 0.25 <= high
-    assert covered / 500 < 0.80
-
-
-def test_one_cluster_is_one_observation() -> None:
-    one = intervals.clustered_interval(np.ones(5), np.ones(5), np.zeros(5))
-    assert one is not None and one.n_effective == 1
-    assert (one.low, one.high) == pytest.approx(proportion_confint(1, 1, method="beta"))
-    assert intervals.clustered_interval(np.zeros(3), np.zeros(3), np.arange(3)) is None
-
-
 def test_means_over_samples_are_worth_more_than_one_outcome() -> None:
     rng = np.random.default_rng(1)
     share = rng.beta(4, 4, 400)
@@ -199,29 +174,6 @@ def test_any_units_give_an_interval_around_the_share(rows: list[tuple[float, flo
     assert top.sum() / base.sum() - 1e-9 <= found.high <= 1.0
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=8))
-def test_all_right_is_all_right_whatever_the_last_bit_of_its_weights(tasks: list[int]) -> None:
-    """A mean over tasks weighs a question by 1 / questions of its task: sums of such numbers are not exact."""
-    weight = np.repeat(1 / np.array(tasks), tasks)
-    each = np.arange(weight.size)
-    exact = intervals.clustered_interval(weight, weight, each)
-    rounded = intervals.clustered_interval(weight * 0.1 * 3, weight * 0.3, each)
-    assert exact is not None and rounded is not None
-    assert (rounded.low, rounded.high) == pytest.approx((exact.low, exact.high), abs=1e-9)
-
-
-def test_a_guesser_is_rarely_called_better_or_worse() -> None:
-    rng = np.random.default_rng(3)
-    called = 0
-    for _ in range(1000):
-        hits = (rng.random(176) < 0.25).astype(float)
-        interval = intervals.clustered_interval(hits, np.ones(176), UNEQUAL)
-        assert interval is not None
-        called += intervals.verdict(interval.low, interval.high, 0.25) != "no different"
-    assert called / 1000 <= 0.05 + 0.014
-
-
 def frame(hits: np.ndarray, cluster: np.ndarray | None = None, base: np.ndarray | float = 1.0) -> pd.DataFrame:
     clusters = np.arange(len(hits)) if cluster is None else cluster
     return pd.DataFrame(
@@ -244,7 +196,7 @@ def test_the_interval_of_a_difference_covers_in_93_of_100(layout: str, one: floa
         assert found >= 0.93 - 0.018, (layout, one, other, icc)
 
 
-@pytest.mark.parametrize("n", [12, 20, 60, 176])
+@pytest.mark.parametrize("n", [12, 20, 60])
 def test_without_clusters_the_test_keeps_its_level(n: int) -> None:
     """Exact over all tables of two equally good models: both right on a unit, one of them, or none."""
     for differing in (0.02, 0.1, 0.3, 0.6, 0.9):
@@ -328,28 +280,6 @@ def test_so_it_is_for_two_numbers_alone(rows: list[tuple[float, int, float]]) ->
     assert (p < 0.05) == (low > 0 or high < 0)
 
 
-def test_a_real_difference_is_found() -> None:
-    rng = np.random.default_rng(0)
-    better, worse = (rng.random(176) < 0.45).astype(float), (rng.random(176) < 0.25).astype(float)
-    test = comparisons.paired_test(frame(better), frame(worse), "m")
-    assert test.p < 0.01 and test.low > 0 and test.only_a > test.only_b
-    assert test.difference == pytest.approx(100 * (better.mean() - worse.mean()))
-
-
-@pytest.mark.parametrize("clusters", [12, 60, 176])
-def test_equal_answers_leave_what_one_differing_unit_more_would_add(clusters: int) -> None:
-    hits = frame((np.arange(clusters) % 2).astype(float))
-    test = comparisons.paired_test(hits, hits, "m")
-    assert test.high == -test.low == pytest.approx(100 * stats.t.ppf(0.975, clusters - 1) / clusters)
-
-
-def test_few_clusters_never_make_a_small_p_value() -> None:
-    cluster = np.repeat(np.arange(2), 20)
-    answers = (np.random.default_rng(1).random(40) < 0.7).astype(float)
-    test = comparisons.paired_test(frame(answers, cluster), frame(np.zeros(40), cluster), "m")
-    assert test.p >= 0.05
-
-
 def test_holm_agrees_with_statsmodels() -> None:
     from statsmodels.stats.multitest import multipletests
 
@@ -360,21 +290,6 @@ def test_holm_agrees_with_statsmodels() -> None:
     table = np.minimum(table, table.T)
     assert ranks.holm(table)[upper] == pytest.approx(multipletests(table[upper], method="holm")[1])
     assert np.allclose(ranks.holm(table), ranks.holm(table).T)
-
-
-def test_ranks_go_by_models_that_are_significantly_better() -> None:
-    rng = np.random.default_rng(2)
-    strong = (rng.random(400) < 0.9).astype(float)
-    models = {
-        "top": strong,
-        "twin": np.r_[strong[:398], 1 - strong[398:]],
-        "low": (rng.random(400) < 0.3).astype(float),
-    }
-    pairs = comparisons.pairwise(pack({name: frame(hits) for name, hits in models.items()}, "m"))
-    found, lower = (ranks.rank_ranges(pairs.value, pairs.p, up) for up in (True, False))
-    assert found.first.tolist() == [1, 1, 3] and found.last.tolist() == [2, 2, 3]
-    assert lower.first.tolist() == [2, 2, 1] and lower.last.tolist() == [3, 3, 1]
-    assert found.apart.tolist() == [[False, False, True], [False, False, True], [True, True, False]]
 
 
 @settings(max_examples=150, deadline=None)
@@ -398,16 +313,6 @@ def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
     assert found.may_lead[np.argmax(value if up else -value)]
     if models == 2:
         assert found.apart[0, 1] == (found.may_lead.sum() == 1) == (p[0, 1] < 0.05)
-
-
-def test_a_selection_is_the_same_as_fewer_units() -> None:
-    rng = np.random.default_rng(4)
-    hits = {name: (rng.random(200) < 0.5).astype(float) for name in "abc"}
-    cluster = np.repeat(np.arange(100), 2)
-    chosen = rng.random(200) < 0.4
-    whole = pack({name: frame(values, cluster) for name, values in hits.items()}, "m")
-    part = pack({name: frame(values, cluster)[chosen] for name, values in hits.items()}, "m")
-    assert comparisons.pairwise(whole.only(chosen)).p == pytest.approx(comparisons.pairwise(part).p)
 
 
 def test_models_with_other_questions_are_not_compared() -> None:
@@ -471,7 +376,7 @@ def test_an_interval_does_not_hang_on_rounding(seed: int) -> None:
     n, drawn = int(rng.integers(2, 40)), int(rng.integers(2, 6))
     base = np.repeat(rng.integers(1, drawn + 1, n) / drawn, 2)
     n *= 2
-    top = [base / 2, base / 3, base * (rng.random(n) < 0.5), base * (np.arange(n) % 2)][seed % 4]
+    top = [base, base / 2, base / 3, base * (rng.random(n) < 0.5), base * (np.arange(n) % 2)][seed % 5]
     cluster = rng.integers(0, n, n)
     found = intervals.clustered_interval(top, base, cluster)
     order = rng.permutation(n)
