@@ -146,13 +146,7 @@ def _reader_of(path: Path, head: bytes) -> Callable[[Path, ProblemList], Iterato
 
 def parse_object(text: str | bytes, constants: bool = False) -> Record:
     """A JSON object, strictly: no key twice, not deep, NaN and infinity only with `constants`. ValueError says what is wrong."""
-    value = _parsed(text, constants)
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    return value
 
-
-def _parsed(text: str | bytes, constants: bool = False) -> Any:
     def no_constant(name: str) -> NoReturn:
         raise ValueError(f"holds {name}, which is not JSON")
 
@@ -163,11 +157,14 @@ def _parsed(text: str | bytes, constants: bool = False) -> Any:
 
     hooks: dict[str, Any] = {} if constants else {"parse_constant": no_constant, "parse_float": finite}
     try:
-        return json.loads(text, object_pairs_hook=_object, **hooks)
+        value = json.loads(text, object_pairs_hook=_object, **hooks)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON ({error.msg} at character {error.pos + 1})") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Record:
