@@ -10,6 +10,7 @@ from dataset_builders.benchmark_names import BENCHMARKS, known_name
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import read_facets
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of
 from leaderboard_space.data.facets import choice, facet_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.store.sections import Section
@@ -17,7 +18,6 @@ from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
 from leaderboard_space.export import breakdown_table, leaderboard_table
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.service import Service
-from leaderboard_space.views.tables.breakdown import METRICS_FACET, Cells, cells_of, facets_of
 
 
 def tools(board: Board, service: Service) -> list[Callable[..., Any]]:

@@ -68,7 +68,7 @@ def build_app(
     board = Board(store, board_results(), trusted)
     claimed = Claims.configured()
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
-    service = Service(board, waits=False, claims=claimed)
+    service = Service(board, claimed)
     front = OverviewPages(service)
     functions: dict[str, Function] = {"overview/search": front.search}
     for family in BENCHMARKS:

@@ -12,10 +12,11 @@ from typing import Any
 
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.cost import tokens_of
+from leaderboard_space.data.answers_shown import tokens_of
+from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of, scores_by_entry, speaks_of
 from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.standings import Row, shown_method
+from leaderboard_space.data.ranks.standings import Row, info_of, shown_method
 from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import branch_name
@@ -23,15 +24,13 @@ from leaderboard_space.export import breakdown_table, leaderboard_table, plot_no
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.views import plots
-from leaderboard_space.views.tables import aspects, breakdown, transfer
-from leaderboard_space.views.tables.breakdown import Cells
-from leaderboard_space.views.tables.published_cells import printed_table
+from leaderboard_space.views.tables import breakdown, transfer
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, window_of
 
 
 def view(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> str:
     """The plots and the breakdown table of a selection, as HTML."""
-    facet, facets = _facet(query, request)
+    facet, facets = _facet(memory, query, request)
     one, window = str(request.get("one") or "")[:1000], window_of(request)  # it stands in a key that is kept
 
     def draw() -> str:
@@ -51,19 +50,21 @@ def view(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> st
             cells_of = _by_image_type(query, keys)
             drawn += transfer.view(entries, cells_of, one, labels(entries), query.metric)
             entry = _one(memory, query, one, keys)
-            drawn += aspects.view(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
+            drawn += transfer.aspects(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
         cells = _cells(query, facet, keys=frozenset(entry.key for entry in chosen))
-        printed = printed_table(found, memory.printed(query), family, window) if found.rows else ""
-        return printed + breakdown.view(query.section, cells, found, facet, facets, chosen, under, about) + drawn
+        return breakdown.view(query.section, cells, found, facet, facets, chosen, under, about) + drawn
 
     return memory.remember(("breakdown", facet, one, window, *query.key), draw)
 
 
 def _drawn(memory: ViewCache, query: BoardQuery, facet: str, window: Window) -> tuple[list[Entry], str]:
     """The results that the breakdown shows, and what stands under it: how many of how many."""
-    entries = [
-        entry for entry in memory.entries(query) if breakdown.speaks_of(entry, query.outcomes, facet, query.metric)
-    ]
+    entries = [entry for entry in memory.entries(query) if speaks_of(entry, query.outcomes, facet, query.metric)]
+    if not memory.known_standings(query).rows:  # nothing is ranked above: the best in the first column stands first
+        known = _cells(query, facet)
+        leading = known.get(next(iter(breakdown.columns_of(known, facet)), ""), {})
+        sign = -1 if info_of(query.metric).higher_is_better is not False else 1
+        entries.sort(key=lambda entry: sign * (leading[entry.key].value or 0.0) if entry.key in leading else math.inf)
     names = display_names(entries)
     held = matching(window, entries, lambda entry: names[entry.key])
     column = (window.sort_of("breakdown") or ("",))[0]
@@ -100,7 +101,7 @@ def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], where: 
         with the same score, since a paper prints the best over methods without its other scores."""
         if metric == query.metric:
             return {row.entry.key: row.score for row in rows}
-        every = breakdown.scores_by_entry(query.section, query.outcomes, query.tree, metric, query.branches)
+        every = scores_by_entry(query.section, query.outcomes, query.tree, metric, query.branches)
         found = {}
         for row in rows:
             same = [row.entry, *(entry for entry in query.section.entries if _is_same(entry, row, query.metric))]
@@ -137,14 +138,17 @@ def _one(memory: ViewCache, query: BoardQuery, wanted: str, keys: frozenset[str]
     return transfer.choose(entries, cells, wanted, labels(entries))
 
 
-def _facet(query: BoardQuery, request: Mapping[str, Any]) -> tuple[str, list[str]]:
+def _facet(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
-    facets = breakdown.facets_of(query.section, query.outcomes)
+    facets = facets_of(query.section, query.outcomes)
     wanted = str(request.get("facet") or "")
+    found = memory.known_standings(query)
+    if not found.rows and (parts := found.facets_of_parts(query.branches)):  # the parts are the answer
+        return (wanted if wanted in facets else next(name for name in facets if name in parts)), facets
     known = (
         name
         for name in facets
-        if any(breakdown.speaks_of(entry, query.outcomes, name, query.metric) for entry in query.section.entries)
+        if any(speaks_of(entry, query.outcomes, name, query.metric) for entry in query.section.entries)
     )
     return (wanted if wanted in facets else next(known)), facets
 
@@ -156,7 +160,7 @@ def _cells(
     keys: frozenset[str] | None = None,
     column: str | None = None,
 ) -> Cells:
-    return breakdown.cells_of(
+    return cells_of(
         query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, keys, column,
     )  # fmt: skip
 
@@ -166,12 +170,12 @@ def _by_image_type(query: BoardQuery, keys: frozenset[str] | None = None) -> Cal
 
 
 def table(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """A table and the name of its file. `of`: leaderboard, breakdown, cells, transfer or aspects."""
+    """A table and the name of its file. `of`: leaderboard, breakdown, transfer or aspects."""
     section, found, of = query.section, memory.standings(query), str(request.get("of") or "leaderboard")
     name, rows = f"{section.benchmark}-{section.key}-{query.metric}", list[dict[str, Any]]()
     if of == "breakdown":
-        facet, _ = _facet(query, request)
-        metric = None if facet == breakdown.METRICS_FACET else query.metric
+        facet, _ = _facet(memory, query, request)
+        metric = None if facet == METRICS_FACET else query.metric
         cells = _cells(query, facet)
         rows = breakdown_table(section, memory.entries(query), facet, cells, metric, query.branches)
         name += f"-by-{facet}"
@@ -182,15 +186,10 @@ def table(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> t
         name += "-by-image-type"
     elif of == "aspects":
         one = _one(memory, query, str(request.get("one") or ""))
-        for metric in aspects.COLUMNS if one is not None else ():
+        for metric in transfer.COLUMNS if one is not None else ():
             cells = _by_image_type(query)(metric)
             rows += breakdown_table(section, [one], "image_type", cells, metric, query.branches) if one else []
         name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
-    elif of == "cells":
-        entries, printed = memory.printed(query)
-        for (facet, value), held in printed.items():
-            rows += breakdown_table(section, entries, facet, {value: held}, query.metric, query.branches)
-        name += "-published-cells"
     else:
         rows = leaderboard_table(section, found, query.branches)
     if query.branches:

@@ -44,35 +44,41 @@ def breakdown_table(
     branches: Sequence[Path] = (),
 ) -> Table:
     """A breakdown as plain rows, one per result and cell. `cells`: column -> entry key -> score; `metric` None: the columns are metrics."""
+    where = selection_in_words(branches)
     rows: Table = []
     for entry in entries:
-        result = entry.result
         for column, scores in cells.items():
-            if entry.key not in scores:
-                continue
-            name = metric or column
-            score = with_interval(scores[entry.key], name)
-            printed = table_of(result, name, facet if metric else "", column if metric else "")
-            rows.append(
-                {
-                    "benchmark": section.benchmark,
-                    "split": section.split,
-                    "set": section.kind,
-                    "selection": selection_in_words(branches),
-                    "model": result.model.name,
-                    "method": result.method.name,
+            if entry.key in scores:
+                cell = (facet, column) if metric else None
+                about = {
+                    "selection": where,
                     "facet": facet if metric else None,
                     "facet_value": column if metric else None,
-                    "metric": name,
-                    **score_columns(score, result),
-                    "kind": result.kind,
-                    "provenance": result.provenance,
-                    "source": result.source.citation if result.source else None,
-                    "table": printed if result.kind == "published" else None,
-                    "run": entry.key,
                 }
-            )
+                rows.append(about | number_columns(section, entry, metric or column, scores[entry.key], cell))
     return rows
+
+
+def number_columns(
+    section: Section, entry: Entry, metric: str, score: Score, cell: tuple[str, str] | None = None
+) -> dict[str, Any]:
+    """A number as columns of a table: of which questions, of which result, and its source. `cell`: (facet, value) that it is of."""
+    result = entry.result
+    return {
+        "benchmark": section.benchmark,
+        "split": section.split,
+        "set": section.kind,
+        "model": result.model.name,
+        "model_kind": result.model.kind,
+        "method": result.method.name,
+        "metric": metric,
+        **score_columns(with_interval(score, metric), result),
+        "kind": result.kind,
+        "provenance": result.provenance,
+        "source": result.source.citation if result.source else None,
+        "table": table_of(result, metric, *(cell or ("", ""))) if result.kind == "published" else None,
+        "run": entry.key,
+    }
 
 
 def score_columns(score: Score, result: Result) -> dict[str, Any]:
@@ -100,35 +106,23 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
     seen = {} if branches else sights_of(section, found.metric)
     rows = []
     for row in found.rows:
-        sight = seen.get(row.entry.key)
-        result, score = row.entry.result, with_interval(row.score, found.metric)
+        sight, method = seen.get(row.entry.key), row.entry.result.method
         rows.append(
             {
-                "benchmark": section.benchmark,
-                "split": section.split,
-                "set": section.kind,
+                **number_columns(section, row.entry, found.metric, row.score),
                 "fingerprint": section.fingerprint,
                 "selection": where,
-                "model": result.model.name,
-                "model_kind": result.model.kind,
-                "method": result.method.name,
-                "prompt": result.method.prompt,
-                "extraction": result.method.extraction,
-                "judge": judge_of(result),
-                "metric": found.metric,
-                **score_columns(score, result),
+                "prompt": method.prompt,
+                "extraction": method.extraction,
+                "judge": judge_of(row.entry.result),
                 "place_first": row.first,
                 "place_last": row.last,
                 "from_image": sight and sight.value,
                 "from_image_low": sight and sight.low,
                 "from_image_high": sight and sight.high,
-                "kind": result.kind,
-                "provenance": result.provenance,
                 **_said_by_store(row),
-                "source": result.source.citation if result.source else None,
                 "table": _table_of(row, found.metric, branches),
-                "interval_method": score.interval_method,
-                "run": row.entry.key,
+                "interval_method": with_interval(row.score, found.metric).interval_method,
             }
         )
     return rows

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import Printed, Standings, published_cells, standings
+from leaderboard_space.data.ranks.standings import Standings, standings
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.query import BoardQuery, checked
 
@@ -31,10 +31,8 @@ REMEMBERED = 512
 class ViewCache:
     """A board, and what was computed of it: the last REMEMBERED values by their keys, the standings of queries. Thread-safe."""
 
-    def __init__(self, board: Board, waits: bool = True) -> None:
-        """`waits`: answers still being read are waited for; else a query gets what is known."""
+    def __init__(self, board: Board) -> None:
         self.board = board
-        self._waits = waits
         self._values: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._computing: dict[tuple[Any, ...], Future[Any]] = {}
         self._lock = threading.Lock()
@@ -69,7 +67,7 @@ class ViewCache:
 
     def query(self, request: Mapping[str, Any]) -> BoardQuery:
         """A request, checked (`query.checked`). Raises BadInput for a benchmark without results."""
-        return checked(self.board, request, self._waits)
+        return checked(self.board, request)
 
     def standings(self, query: BoardQuery) -> Standings:
         """The ranked rows of a query."""
@@ -126,13 +124,7 @@ class ViewCache:
         found = self.known_standings(query)
         if any(row.score.value is not None or row.score.nonresponse is not None for row in found.rows):
             return True
-        return bool(self.printed(query)[1]) if query.branches else found.parts_known
-
-    def printed(self, query: BoardQuery) -> Printed:
-        """What papers print within the selection."""
-        return self.remember(
-            ("printed", *query.key), lambda: published_cells(self.known_standings(query), query.branches)
-        )
+        return bool(found.facets_of_parts(query.branches))
 
     def entries(self, query: BoardQuery) -> list[Entry]:
         """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""

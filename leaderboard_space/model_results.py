@@ -9,19 +9,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
+from leaderboard_space.data import cells
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
-from leaderboard_space.data.ranks.significance import is_random_run, tested
-from leaderboard_space.data.ranks.standings import ALL, ONE, Row, info_of, metrics_of, with_interval
+from leaderboard_space.data.ranks.standings import ONE, Row, info_of, metrics_of, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import UNLABELLED, shown_label
+from leaderboard_space.data.tree import UNLABELLED, Tree, shown_label
 from leaderboard_space.data.units.outcomes import Outcomes
-from leaderboard_space.data.units.scoring import scores_of
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.sentences import FEW, SAME
 
@@ -38,6 +35,7 @@ class Line:
     row: Row
     ranked: int
     outcomes: Outcomes | None
+    tree: Tree
 
     @property
     def score(self) -> Score:
@@ -115,7 +113,7 @@ def lines_of(memory: ViewCache, name: str) -> list[Line]:
         mine = [row for row in found.rows if identity_of(row.entry.result.model.name) == wanted]
         ranked = Counter(row.group for row in found.rows if row.first is not None)
         lines += [
-            Line(section, query.metric, row, ranked[row.group], query.outcomes)
+            Line(section, query.metric, row, ranked[row.group], query.outcomes, query.tree)
             for row in sorted(mine, key=lambda row: (list(GROUPS).index(row.group), order_of(row.entry)))
             if row.score.value is not None or row.score.nonresponse is not None
         ]
@@ -131,18 +129,14 @@ def main_lines(lines: list[Line]) -> list[Line]:
     return list(found.values())
 
 
-def scores_by_metric(memory: ViewCache, line: Line, wanted: Sequence[str] | None = None) -> dict[str, Score]:
+def scores_by_metric(line: Line, wanted: Sequence[str] | None = None) -> dict[str, Score]:
     """Every score of a line's result but the shares of letters (or those `wanted`), in the board's order."""
-    found: dict[str, Score] = {}
+    key, found = line.row.entry.key, dict[str, Score]()
     for metric in metrics_of(line.section, line.outcomes):
-        if wanted is not None and metric not in wanted:
-            continue
-        query = memory.query(
-            {"format": line.section.family, "section": line.section.key, "metric": metric, "shown": ALL}
-        )
-        row = next((row for row in memory.standings(query).rows if row.entry.key == line.row.entry.key), None)
-        if row is not None and row.score.value is not None:
-            found[metric] = with_interval(row.score, metric)
+        if wanted is None or metric in wanted:
+            held = cells.scores_by_entry(line.section, line.outcomes, line.tree, metric, (), frozenset({key}))
+            if key in held and held[key].value is not None:
+                found[metric] = with_interval(held[key], metric)
     return found
 
 
@@ -154,9 +148,9 @@ def ends_of(line: Line) -> list[Ends]:
         for metric in dict.fromkeys((line.metric, *metrics_of(line.section, line.outcomes))):
             if gives_away(line.section.family, metric, (facet,)):
                 continue
-            cells = cells_of(line, facet, metric) if info_of(metric).unit == "percent" else {}
-            if len(cells) > 1:
-                found.append(_ends(facet, metric, cells))
+            held = cells_of(line, facet, metric) if info_of(metric).unit == "percent" else {}
+            if len(held) > 1:
+                found.append(_ends(facet, metric, held))
                 break
     return found
 
@@ -179,14 +173,14 @@ class Spot:
         return sign * ((self.score.value or 0.0) - (self.score.chance or 0.0))
 
 
-def weak_spots(memory: ViewCache, lines: Sequence[Line]) -> list[Spot]:
+def weak_spots(lines: Sequence[Line]) -> list[Spot]:
     """Where a model is weakest against guessing, over all of its benchmarks: what is significantly worse first; of at least FEW cases, and
     nothing that is better than guessing where there is other."""
     spots = []
     for line in lines:
         aspects = spec(line.section.family).aspects
         if len(aspects) > 1:
-            held = scores_by_metric(memory, line, tuple(aspects))
+            held = scores_by_metric(line, tuple(aspects))
             spots += [Spot(line, aspects[metric], metric, score) for metric, score in held.items()]
         for found in ends_of(line):
             spots += [
@@ -200,26 +194,11 @@ def weak_spots(memory: ViewCache, lines: Sequence[Line]) -> list[Spot]:
 
 
 def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
-    """Value of a facet -> the score of the line's result there: from its answers where they are known, else as the result says."""
-    entry, outcomes = line.row.entry, line.outcomes
-    if outcomes is None or entry.key not in outcomes.row_of or metric not in outcomes.metrics:
-        held = {label: scores.get(metric) for label, scores in entry.result.breakdown.get(facet, {}).items()}
-    else:
-        units, runs = outcomes.metrics[metric], np.array([outcomes.row_of[entry.key]])
-        held = {}
-        for label, rows in outcomes.rows_by_label(facet).items():
-            mask = np.zeros(len(outcomes.questions), dtype=bool)
-            mask[rows] = True
-            (held[label],) = scores_of(units.part(outcomes.rows(metric, mask), runs), info_of(metric).higher_is_better)
-    info, entries = info_of(metric, line.section.family), line.section.entries
-    of_chance = [one.result.breakdown.get(facet, {}) for one in entries if is_random_run(one.result)]
-    found = {}
-    for label, score in held.items():
-        if score is not None and score.value is not None and label != UNLABELLED:
-            run = next((cell for cells in of_chance if (cell := cells.get(label, {}).get(metric)) is not None), None)
-            known = with_interval(score, metric)
-            found[label] = tested(known, run, info) or known
-    return found
+    """Value of a facet -> the score of the line's result there."""
+    key = line.row.entry.key
+    found = cells.cells_of(line.section, line.outcomes, line.tree, metric, facet, (), frozenset({key}))
+    known = {label: held[key] for label, held in found.items() if key in held and label != UNLABELLED}
+    return {label: with_interval(score, metric) for label, score in known.items() if score.value is not None}
 
 
 def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:

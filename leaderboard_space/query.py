@@ -19,8 +19,9 @@ from leaderboard_space.data.tree import Path, Tree, branch_name, facets_in
 from leaderboard_space.data.units.outcomes import Outcomes
 
 MOST_BRANCHES = 2000
-TIMEOUT = 0.2
-"""Seconds a reader waits for answers that are still being read, before seeing the scores as they were derived."""
+TIMEOUT, LONG_TIMEOUT = 0.2, 20.0
+"""Seconds a reader waits for answers that are still being read, before seeing the scores as they were derived; and of a selection, of which
+nothing is known without them."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,17 @@ class BoardQuery:
         return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.shown, self.ready, read)
 
 
-def checked(board: Board, request: Mapping[str, Any], waits: bool) -> BoardQuery:
-    """A request, checked against what is there; what it does not say is chosen. `waits`: answers that are
-    still being read are waited for. Raises BadInput for a benchmark without results."""
+def checked(board: Board, request: Mapping[str, Any]) -> BoardQuery:
+    """A request, checked against what is there; what it does not say is chosen. Raises BadInput for a benchmark without results."""
     snapshot = board.snapshot
     section = snapshot.section(str(request.get("format")), request.get("section"))
     if section is None:
         raise BadInput(f"benchmark {request.get('format')!r}: this board has no results for it.")
     wanted = _branches(request.get("branches"))
-    loaded = board.outcomes(section, (None if wanted else TIMEOUT) if waits else 0)
-    outcomes, tree = loaded or board.begun(section, 0) or board.outline(section)
-    branches = tuple(branch for branch in wanted if branch in tree.rows or tree.is_unprinted(branch))
+    loaded = board.outcomes(section, LONG_TIMEOUT if wanted else TIMEOUT)
+    outcomes, tree = loaded or board.outline(section)
+    # Of a section that is still being read, it is not known yet which labels its questions have.
+    branches = tuple(path for path in wanted if not loaded or path in tree.rows or tree.is_unprinted(path))
     dropped = tuple(branch_name(branch) for branch in wanted if branch not in branches)
     metrics = rankable(section, outcomes, branches)
     wanted_shown = str(request.get("shown"))

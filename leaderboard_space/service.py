@@ -17,23 +17,18 @@ from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.export import as_file, citation
 from leaderboard_space.html import text
 from leaderboard_space.memory import ViewCache
-from leaderboard_space.query import TIMEOUT
 from leaderboard_space.views.tables import leaderboard, provenance
 from leaderboard_space.views.tables.row_window import window_of
-
-LONG_TIMEOUT = 20.0
-"""Seconds a reader of a selection of branches waits for the first answers: without any, nothing is known of a selection."""
 
 
 class Service:
     """Answers the board's requests. Thread-safe: many readers, one store."""
 
-    def __init__(self, board: Board, waits: bool = True, claims: Claims | None = None) -> None:
-        """`waits`: answers still being read are waited for; else the caller has done so (see `wait`), and gets what is known.
-        `claims`: what the Hub's model repositories state, where the board is told to ask."""
+    def __init__(self, board: Board, claims: Claims | None = None) -> None:
+        """`claims`: what the Hub's model repositories state, where the board is told to ask."""
         self.board = board
         self.claims = claims or Claims()
-        self.memory = ViewCache(board, waits)
+        self.memory = ViewCache(board)
 
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The panel of a benchmark: `html`, the `state` as understood, `stamp` of the data, `tree` (key to ask the tree for)."""
@@ -52,7 +47,7 @@ class Service:
         found, window = self.memory.known_standings(query), window_of(request)
         html = self.memory.remember(
             ("panel", window, found.pending, *query.key),
-            lambda: leaderboard.panel(query, found, self.memory.printed(query), window),
+            lambda: leaderboard.panel(query, found, window),
         )
         if query.metric != wanted.metric:
             before, now = (info_of(name, query.section.family).label for name in (wanted.metric, query.metric))
@@ -100,7 +95,7 @@ class Service:
         return provenance.detail(entry, query.section)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown, cells, transfer or aspects; `as`: csv or json."""
+        """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown, transfer or aspects; `as`: csv or json."""
         table, name = breakdowns.table(self.memory, self.memory.query(request), request)
         return as_file(table, name, str(request.get("as")))
 
@@ -115,9 +110,3 @@ class Service:
         """True if a request can be answered without waiting for answers that are still being read."""
         section = self.board.snapshot.section(str(request.get("format")), request.get("section"))
         return section is None or section.ready
-
-    def wait(self, request: Mapping[str, Any]) -> None:
-        """Wait for the answers a request needs, as long as is decent: all of them for a moment, then the first ones."""
-        section = self.board.snapshot.section(str(request.get("format")), request.get("section"))
-        if section is not None and self.board.outcomes(section, TIMEOUT) is None and request.get("branches"):
-            self.board.begun(section, LONG_TIMEOUT)

@@ -33,6 +33,7 @@ window.medprobe = (() => {
       const strip = chosen.parentElement;
       strip.scrollLeft = chosen.offsetLeft - (strip.clientWidth - chosen.offsetWidth) / 2;
     }
+    if (!chosen) { inSight = null; all[0].parentElement.scrollLeft = 0; }  // a topic or a model: the overview leads there
     title(chosen ? chosen.textContent : route.id);
   }
   const title = (said) => { document.title = (said ? said + " · " : "") + "medprobe"; };

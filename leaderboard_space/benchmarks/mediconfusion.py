@@ -31,6 +31,5 @@ SPEC = BoardSpec(
     aspects={"set_accuracy": "tells both images of a pair apart", "individual_accuracy": "answers one image"},
     words=("look alike", "pair", "confusion"),
     plot="scatter",
-    plot_metric="confusion",
     published="2024-09",  # arXiv:2409.15477
 )

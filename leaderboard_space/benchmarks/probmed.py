@@ -27,7 +27,6 @@ SPEC = BoardSpec(
         "abnormality": 50.0,
     },
     plot="slopes",
-    plot_metric="modality_without_adversarial",
     by_image_type=True,
     aspects={
         "condition": "says what is wrong",

@@ -21,7 +21,7 @@ class BoardSpec:
     the cases, for the intervals of printed scores (`printed_interval`). `facet_metrics`: printed metrics that are cells of a facet:
     (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units are questions, which may share a case with another
     image.
-    `plot`: the drawing above the breakdown, `plot_metric` the score by which its results are chosen. `by_image_type`: it is also broken
+    `plot`: the drawing below the breakdown. `by_image_type`: it is also broken
     down by organ and modality of the image types. `published`: when its questions became public (YYYY-MM), for a model's exposure to them.
     `words`: what it is searched by besides its name and task. `headline`: the score that the board ranks by, where it is not the harness's.
     `aspects`: the scores that a topic's page shows side by side, with what a model does to earn each, after its name (the headline alone by
@@ -43,7 +43,6 @@ class BoardSpec:
     facet_metrics: tuple[str, str, Mapping[str, tuple[str, ...]]] | None = None
     per_image: bool = False
     plot: Literal["slopes", "scatter"] | None = None
-    plot_metric: str | None = None
     by_image_type: bool = False
     published: str | None = None
     words: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result
 from eval_harness.store.scan import Folder, open_store, scan_store
-from leaderboard_space.data.cost import tokens_of
+from leaderboard_space.data.answers_shown import tokens_of
 from leaderboard_space.data.ranks.sight import read_sights
 from leaderboard_space.data.store import unverified
 from leaderboard_space.data.store.result_files import ResultFiles, Stamp, stamp_of
@@ -63,12 +63,18 @@ class Board:
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
-        """Look at the store again; sections whose files are the same are kept with what was computed for them.
+        """Look at the store again; sections whose files are the same are kept with what was computed for them. One that replaces another,
+        whose answers have been read, comes on show when its own have been.
 
         Raises OSError while the store is away; what was read stays on show.
         """
         with self._scanning:
-            self.snapshot = self._scan()
+            found = self._scan()
+            for section in (section for held in found.sections.values() for section in held):
+                before = self.snapshot.section(section.family, section.key)
+                if section.loading is None and before is not None and before.key == section.key and before.ready:
+                    self.outcomes(section)
+            self.snapshot = found
         return self.snapshot
 
     def watch(self) -> None:
@@ -101,7 +107,7 @@ class Board:
     def outcomes(self, section: Section, timeout: float | None = None) -> Loaded | None:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept.
 
-        None when reading them takes longer than `timeout` seconds; it goes on meanwhile, and `begun` tells what is known so far.
+        None when reading them takes longer than `timeout` seconds; it goes on meanwhile.
         """
         with self._lock:
             if section.loading is None:
@@ -111,11 +117,6 @@ class Board:
         except TimeoutError:
             return None
 
-    def begun(self, section: Section, timeout: float) -> Loaded | None:
-        """The answers of the first results while the others are still being read; None where none are within `timeout` seconds."""
-        section.begun.wait(timeout)
-        return section.so_far
-
     def outline(self, section: Section) -> Loaded:
         """What is known of a section before its answers are read: what papers print, and what the first of those on its questions says."""
         measured = [entry for entry in section.entries if entry.result.kind == "measured"]
@@ -123,12 +124,9 @@ class Board:
         return self._as_handed_in([*others, *measured[: 1 if section.fingerprint else None]], section.family)
 
     def _load(self, section: Section) -> Loaded:
-        try:
-            found = self._read_answers(section)
-            read_sights(section)
-            return found
-        finally:
-            section.begun.set()
+        found = self._read_answers(section)
+        read_sights(section)
+        return found
 
     def _read_answers(self, section: Section) -> Loaded:
         measured = [entry for entry in section.entries if entry.result.kind == "measured"]
@@ -141,21 +139,17 @@ class Board:
             return self._as_handed_in(section.entries, section.family)
         tree = tree_of(section.family, questions)
         official = {entry.key for entry in measured if entry.result.method.extraction == "official"}
-        runs: dict[str, RunUnits] = {}
-        for runs, are_all in self._read_runs(section, measured):
-            keys, layout, numbers = list(runs), next(iter(runs.values())).layout, stacked(list(runs.values()))
-            if not are_all:
-                section.so_far = align(section.family, questions, keys, layout, numbers, official), tree
-                section.begun.set()
+        runs = self._read_runs(section, measured)
         if not runs:
             return None, tree
+        keys, layout, numbers = list(runs), next(iter(runs.values())).layout, stacked(list(runs.values()))
         by_key = {entry.key: entry for entry in measured}
         for key, run in zip(keys, apart(numbers, layout, len(keys)), strict=True):
             self._units[self._run_key(section, by_key[key])] = run
         return align(section.family, questions, keys, layout, numbers, official), tree
 
-    def _read_runs(self, section: Section, measured: Sequence[Entry]) -> Iterator[tuple[dict[str, RunUnits], bool]]:
-        """The runs read so far, when they are 1, 2, 4, 8 ... (aligning costs, too) and when they are all (True)."""
+    def _read_runs(self, section: Section, measured: Sequence[Entry]) -> dict[str, RunUnits]:
+        """Entry key -> the units of its run; of one that cannot be read a note."""
         runs: dict[str, RunUnits] = {}
         known = (self._units.get(self._run_key(section, entry)) for entry in measured)
         layout = next((run.layout for run in known if run is not None), None)
@@ -167,11 +161,7 @@ class Board:
                 runs[entry.key], layout = found, found.layout
             except BadInput as error:
                 section.notes.append(f"{entry.result.model.name}: {error} Its scores are shown as they were derived.")
-                continue
-            if len(runs) < len(measured) and len(runs) & (len(runs) - 1) == 0:
-                yield runs, False
-        if runs:
-            yield runs, True
+        return runs
 
     def _run_key(self, section: Section, entry: Entry) -> tuple[str, str, Stamp]:
         """Where the units of a run are kept in memory, as long as they are the same."""

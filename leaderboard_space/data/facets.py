@@ -95,9 +95,7 @@ def of_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
             for half, label in zip(("organ", "modality"), organ_and_modality(value), strict=True):
                 labels.setdefault(half, {})[label] = None
     named = read_facets(said, labels)  # benchmarks spell a label in their own ways: CT, ct
-    choices = [
-        choice(facet, each) for facet, label in named for each in labels[facet] if folded(each) == folded(label)
-    ]
+    choices = [choice(facet, each) for facet, label in named for each in labels[facet] if folded(each) == folded(label)]
     wanted = {
         (facet, value)
         for facet, held in breakdown.items()

@@ -1,6 +1,6 @@
 """The papers' own numbers as results: the tables in `published/` read into `published` Result objects.
 
-See also: the tables (`published_tables.py`), what a number becomes (`published_scores.py`).
+See also: the tables, and what a number becomes (`published_tables.py`).
 
 Imports no gradio and no torch.
 """
@@ -13,8 +13,17 @@ from functools import cache
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.records.result import Benchmark, Breakdown, Method, Result, Score, Source
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.published_scores import Group, errors_named, score_of
-from leaderboard_space.data.published_tables import Row, cells, model_of, models, read_table, selects
+from leaderboard_space.data.published_tables import (
+    Group,
+    Row,
+    cells,
+    errors_named,
+    model_of,
+    models,
+    read_table,
+    score_of,
+    selects,
+)
 
 
 def published_results() -> list[Result]:

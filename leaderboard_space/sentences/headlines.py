@@ -207,9 +207,12 @@ def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> st
 
 
 def _in_running_text(label: str) -> str:
-    """A label within a sentence: in small letters, but for abbreviations."""
-    first = label.split(maxsplit=1)[0]
-    return label if first != first.capitalize() else label[0].lower() + label[1:]
+    """A label within a sentence: in small letters, but for abbreviations.
+
+    >>> _in_running_text("Nuclear Medicine"), _in_running_text("Chest X-ray"), _in_running_text("Brain MRI")
+    ('nuclear medicine', 'chest X-ray', 'brain MRI')
+    """
+    return " ".join(word.lower() if word.isalpha() and word == word.capitalize() else word for word in label.split(" "))
 
 
 def model_verdicts(name: str, judged: Sequence[tuple[str, Verdict | None]]) -> str:

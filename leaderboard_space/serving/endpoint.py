@@ -26,7 +26,7 @@ WORKERS = ThreadPoolExecutor(2, thread_name_prefix="answer")
 """Threads that answer readers of a benchmark's page. Scoring is the interpreter's work: more threads would only take turns on it (see
 benchmarks/README.md)."""
 WAITING = ThreadPoolExecutor(40, thread_name_prefix="wait")
-"""Threads of readers who wait for answers that are still being read. They compute nothing, and must not keep the other pages waiting."""
+"""Threads of readers who wait for answers that are still being read, and must not keep the other pages waiting."""
 COMPRESSED_FROM = 2000
 """Bytes of an answer from which on it is compressed (at level 1: a tenth of the size for 1 ms per 100 kB)."""
 
@@ -76,9 +76,8 @@ async def answer_to(function: Function, request: dict[str, Any]) -> dict[str, An
     service = getattr(function, "__self__", None)
     try:
         if isinstance(service, Service):
-            if not service.ready(request):
-                await loop.run_in_executor(WAITING, service.wait, request)
-            return {"ok": await loop.run_in_executor(WORKERS, function, request)}
+            pool = WORKERS if service.ready(request) else WAITING
+            return {"ok": await loop.run_in_executor(pool, function, request)}
         return {"ok": await loop.run_in_executor(None, function, request)}
     except BadInput as error:
         return {"error": str(error)}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from leaderboard_space import sentences
 from leaderboard_space.data.facets import groups_of
-from leaderboard_space.data.ranks.standings import Printed, Standings
+from leaderboard_space.data.ranks.standings import Standings
 from leaderboard_space.html import count, prose, text
 from leaderboard_space.query import BoardQuery
 
 
-def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
-    """The notes as HTML; empty where there are none. `printed`: what papers print within the selection."""
+def notes(query: BoardQuery, found: Standings) -> str:
+    """The notes as HTML; empty where there are none."""
     section, lines = query.section, []
     if section.kind == "phantom":
         lines.append(
@@ -31,7 +31,7 @@ def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
     validated = {entry.result.benchmark.validated for entry in section.entries}
     if False in validated and True not in validated:
         lines.append("No person has checked the questions of this set.")
-    lines += _unranked(query, found, printed)
+    lines += _unranked(query, found)
     if not query.ready:
         lines.append(
             "The answers are still being read: scores are shown as they were derived, ranks are from unpaired tests."
@@ -51,20 +51,20 @@ def notes(query: BoardQuery, found: Standings, printed: Printed) -> str:
     return f'<ul class="notes">{shown}{more}</ul>'
 
 
-def is_dead_end(query: BoardQuery, found: Standings, printed: Printed) -> bool:
+def is_dead_end(query: BoardQuery, found: Standings) -> bool:
     """True if nothing is known of a selection because papers print by one facet at a time, or no question has all of its labels."""
     together = len(groups_of(query.branches)) > 1 or any(query.tree.is_unprinted(path) for path in query.branches)
-    return together and not found.rows and not printed[0]
+    return together and not found.rows and not found.facets_of_parts(query.branches)
 
 
-def _unranked(query: BoardQuery, found: Standings, printed: Printed) -> list[str]:
+def _unranked(query: BoardQuery, found: Standings) -> list[str]:
     """What a selection leaves out, and what it takes from elsewhere than answers."""
     branches = query.branches
-    if is_dead_end(query, found, printed):
+    if is_dead_end(query, found):
         return []  # the headline says it
     if not branches:
         told = ["The breakdown below shows what is known about its parts."]
-        return told if found.parts_known and not found.rows else []
+        return told if not found.rows and found.facets_of_parts(()) else []
     ranked = {row.entry.result.model.name for row in found.rows}  # by another method, or measured
     left = [entry.result for entry in found.hidden if entry.result.model.kind != "baseline"]
     left = [result for result in left if result.model.name not in ranked]
@@ -72,7 +72,7 @@ def _unranked(query: BoardQuery, found: Standings, printed: Printed) -> list[str
     lines = []
     for names, published in (({result.model.name for result in left} - measured, True), (measured, False)):
         if names:
-            below = published and bool(printed[1])
+            below = published and bool(found.facets_of_parts(branches))
             lines.append(sentences.not_ranked(len(names), published, below))
     taken = [row.entry.result.kind == "published" for row in found.rows if not row.recomputed]
     return lines + ([sentences.as_printed(sum(taken), len(taken) - sum(taken))] if taken and not lines else [])

@@ -10,7 +10,7 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.topics import Topic, TopicLabel, counts, known_topics
-from leaderboard_space.export import Table, as_file, cited
+from leaderboard_space.export import Table, as_file, cited, number_columns
 from leaderboard_space.html import count, options, plural, prose, text
 from leaderboard_space.overview import SIZES, Column, ModelRow, Overview, ScoreCell, selected
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
@@ -240,34 +240,17 @@ def file(found: Overview, request: Request) -> dict[str, str]:
         title = "Overview: " + ", ".join(f"{column.section.benchmark} ({column.metric})" for column in found.columns)
         entries = [entry for column in found.columns for entry in column.section.entries]
         return cited(title, f"Selection: {_selection(request) or 'everything'}.", entries, request)
-    rows: Table = []
-    for line in lines:
-        for column in found.columns:
-            cell = line.cells.get(column.family)
-            if cell is None:
-                continue
-            result, score = cell.row.entry.result, cell.score
-            rows.append(
-                {
-                    "benchmark": column.section.benchmark,
-                    "split": column.section.split,
-                    "model": line.name,
-                    "model_kind": line.kind,
-                    "parameters": line.parameters,
-                    "metric": column.metric,
-                    "value": score.value,
-                    "low": score.low,
-                    "high": score.high,
-                    "n": score.n,
-                    "n_cases": score.n_cases,
-                    "guessing": column.chance,
-                    "mark": score.verdict,
-                    "kind": result.kind,
-                    "source": result.source.citation if result.source else None,
-                    "table": table_of(result, column.metric) if result.kind == "published" else None,
-                    "run": cell.row.entry.key,
-                }
-            )
+    rows: Table = [
+        {
+            **number_columns(column.section, cell.row.entry, column.metric, cell.score),
+            "model": line.name,
+            "model_kind": line.kind,
+            "parameters": line.parameters,
+        }
+        for line in lines
+        for column in found.columns
+        if (cell := line.cells.get(column.family)) is not None
+    ]
     said = _selection(request)
     return as_file(rows, f"overview-{said}" if said else "overview", str(request.get("as")))
 

@@ -42,8 +42,8 @@ def sorted_by(value: float | None) -> str:
 
 def behind_with_chance(score: Score) -> str:
     """What a number rests on, and what guessing gets, as its tooltip says it."""
-    said = sentences.behind(score)
-    return f"{said}, chance {number(score.chance)}" if score.chance is not None else f"{said}, chance not known"
+    chance = f", chance {number(score.chance)}" if score.chance is not None else ""
+    return f"{sentences.behind(score)}{chance}"
 
 
 Axis = tuple[float, float]

@@ -6,20 +6,20 @@ See also: the numbers (`eval_harness/scores/sight.py`), in words (docs/sight.md)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from contextlib import suppress
 
-import numpy as np
-import pyarrow.parquet as pq
+import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.records.result import Images
-from eval_harness.records.run import read_run
-from eval_harness.scores.outcomes import OutcomeMatrix
+from eval_harness.scores.outcomes import pack
 from eval_harness.scores.sight import Sight, sight_of
+from eval_harness.store.sight import shown_and_request
 from leaderboard_space.data.store.sections import Entry, Section
 
 COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
-"""Of the units of a run, which `derive.derivation.kept_units` keeps by metric and cluster."""
 
 
 def arms_of(section: Section, entry: Entry) -> Mapping[Images, Entry]:
@@ -27,8 +27,8 @@ def arms_of(section: Section, entry: Entry) -> Mapping[Images, Entry]:
     if not section.arms or entry.folder is None:
         return {}
     if "arms" not in section.memory:
-        section.memory["arms"] = [(_identity(arm), arm) for arm in section.arms]
-    wanted = _identity(entry)
+        section.memory["arms"] = [(_identity(arm.folder), arm) for arm in section.arms if arm.folder is not None]
+    wanted = _identity(entry.folder)
     return {arm.result.method.image: arm for identity, arm in section.memory["arms"] if wanted and identity == wanted}
 
 
@@ -47,46 +47,26 @@ def read_sights(section: Section) -> None:
     section.memory["sights"] = found
 
 
-def _identity(entry: Entry) -> tuple[str | None, ...] | None:
+def _identity(folder: Path) -> tuple[str | None, ...] | None:
     try:
-        assert entry.folder is not None
-        run = read_run(entry.folder)
-    except (AssertionError, BadInput):
+        return shown_and_request(folder)[1]
+    except BadInput:
         return None
-    return entry.account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json()
 
 
 def _sights(section: Section, entry: Entry) -> dict[str, Sight]:
     """Metric -> what of an entry's score comes from the images; nothing where its arms are not there or cannot be read."""
-    arms = arms_of(section, entry)
-    metrics = {name: info.compared for name, info in spec(section.family).metrics.items()}
-    wanted = {name: images for name, images in metrics.items() if images and all(image in arms for image in images)}
-    if not wanted:
-        return {}
+    arms = {"real": entry, **arms_of(section, entry)}
+    wanted = {name: ("real", *info.compared) for name, info in spec(section.family).metrics.items() if info.compared}
+    wanted = {name: images for name, images in wanted.items() if all(image in arms for image in images)}
     try:
-        tables = {image: pq.read_table(each.units, columns=COLUMNS) for image, each in [("real", entry), *arms.items()]}
+        tables = {image: pd.read_parquet(str(each.units), columns=COLUMNS) for image, each in arms.items() if wanted}
     except (OSError, ValueError, TypeError):
         return {}
-    real = tables["real"]
-    same = {
-        image: table for image, table in tables.items() if table.select(COLUMNS[:3]).equals(real.select(COLUMNS[:3]))
-    }
-    names = np.asarray(real["metric"].to_numpy(zero_copy_only=False), dtype=object)
-    units, cluster = np.asarray(real["unit"].to_numpy(zero_copy_only=False), dtype=object), real["cluster"].to_numpy()
     found = {}
     for metric, images in wanted.items():
-        of = ("real", *images)
-        scores = [(entry if image == "real" else arms[image]).result.scores.get(metric) for image in of]
-        if any(image not in same for image in of) or any(
-            each is None or each.value is None or each.nonresponse for each in scores
-        ):
-            continue
-        rows = np.flatnonzero(names == metric)
-        top, base = (
-            np.stack([same[image][name].to_numpy()[rows] for image in of]).astype(np.float32) for name in COLUMNS[3:]
-        )
-        paired = bool(np.all(base == base[0]))
-        found[metric] = sight_of(
-            OutcomeMatrix(of, metric, top, base, cluster[rows], units[rows], paired), with_share=False
-        )
+        scores = [arms[image].result.scores.get(metric) for image in images]
+        if all(each is not None and each.value is not None and not each.nonresponse for each in scores):
+            with suppress(BadInput):  # an arm that did not answer the same questions
+                found[metric] = sight_of(pack({image: tables[image] for image in images}, metric), with_share=False)
     return found

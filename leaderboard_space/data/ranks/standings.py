@@ -21,7 +21,7 @@ from eval_harness.scores.comparing.unpaired import unpaired_differences
 from eval_harness.scores.intervals import METHOD, printed_interval
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.facets import cells_in, groups_of
-from leaderboard_space.data.published_scores import ONLY_PRINTED
+from leaderboard_space.data.published_tables import ONLY_PRINTED
 from leaderboard_space.data.ranks.groups import (
     GROUPS,
     WITH_RANKS,
@@ -94,11 +94,14 @@ class Standings:
         """The rows but those withdrawn."""
         return [row for row in self.rows if row.group != "withdrawn"]
 
-    @property
-    def parts_known(self) -> bool:
-        """True if a result of which nothing is known as a whole has a cell with the metric."""
-        breakdowns = (entry.result.breakdown.values() for entry in self.hidden)
-        return any(self.metric in cell for held in breakdowns for cells in held for cell in cells.values())
+    def facets_of_parts(self, branches: Sequence[Path]) -> set[str]:
+        """The facets by which results of which nothing is known for the selection as a whole have cells with the metric within it."""
+        return {
+            facet
+            for entry in self.hidden
+            for facet, label in parts_of(entry, branches)
+            if (score := entry.result.breakdown[facet][label].get(self.metric)) is not None and score.value is not None
+        }
 
 
 METHODS = {
@@ -273,6 +276,14 @@ def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | No
     return own_scores(entry, branches).get(metric)
 
 
+def parts_of(entry: Entry, branches: Sequence[Path]) -> list[tuple[str, str]]:
+    """The cells (facet, facet value) of a result's breakdown that lie within a selection; without one all."""
+    breakdown = entry.result.breakdown
+    if branches:
+        return cells_in(branches, breakdown)
+    return [(facet, label) for facet, held in breakdown.items() for label in held]
+
+
 def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
     """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
     if not branches or not entry.result.breakdown or len(branches) != len(groups_of(branches)):
@@ -327,23 +338,3 @@ def _order(row: Row, higher: bool) -> tuple[bool, float, str]:
     if value is None:
         return (True, 0.0, row.entry.result.model.name.lower())
     return (False, -value if higher else value, row.entry.result.model.name.lower())
-
-
-Printed = tuple[list[Entry], dict[tuple[str, str], dict[str, Score]]]
-"""Results, and the cells that they print: (facet, value) -> entry key -> score."""
-
-
-def published_cells(found: Standings, branches: Sequence[Path]) -> Printed:
-    """The cells that papers print within a selection that cannot be scored as one."""
-    cells: dict[tuple[str, str], dict[str, Score]] = {}
-    for entry in found.hidden:
-        for facet, value in cells_in(branches, entry.result.breakdown):
-            score = entry.result.breakdown[facet][value].get(found.metric)
-            if score is not None and score.value is not None:
-                cells.setdefault((facet, value), {})[entry.key] = with_interval(score, found.metric)
-    entries = [entry for entry in found.hidden if any(entry.key in held for held in cells.values())]
-    leading = next(iter(cells.values()), {})
-    sign = -1 if info_of(found.metric).higher_is_better is not False else 1
-    return sorted(
-        entries, key=lambda entry: sign * (leading[entry.key].value or 0.0) if entry.key in leading else math.inf
-    ), cells

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import RESULT, RUN
-from eval_harness.records.result import DERIVE_VERSION, Breakdown, Result, Scores, read_result
+from eval_harness.derive.metrics import METRICS
+from eval_harness.records.result import DERIVE_VERSION, Breakdown, Result, Score, Scores, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
-from leaderboard_space.data.published_scores import errors_named
+from leaderboard_space.data.published_tables import ONLY_PRINTED, errors_named
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.store.unverified import derived_folder
-from leaderboard_space.data.units.validate import without_impossible
 from leaderboard_space.html import visible
 
 LARGEST_RESULT = 20_000_000
@@ -67,7 +67,9 @@ def _entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
     provenance = read_provenance(folder)
     is_verified = provenance.acceptance is not None or not _is_measured(folder)
     derived = folder if is_verified else derived_folder(store, folder, trusted)
-    result, notes = read_possible(derived / RESULT)
+    result, notes = _read(derived / RESULT), list[str]()
+    if result.kind == "measured" and (derived / RESULT).stat().st_size >= LARGE:
+        result = result.model_copy(update={"breakdown": LateBreakdown(derived / RESULT, list(result.breakdown))})
     if not visible(result.model.name).strip():
         raise BadInput(f"{folder / RESULT}: its model has no name.")
     if not is_verified:
@@ -107,7 +109,7 @@ class LateBreakdown(Mapping[str, Mapping[str, Scores]]):
     @cached_property
     def _whole(self) -> Breakdown:
         try:
-            return _read(self._path)[0].breakdown if stamp_of(self._path) == self._stamp else {}
+            return _read(self._path).breakdown if stamp_of(self._path) == self._stamp else {}
         except (OSError, BadInput):
             return {}
 
@@ -123,15 +125,36 @@ class LateBreakdown(Mapping[str, Mapping[str, Scores]]):
         return len(self._facets)
 
 
-def read_possible(path: Path) -> tuple[Result, list[str]]:
-    """A result without the numbers that cannot be, and what was left out (`without_impossible`); a large measured one with its breakdown
-    to be read later. Raises BadInput as `read_result` does."""
-    result, notes = _read(path)
-    if result.kind != "measured" or path.stat().st_size < LARGE:
-        return result, notes
-    return result.model_copy(update={"breakdown": LateBreakdown(path, list(result.breakdown))}), notes
+SLACK = 1e-6
+"""Rounding may carry a percentage over its end by this much."""
+MOST = 10**12
+"""More questions than any benchmark has."""
 
 
-def _read(path: Path) -> tuple[Result, list[str]]:
-    result, notes = without_impossible(read_result(path))
-    return result.model_copy(update={"breakdown": errors_named(result.breakdown)}), notes
+def _read(path: Path) -> Result:
+    """A result with all of its numbers. Raises BadInput as `read_result` does, and for a number that no answers could give."""
+    result = read_result(path)
+    cells = (cell for held in result.breakdown.values() for cell in held.values())
+    for metric, score in (pair for held in (result.scores, *cells) for pair in held.items()):
+        if not is_possible(metric, score):
+            raise BadInput(f"{path}: {metric} {score.value} of n {score.n} is impossible.")
+    return result.model_copy(update={"breakdown": errors_named(result.breakdown)})
+
+
+def is_possible(metric: str, score: Score) -> bool:
+    """True if a score can be what its metric says: a percentage within 0 and 100, a count that is not negative.
+
+    >>> is_possible("set_accuracy", Score(value=101.0, n=1, n_cases=1)), is_possible("set_accuracy", Score(value=None, n=0, n_cases=0))
+    (False, True)
+    """
+    if not (0 <= score.n <= MOST and 0 <= score.n_cases <= MOST):
+        return False
+    if score.n_effective is not None and not 0 < score.n_effective <= MOST:
+        return False
+    info = METRICS.get(metric) or ONLY_PRINTED.get(metric)
+    if info is None and not metric.startswith("share_"):
+        return True  # of a metric that this board does not know
+    highest = float(MOST) if info is not None and info.unit == "count" else 100.0
+    numbers = (number for number in (score.value, score.low, score.high, score.chance) if number is not None)
+    ordered = score.low is None or score.high is None or score.low <= score.high + SLACK
+    return ordered and all(-SLACK <= number <= highest + SLACK for number in numbers)

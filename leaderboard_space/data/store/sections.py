@@ -5,7 +5,6 @@ See also: reading the store (`board.py`).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -81,10 +80,6 @@ class Section:
     selection: str | None = None
     notes: list[str] = field(default_factory=list)
     loading: Future[Loaded] | None = None
-    so_far: Loaded | None = None
-    """What is known while answers are still being read: those of the first results."""
-    begun: threading.Event = field(default_factory=threading.Event)
-    """Set when `so_far` or the whole is there."""
     marks: tuple[object, ...] = ()
     """The state of the files that it is computed from; where one changes, the section is computed anew."""
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)

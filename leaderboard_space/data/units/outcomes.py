@@ -27,8 +27,7 @@ from leaderboard_space.data.units.scoring import Bools, Floats, Ints
 from leaderboard_space.data.units.stored_units import (
     NOT_COUNTED,
     Column,
-    RunColumns,
-    Stacked,
+    Columns,
     StoredUnits,
     compact,
     compact_run,
@@ -53,7 +52,7 @@ class Layout:
 class RunUnits:
     """The units of one run, per metric, ordered as the layout says."""
 
-    metrics: Mapping[str, RunColumns]
+    metrics: Mapping[str, Columns]
     layout: Layout
 
 
@@ -170,13 +169,13 @@ def _layout(table: pd.DataFrame) -> Layout:
     return Layout({str(name): slice(bounds[i], bounds[i + 1]) for i, name in enumerate(names)}, table)
 
 
-def stacked(runs: Sequence[RunUnits]) -> dict[str, Stacked]:
+def stacked(runs: Sequence[RunUnits]) -> dict[str, Columns]:
     """The numbers of runs on the same questions, and of the same layout, per metric."""
     chance = runs[0].layout.chance
     return {name: stack([run.metrics[name] for run in runs], chance[name]) for name in runs[0].layout.order}
 
 
-def apart(numbers: Mapping[str, Stacked], layout: Layout, runs: int) -> list[RunUnits]:
+def apart(numbers: Mapping[str, Columns], layout: Layout, runs: int) -> list[RunUnits]:
     """The runs again, without memory of their own; with no metric at all where the source keeps every key to itself."""
     metrics = {name: stored_units.apart(held, runs) for name, held in numbers.items()}
     return [RunUnits({name: columns[run] for name, columns in metrics.items()}, layout) for run in range(runs)]
@@ -187,7 +186,7 @@ def align(
     questions: pd.DataFrame,
     runs: Sequence[str],
     layout: Layout,
-    numbers: Mapping[str, Stacked],
+    numbers: Mapping[str, Columns],
     official: Collection[str] = (),
 ) -> Outcomes:
     """What runs (their keys) on the same questions answered, ready to be scored on any selection of them. `official`: those that a
@@ -201,7 +200,7 @@ def align(
         part = layout.table.iloc[rows]
         facet = BALANCED.get(name)
         metrics[name] = StoredUnits(
-            *numbers[name],
+            numbers[name],
             case=pd.factorize(part["case_id"])[0].astype(np.int64),
             cluster=part["cluster"].to_numpy(np.int64),
             shown=by_official | (name in METRICS and METRICS[name].of_ends),

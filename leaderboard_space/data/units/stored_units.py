@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_harness.scores.nonresponse import COUNTS
 from leaderboard_space.data.units.scoring import LARGEST_BYTE, Floats, Ints, MetricUnits, are_silent, even_weights
 
 NOT_COUNTED = -1.0
@@ -22,9 +21,11 @@ Column = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class RunColumns:
-    """One metric of one run (U,). `chance` per unit of denominator; None where it is that of the other runs. `ends`: how the responses
-    ended (`nonresponse.COUNTS`)."""
+class Columns:
+    """The numbers of one metric of one run (U,). `chance` per unit of denominator; None where it is that of the other runs. `ends`: how
+    the responses ended (`nonresponse.COUNTS`).
+
+    Of R runs: `top` (R, U), the runs of a unit side by side in memory; the others too, or (1, U) where all runs share them."""
 
     top: Column
     base: Column
@@ -43,7 +44,7 @@ def compact(values: Column) -> Column:
 
 def compact_run(
     top: Column, base: Column, expected: Column, count: Column, ends: Sequence[Column], chance: Floats
-) -> RunColumns:
+) -> Columns:
     """A run's numbers in the least space. `chance` (U,): what a guesser gets per unit of denominator (NaN: not known), NOT_COUNTED for
     units that no run has counted so far; those that this run counts are filled in."""
     counted = base > 0
@@ -54,7 +55,7 @@ def compact_run(
     other = counted & (own != chance) & ~(np.isnan(own) & np.isnan(chance))
     agrees = np.allclose(own[other], chance[other], rtol=1e-12, atol=0)
     is_binary = bool(np.all((top == 0) | (top == base)))
-    return RunColumns(
+    return Columns(
         (top != 0) if is_binary else compact(top),
         compact(base),
         None if agrees else own,
@@ -65,19 +66,10 @@ def compact_run(
 
 @dataclass(frozen=True)
 class StoredUnits:
-    """One metric of R runs over the same U units, sorted by cluster. `top` (R, U), the runs of a unit side by side in memory; `base`,
-    `chance`, `count` and those that count how responses ended (`nonresponse.COUNTS`) too, or (1, U) where all runs share them. `shown`
-    (R,): which runs show a score although most of their responses say nothing. The rest as in `MetricUnits`."""
+    """One metric of R runs over the same U units, sorted by cluster. `shown` (R,): which runs show a score although most of their responses
+    say nothing. The rest as in `MetricUnits`."""
 
-    top: Column
-    base: Column
-    chance: Floats
-    count: Column
-    responses: Column
-    truncated: Column
-    failed: Column
-    missing: Column
-    irrelevant: Column
+    columns: Columns
     case: Ints
     cluster: Ints
     shown: NDArray[np.bool_]
@@ -87,8 +79,10 @@ class StoredUnits:
     def part(self, rows: Ints | None = None, runs: Ints | None = None) -> MetricUnits:
         """The units at `rows` (ascending; a unit may come twice; None for all) of some runs (None for all) as numbers, weights balanced
         anew."""
+        held = self.columns
+        assert held.chance is not None
         top, base, chance, count = (
-            _at(values, rows, runs) for values in (self.top, self.base, self.chance, self.count)
+            _at(values, rows, runs) for values in (held.top, held.base, held.chance, held.count)
         )
         base = base.astype(np.float64)
         with np.errstate(invalid="ignore"):
@@ -124,14 +118,14 @@ class StoredUnits:
 
     def ends(self, rows: Ints | None = None, runs: Ints | None = None) -> Ints:
         """How the responses behind the units at `rows` ended: sums of `nonresponse.COUNTS` (R, 5)."""
-        number = self.top.shape[0] if runs is None else len(runs)
-        sums = [_at(getattr(self, name), rows, runs).sum(axis=1, dtype=np.int64) for name in COUNTS]
+        number = len(self.columns.top) if runs is None else len(runs)
+        sums = [_at(each, rows, runs).sum(axis=1, dtype=np.int64) for each in self.columns.ends]
         return np.stack([np.broadcast_to(each, number) for each in sums], axis=1)
 
     def shares(self, rows: Ints | None, ends: Ints | None = None) -> Floats:
         """Numerators over denominators (R,) of the units at `rows` (None: all), NaN where nothing is counted or most responses say nothing;
         nothing else of a score. `ends`: how these ended, where that is known."""
-        top, base = _at(self.top, rows, None), _at(self.base, rows, None)
+        top, base = _at(self.columns.top, rows, None), _at(self.columns.base, rows, None)
         top = (top * base if top.dtype == bool else top).sum(axis=1, dtype=np.float64)
         base = base.sum(axis=1, dtype=np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -140,50 +134,40 @@ class StoredUnits:
 
     def run(self, run: int) -> tuple[Floats, Floats]:
         """Numerators and denominators (U,) of one run."""
-        base = self.base[run if len(self.base) > 1 else 0].astype(np.float64)
-        top = self.top[run]
+        held = self.columns
+        base, top = held.base[run if len(held.base) > 1 else 0].astype(np.float64), held.top[run]
         return (top * base if top.dtype == bool else top.astype(np.float64)), base
 
 
-class Stacked(NamedTuple):
-    """The numbers of one metric of R runs, as `StoredUnits` has them."""
-
-    top: Column
-    base: Column
-    chance: Floats
-    counts: Column
-    responses: Column
-    truncated: Column
-    failed: Column
-    missing: Column
-    irrelevant: Column
-
-
-def stack(runs: Sequence[RunColumns], chance: Floats) -> Stacked:
+def stack(runs: Sequence[Columns], chance: Floats) -> Columns:
     """The runs of a section as one. `chance` (U,): of the units of which no run says otherwise."""
     tops: list[Column] = [run.top for run in runs]
     if len({top.dtype for top in tops}) > 1:
         tops = [run.top * run.base if run.top.dtype == bool else run.top for run in runs]
     own = all(run.chance is None for run in runs)
-    return Stacked(
+    return Columns(
         np.stack(tops, axis=1).T,
         _stacked([run.base for run in runs]),
         chance[None, :] if own else np.stack([chance if run.chance is None else run.chance for run in runs]),
         _stacked([run.count for run in runs]),
-        *(_stacked(ends) for ends in zip(*(run.ends for run in runs), strict=True)),
+        tuple(_stacked(ends) for ends in zip(*(run.ends for run in runs), strict=True)),
     )
 
 
-def apart(stacked: Stacked, runs: int) -> list[RunColumns]:
+def apart(of: Columns, runs: int) -> list[Columns]:
     """The runs again, each a view of the whole."""
-    shared = [None if len(held) > 1 else held[0] for held in stacked[1:]]
+    assert of.chance is not None
+
+    def mine(values: Column, run: int) -> Column:
+        return values[run if len(values) > 1 else 0]
+
     return [
-        RunColumns(
-            stacked.top[run],
-            stacked.base[run] if shared[0] is None else shared[0],
-            stacked.chance[run] if shared[1] is None else None,
-            stacked.counts[run] if shared[2] is None else shared[2],
-            tuple(held[run] if one is None else one for held, one in zip(stacked[4:], shared[3:], strict=True)),
+        Columns(
+            of.top[run],
+            mine(of.base, run),
+            of.chance[run] if len(of.chance) > 1 else None,
+            mine(of.count, run),
+            tuple(mine(each, run) for each in of.ends),
         )
         for run in range(runs)
     ]

@@ -20,7 +20,7 @@ from leaderboard_space.data.ranks.significance import is_random_run
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.export import Table, as_file, cited, score_columns
+from leaderboard_space.export import Table, as_file, breakdown_table, cited, number_columns
 from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, number, plural, prose, score_text, text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import (
@@ -37,9 +37,8 @@ from leaderboard_space.sentences import MARK, findings
 from leaderboard_space.views import claims
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.model_pages import model_benchmark, model_card, model_history
-from leaderboard_space.views.model_pages.model_benchmark import tone
 from leaderboard_space.views.model_pages.model_history import part_name
-from leaderboard_space.views.parts import CITE_BOX, KINDS, WHOLE, acts, dots, files, sorted_by
+from leaderboard_space.views.parts import CITE_BOX, KINDS, TONE, WHOLE, acts, dots, files, sorted_by
 
 Request = Mapping[str, Any]
 
@@ -55,7 +54,7 @@ def page(memory: ViewCache, claimed: Claims, request: Request) -> str:
     lines = lines_of(memory, wanted)
     main = main_lines(lines)
     judged = [(line.questions, line.score.verdict) for line in main]
-    spots = weak_spots(memory, main)
+    spots = weak_spots(main)
     finding = sentences.model_verdicts(who.name, judged)
     if spots:
         worst = spots[0]
@@ -79,7 +78,7 @@ def page(memory: ViewCache, claimed: Claims, request: Request) -> str:
                 [claim for claim in claimed.current() if claims.is_of(claim, who.name)],
                 [entry for _, entry in found],
             ),
-            _folded("scores", "Every score and category", "".join(model_benchmark.view(memory, line) for line in main)),
+            _folded("scores", "Every score and category", "".join(model_benchmark.view(line) for line in main)),
             _folded(
                 "history",
                 f"All {plural(len(found), 'result')}, withdrawn and outdated ones included",
@@ -249,7 +248,7 @@ def _verdict(line: Line, who: Identity) -> str:
     verdict = sentences.no_score(score, row.entry.result) or f"{MARK[score.verdict]} {verdict}"
     ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
     return (
-        f'<tr class="v-{tone(score)}"><th scope="row"><a href="{where}">{text(LABELS[section.family])}</a>'
+        f'<tr class="v-{TONE[score.verdict]}"><th scope="row"><a href="{where}">{text(LABELS[section.family])}</a>'
         f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
         f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
         f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
@@ -266,18 +265,11 @@ def _apart(group: str) -> str:
 def _verdict_rows(lines: Sequence[Line]) -> Table:
     return [
         {
-            "benchmark": line.section.benchmark,
-            "split": line.section.split,
-            "set": line.section.kind,
-            "model": line.row.entry.result.model.name,
-            "metric": line.metric,
-            **score_columns(line.score, line.row.entry.result),
+            **number_columns(line.section, line.row.entry, line.metric, line.score),
             "place_first": line.row.first,
             "place_last": line.row.last,
             "ranked_models": line.ranked,
             "group": line.row.group,
-            "kind": line.row.entry.result.kind,
-            "run": line.row.entry.key,
         }
         for line in lines
     ]
@@ -286,18 +278,9 @@ def _verdict_rows(lines: Sequence[Line]) -> Table:
 def _category_rows(lines: Sequence[Line]) -> Table:
     table: Table = []
     for line in main_lines(list(lines)):
+        entry = line.row.entry
         for found in ends_of(line):
-            table += [
-                {
-                    "benchmark": line.section.benchmark,
-                    "split": line.section.split,
-                    "model": line.row.entry.result.model.name,
-                    "facet": found.facet,
-                    "facet_value": label,
-                    "metric": found.metric,
-                    **score_columns(score, line.row.entry.result),
-                    "run": line.row.entry.key,
-                }
-                for label, score in cells_of(line, found.facet, found.metric).items()
-            ]
+            cells = cells_of(line, found.facet, found.metric)
+            held = {label: {entry.key: score} for label, score in cells.items()}
+            table += breakdown_table(line.section, [entry], found.facet, held, found.metric)
     return table

@@ -9,16 +9,15 @@ from leaderboard_space import sentences
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.html import interval, percent, prose, text
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import Ends, Line, Spot, ends_of, scores_by_metric, shares_of
 from leaderboard_space.sentences import FEW, MARK
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
-from leaderboard_space.views.parts import WHOLE, behind_with_chance, dots, files
+from leaderboard_space.views.parts import TONE, WHOLE, behind_with_chance, dots, files
 
 
-def view(memory: ViewCache, line: Line) -> str:
+def view(line: Line) -> str:
     ends = ends_of(line)
-    parts = [_scores(memory, line), *(_ends(line, found) for found in ends), _bias(line)]
+    parts = [_scores(line), *(_ends(line, found) for found in ends), _bias(line)]
     body = "".join(f'<section class="part">{part}</section>' for part in parts if part)
     save = files("categories") if ends else ""
     return (
@@ -47,10 +46,10 @@ def spots(weak: Sequence[Spot]) -> str:
     return f"<h3>Weakest spots</h3>{_small_table(rows, 'Weakest spots')}"
 
 
-def _scores(memory: ViewCache, line: Line) -> str:
+def _scores(line: Line) -> str:
     held = {
         metric: score
-        for metric, score in scores_by_metric(memory, line).items()
+        for metric, score in scores_by_metric(line).items()
         if info_of(metric, line.section.family).unit == "percent"
     }
     if len(held) < 2:
@@ -104,7 +103,7 @@ def _small_row(label: str, score: Score, address: str, where: str = "", cases: s
     few = " few" if score.n_cases < FEW else ""
     said = behind_with_chance(score)
     return (
-        f'<tr class="v-{tone(score)}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a>'
+        f'<tr class="v-{TONE[score.verdict]}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a>'
         f"{f'<small>{text(where, 120)}</small>' if where else ''}</th>"
         f'<td class="num" title="{text(said, 200)}"><b>{percent(score.value)}</b> <i>{MARK[score.verdict]}</i></td>'
         f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
@@ -128,7 +127,3 @@ def _bias(line: Line) -> str:
         '<p class="fine">Share of the readable answers to questions that offer the option; the hollow mark and the last number show how '
         "often it is the key. A wide gap is a response bias, not knowledge.</p>"
     )
-
-
-def tone(score: Score) -> str:
-    return {"better": "better", "worse": "worse", "no different": "same"}.get(score.verdict or "", "untested")

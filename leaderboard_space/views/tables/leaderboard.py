@@ -17,7 +17,6 @@ from leaderboard_space.data.ranks.significance import is_random_run
 from leaderboard_space.data.ranks.standings import (
     ALL,
     ONE,
-    Printed,
     Row,
     Standings,
     info_of,
@@ -48,7 +47,6 @@ from leaderboard_space.views.parts import (
 )
 from leaderboard_space.views.tables.breakdown import misprint_mark
 from leaderboard_space.views.tables.provenance import tables_title, tags
-from leaderboard_space.views.tables.published_cells import printed_table
 from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -65,9 +63,8 @@ GROUPS = (
 )
 
 
-def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window) -> str:
-    """Everything right of the tree, as HTML. `printed`: what papers print within the selection, which stands here where nothing is ranked
-    (else with the breakdown: the ranking comes first)."""
+def panel(query: BoardQuery, found: Standings, window: Window) -> str:
+    """Everything right of the tree, as HTML."""
     section, branches = query.section, query.branches
     seen = {} if branches else sights_of(section, found.metric)
     without = [Score(value=each.arms[each.best_arm].score, n=0, n_cases=0) for each in seen.values()]
@@ -76,17 +73,20 @@ def panel(query: BoardQuery, found: Standings, printed: Printed, window: Window)
         info_of(found.metric, section.family).unit,
     )
     tag = tags([row.entry for row in found.rows])
+    said = findings.headline(section.family, found)
+    alone = len(groups_of(branches)) == 1 and 1 < len(branches) < 6
+    if alone and not found.rows and found.facets_of_parts(branches):
+        said = sentences.nothing_together([branch_name(path) for path in branches], False)
     return "".join(
         [
             _toolbar(query.snapshot, section, found.metric, query.metrics, query.shown),
             _dead_end(query, found)
-            if is_dead_end(query, found, printed)
-            else f'<h2 class="finding">{prose(findings.headline(section.family, found), 300)}</h2>'
+            if is_dead_end(query, found)
+            else f'<h2 class="finding">{prose(said, 300)}</h2>'
             f'<p class="sub">{prose(findings.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
-            notes(query, found, printed),
+            notes(query, found),
             _table(section, found, axis, branches, window, tag, seen) if found.rows else "",
             _legend(found, bool(seen)) if found.rows else "",
-            "" if found.rows else printed_table(found, printed, section.family, window),
         ]
     )
 

@@ -1,28 +1,29 @@
-"""ProbMed's Figure 4 for any result: does what a model knows of an organ in one modality carry over to the organ's other modalities?
+"""One ProbMed result at a glance. Figure 4: does what a model knows of an organ in one modality carry over to the organ's other modalities?
 
-A table of organs and their modalities for one result, with the paper's two aspects (organ; condition) side by side: score, interval,
-chance, and the same modality in the other organs together. See also: computing the cells (`breakdown.cells_of`).
+A table of organs and their modalities, with the paper's two aspects (organ; condition) side by side: score, interval, chance, and the same
+modality in the other organs together; and one of its image types against all aspects (Tables 7 to 18).
+See also: computing the cells (`data/cells.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
+from leaderboard_space.data.cells import Cells
 from leaderboard_space.data.ranks.standings import info_of, with_interval
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import UNLABELLED, organ_and_modality, shown_label
 from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, number, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.parts import WHOLE, behind_with_chance, dots, files, sorted_by
+from leaderboard_space.views.tables.breakdown import heat_cell, legend
 
 ASPECTS = ("organ", "condition")
 """What the paper's figure shows."""
 OF_THE_PAPER = "CheXagent"
 """The model that the figure is about: trained on chest X-rays alone. Shown first where it is on the board."""
-
-Cells = dict[str, dict[str, Score]]
-"""Image type -> entry key -> score."""
 
 
 def choose(entries: Sequence[Entry], cells: dict[str, Cells], wanted: str, name_of: Mapping[str, str]) -> Entry | None:
@@ -133,4 +134,51 @@ def _columns(held: dict[str, Score], name: str) -> str:
         f'<td class="chart">{chart}</td>'
         f'<td class="num val" title="{text(said, 200)}"{sorted_by(score.value)}>{number(score.value)}</td>'
         f'<td class="num ci">{interval(score.low, score.high, score.chance)}</td><td class="num ci">{number(rest)}</td>'
+    )
+
+
+COLUMNS = tuple(
+    name
+    for aspect in PROBED
+    for name in (aspect, f"{aspect}_without_adversarial")
+    if name != "abnormality_without_adversarial"
+)
+"""The scores, in the papers' order; abnormality has no adversarial questions."""
+
+
+def aspects(entry: Entry, cells_of: Callable[[str], Cells], name: str) -> str:
+    """ProbMed's Tables 7 to 18 for one result: its image types against the five aspects, with and without adversarial questions; nothing
+    where less than two of its image types are known."""
+    known = {metric: cells_of(metric) for metric in COLUMNS}
+    held = {
+        metric: {label: scores[entry.key] for label, scores in cells.items() if entry.key in scores}
+        for metric, cells in known.items()
+    }
+    columns = [metric for metric in COLUMNS if any(score.value is not None for score in held[metric].values())]
+    size: dict[str, int] = {}
+    for metric in columns:
+        for label, score in held[metric].items():
+            if label != UNLABELLED and score.value is not None:
+                size[label] = max(size.get(label, 0), score.n)
+    if len(size) < 2:
+        return ""
+    head = "".join(
+        f'<th scope="col" data-sort="{metric}"><button type="button" class="sorts"><span>{text(info_of(metric).label)}</span></button></th>'
+        for metric in columns
+    )
+    body = "".join(
+        f'<tr><th scope="row">{text(shown_label("image_type", label))} <small>n {count(size[label])}</small></th>'
+        + "".join(heat_cell(entry, held[metric].get(label), label, metric, "image_type") for metric in columns)
+        + "</tr>"
+        for label in sorted(size, key=lambda label: -size[label])
+    )
+    title = f"{name}: every image type and aspect (%)"
+    return (
+        f'<div class="bar-head"><h3>{text(title, 200)}</h3>{files("aspects")}</div>'
+        '<p class="sub">An image counts if all questions of the aspect were answered correctly; &ldquo;no adversarial&rdquo; excludes the '
+        "questions about what is not there. The result is the one chosen above.</p>"
+        '<div class="scroll"><table class="heat" data-table="aspects" aria-label="Image types and aspects"><thead><tr>'
+        '<th scope="col" data-sort="type"><button type="button" class="sorts">Image type</button></th>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"{legend([(held[metric].get(label), metric) for metric in columns for label in size], None, 'image_type')}"
     )

@@ -162,21 +162,6 @@ def test_who_chooses_by_keyboard_keeps_the_place(chromium: Any, address: str) ->
     expect(area.locator("[role=radio][tabindex='0']")).to_have_count(1)
 
 
-def test_a_link_restores_the_view(chromium: Any, address: str, store: Path) -> None:
-    page = open_page(chromium, address)
-    page.get_by_role("tab", name="GMAI-MMBench").click()
-    area = phantoms(page, "gmai-mmbench")
-    area.get_by_role("treeitem", name="Neurosurgery").locator(".arrow").click()
-    area.get_by_role("treeitem", name="CT,").first.click()
-    area.get_by_label("Score").select_option("accuracy_macro_task")
-    wanted = expected(store, "gmai-mmbench", "accuracy_macro_task", ("department", "Neurosurgery", "CT"))
-    eventually(lambda: shown(page, "gmai-mmbench"), wanted)
-    link = here(page)
-    open_board(page, link)
-    eventually(lambda: shown(page, "gmai-mmbench"), wanted)
-    expect(page.get_by_role("tab", name="GMAI-MMBench")).to_have_attribute("aria-selected", "true")
-
-
 def test_hostile_names_and_unreadable_files_are_shown_as_text(chromium: Any, address: str) -> None:
     page = open_page(chromium, address)
     page.get_by_role("tab", name="GMAI-MMBench").click()

@@ -30,19 +30,34 @@ from tests.leaderboard_space.generated import (
 
 
 def check_breakdown(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
-    """Signs and numbers of the heat map, and the legend under it."""
+    """The heat map of everything, and that of two labels of which papers print each by itself."""
     if family not in FACET:
         return
-    page = service.breakdown({"format": family, "section": section.key, "shown": "all", "facet": FACET[family]})
+    facet = FACET[family]
+    printed = [one.cells.get(facet, {}) for one in truth.values() if one.result.kind == "published"]
+    metrics = {name for cells in printed for scores in cells.values() for name in scores}
+    check_heat_map(service, family, section, truth, [])
+    are_two = {"one", "two"} <= {label for cells in printed for label in cells}
+    if are_two and not all(gives_away(family, name, (facet,)) for name in metrics):
+        check_heat_map(service, family, section, truth, [[facet, "one"], [facet, "two"]])
+
+
+def check_heat_map(
+    service: Service, family: str, section: Section, truth: dict[str, Raw], branches: list[list[str]]
+) -> None:
+    """Signs and numbers of the heat map, and the legend under it."""
+    asked = {"format": family, "section": section.key, "shown": "all", "branches": branches}
+    metric = service.view(asked)["state"]["metric"]
+    page = service.breakdown({**asked, "metric": metric, "facet": FACET[family]})
     match = re.search(
         r'<table class="heat" data-table="breakdown".*?</table>(?:</div>)?(<p class="fine signs">.*?</p>)?',
         page,
         re.DOTALL,
     )
     if match is None:
+        assert not branches, page[:500]
         return
     heads = [html.unescape(name) for name in re.findall(r'<th scope="col" data-sort="([^"]*)"', match[0])][1:]
-    metric = service.view({"format": family, "section": section.key, "shown": "all"})["state"]["metric"]
     if f"by {FACET[family]}" not in plain(page).lower():
         return
     by_name = by_shown_name(truth)
@@ -145,31 +160,3 @@ def check_size_and_cost(page: str, truth: dict[str, Raw], metric: str, family: s
         silent = {one.result.model.name for one in shown.values() if not one.result.model.parameters}
         number = re.search(r"([\d,]+) models? states? no size", plain(found[0]))
         assert name == "cost" or (int(number[1]) if number else 0) == len(silent), (number, silent)
-
-
-def check_printed(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
-    """The table of what papers print within a selection of two parts: every cell is the number printed for that part."""
-    facet = FACET.get(family, "")
-    printed = {
-        one.result.model.name: one.cells.get(facet, {}) for one in truth.values() if one.result.kind == "published"
-    }
-    metrics = {name for cells in printed.values() for scores in cells.values() for name in scores}
-    if {"one", "two"} - {label for cells in printed.values() for label in cells}:
-        return
-    if all(gives_away(family, name, (facet,)) for name in metrics):
-        return
-    asked = {"format": family, "section": section.key, "shown": "all", "branches": [[facet, "one"], [facet, "two"]]}
-    shown = service.view(asked)
-    page, metric = check_words(shown["html"]), shown["state"]["metric"]
-    check_behind(page, [score for cells in printed.values() for scores in cells.values() for score in scores.values()])
-    table = re.search(r'data-table="cells".*?</table>', page, re.DOTALL)
-    assert table is not None, page[:500]
-    heads = re.findall(r'<th scope="col" data-sort="(one|two)">', table[0])
-    for name, line in re.findall(r'<tr><th scope="row">(.*?) <small>.*?</th>(.*?)</tr>', table[0]):
-        for label, body in zip(heads, re.findall(r"<td[^>]*>(.*?)</td>", line), strict=True):
-            score = printed[html.unescape(name)].get(label, {}).get(metric)
-            value = html.unescape(body).partition(" <small>")[0]
-            assert (value == "–") == (score is None) and (score is None or rounds_to(value, score.value or 0.0)), (
-                name,
-                body,
-            )

@@ -24,7 +24,7 @@ from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.service import Service
 from leaderboard_space.views import submit
-from tests.leaderboard_space.checks.breakdowns import check_breakdown, check_plots, check_printed
+from tests.leaderboard_space.checks.breakdowns import check_breakdown, check_plots
 from tests.leaderboard_space.checks.claims import (
     check_words,
     plain,
@@ -80,7 +80,6 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
         check_comparison(board, family, section, truth)
         check_plots(service, family, section, truth, whole["state"]["metric"])
         check_details(service, family, section, truth)
-        check_printed(service, family, section, truth)
         pages += 3
     if not board.snapshot.sections[family]:
         assert "No results yet." in service.view({"format": family})["html"]

@@ -105,17 +105,6 @@ def test_withdrawn_results_leave_the_ranking_and_say_why(tmp_path: Path) -> None
     assert "withdrawn.json" in board.snapshot.problems[0]
 
 
-def test_official_readers_stand_apart_with_their_own_places(tmp_path: Path) -> None:
-    for at, (skill, extraction) in enumerate([(1.0, "official"), (0.0, "official"), (0.9, "ours"), (0.1, "ours")]):
-        land(run(tmp_path, f"run-{at}", model=f"Model {at}", skill=skill, extraction=extraction), "alice")
-    found = shown(tmp_path, ALL)
-    ranks = {row.entry.result.model.name: (row.group, row.first, row.last) for row in found.rows}
-    assert ranks["Model 0"] == ("official reader", 1, 1) and ranks["Model 1"] == ("official reader", 2, 2)
-    assert ranks["Model 2"] == ("ranked", 1, 1) and ranks["Model 3"] == ("ranked", 2, 2)
-    assert [row.entry.result.model.name for row in found.models] == ["Model 2", "Model 3"]
-    assert "ranked separately" in Service(Board(tmp_path)).view({"format": FORMAT, "shown": "all"})["html"]
-
-
 def test_judged_results_stand_apart_with_their_judge(tmp_path: Path) -> None:
     judge = {"model": "Judge <b>9B</b>", "prompt": "extract-option", "prompt_hash": "0123456789abcdef", "asked": 3}
     for at, (skill, of) in enumerate([(1.0, judge), (0.0, judge), (0.9, None), (0.1, None)]):

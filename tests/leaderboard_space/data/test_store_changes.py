@@ -10,8 +10,8 @@ import pytest
 
 from eval_harness.records.result import Score
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.store.result_files import is_possible
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.units.validate import possible
 from leaderboard_space.service import Service
 from tests.helpers import edit_json
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -94,16 +94,15 @@ def change(store: Path, model: str, edit: Any) -> None:
     (path.parent / "units.parquet").unlink()
 
 
-def test_numbers_that_cannot_be_neither_lead_nor_hide(store: Path) -> None:
+def test_a_result_with_numbers_that_cannot_be_is_set_aside(store: Path) -> None:
     """Of a result without answers nothing can be computed again; a percentage of 1e308 must not be first for it."""
     change(store, "Model-0", lambda result: result["scores"]["average"].update(value=1e308, high=1e308))
     change(store, "Model-1", lambda result: [result["scores"][name].update(n=-1) for name in ("average", "fake")])
     board = Board(store)
-    assert measured(board) == 1
+    assert measured(board) == 1 and len(section_of(board).entries) == 1
     page = Service(board).view({"format": FORMAT, "metric": "average"})["html"]
-    assert "Model 0: average 1e+308 of n 30, an impossible value, is left out." in page
-    assert "Model 1: 2 impossible values (such as " in page and ") are left out." in page
-    assert "Model 0 scores" not in page and "Model 1 scores" not in page
+    assert "2 files were set aside" in page and "average 1e+308 of n 30 is impossible." in page
+    assert "Model 0" not in page and "Model 1" not in page
 
 
 @pytest.mark.parametrize(
@@ -124,7 +123,7 @@ def test_numbers_that_cannot_be_neither_lead_nor_hide(store: Path) -> None:
 )
 def test_what_can_be(metric: str, changes: dict[str, Any], expected: bool) -> None:
     score = Score(value=50.0, n=1000, n_cases=1000)
-    assert possible(metric, score.model_copy(update=changes)) is expected
+    assert is_possible(metric, score.model_copy(update=changes)) is expected
 
 
 def test_what_is_no_file_or_too_large_is_set_aside(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

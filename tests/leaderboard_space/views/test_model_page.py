@@ -155,7 +155,7 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
     add_run(tmp_path, family, asked, given_, "Mine")
     memory = ViewCache(Board(tmp_path))
     page = model.page(memory, Claims(), {"id": "Mine"})
-    spot = weak_spots(memory, main_lines(lines_of(memory, "Mine")))[0]
+    spot = weak_spots(main_lines(lines_of(memory, "Mine")))[0]
     said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', page)[1])  # type: ignore[index]
     assert f"Weakest: “{spot.name}” in {spot.line.questions}, {number(spot.score.value)}% where guessing" in said
     assert plain(re.search(r'aria-label="Weakest spots"><tbody><tr[^>]*><th[^>]*>(.*?)</a>', page)[1]) == spot.name  # type: ignore[index]
@@ -175,7 +175,7 @@ def test_the_scores_are_its_own_and_the_ends_are_the_ends(papers: Service) -> No
     for name in ("GPT-4o", "RadFM", "CheXagent", "LLaVA-v1.5-7B"):
         for line in main_lines(lines_of(papers.memory, name)):
             printed = {metric: score.value for metric, score in line.row.entry.result.scores.items()}
-            shown = {metric: score.value for metric, score in scores_by_metric(papers.memory, line).items()}
+            shown = {metric: score.value for metric, score in scores_by_metric(line).items()}
             assert shown == {metric: value for metric, value in printed.items() if value is not None}
             for found in ends_of(line):
 
@@ -246,7 +246,7 @@ def test_the_first_sentence_names_each_benchmark_with_its_verdict(judged) -> Non
 
 def test_the_weakest_spots_are_the_furthest_below_guessing_and_given_away_by_no_label(papers: Service) -> None:
     for name in all_models(papers.memory)[:40]:
-        spots = weak_spots(papers.memory, main_lines(lines_of(papers.memory, name)))
+        spots = weak_spots(main_lines(lines_of(papers.memory, name)))
         below = [(spot.score.verdict != "worse", spot.above_guessing) for spot in spots]
         assert below == sorted(below) and all(spot.score.n_cases >= 30 for spot in spots)
         assert not any(gives_away(spot.line.section.family, spot.metric, (spot.facet,)) for spot in spots)

@@ -332,7 +332,7 @@ def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front:
     asked = {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]], "as": "csv"}
     assert front.service.export(asked)["name"] == "medprobe-gmai-mmbench-test.complete-accuracy-Ophthalmology.csv"
     with pytest.raises(BadInput, match="this table is empty"):
-        front.service.export({"format": "halt-medvqa", "of": "cells", "as": "csv"})
+        front.service.export({"format": "halt-medvqa", "of": "transfer", "as": "csv"})
     with pytest.raises(BadInput, match="this table is empty"):
         front.file({"kind": "proprietary", "size": "small", "as": "csv"})
 

@@ -1,0 +1,160 @@
+"""Scores by the values of a facet, or of every metric: for breakdowns, topics and the pages of models; of all results or of some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dataset_builders.benchmarks import FACETS
+from eval_harness.records.result import Score
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.facets import cells_in
+from leaderboard_space.data.ranks.significance import is_random_run, random_run, tested
+from leaderboard_space.data.ranks.standings import info_of, metrics_of, own_score, with_interval
+from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.tree import UNLABELLED, Path, Tree
+from leaderboard_space.data.units.outcomes import Outcomes
+from leaderboard_space.data.units.scoring import Bools, scores_of
+
+METRICS_FACET = "metric"
+"""The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
+Cells = dict[str, dict[str, Score]]
+"""Column -> entry key -> score."""
+
+
+def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
+    """What the section can be broken down by: the facets that its source gives, others that results are broken down by (the step of
+    ProbMed's Table 6), and the metrics."""
+    there = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
+    facets = FACETS.get(section.family, ())
+    found = [facet for facet in facets if facet in there or _labelled(outcomes, facet)]
+    found += [facet for facet in there if facet not in facets]
+    return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.family).first_facet)
+
+
+def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
+    """True if a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
+    if facet == METRICS_FACET:
+        return True
+    if _is_computed(entry, outcomes, metric):
+        return True
+    return any(metric in scores for scores in entry.result.breakdown.get(facet, {}).values())
+
+
+def _is_computed(entry: Entry, outcomes: Outcomes | None, metric: str) -> bool:
+    """True if a result's scores are computed here from its answers."""
+    return outcomes is not None and metric in outcomes.metrics and entry.key in outcomes.row_of
+
+
+def cells_of(
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    facet: str,
+    branches: Sequence[Path],
+    keys: frozenset[str] | None = None,
+    column: str | None = None,
+) -> Cells:
+    """The scores of the results of `keys` (None: of all) in every column, or in the one named. A selection can only be broken down where
+    answers are known."""
+    mask = tree.mask(branches)
+    if facet == METRICS_FACET:
+        wanted = [name for name in metrics_of(section, outcomes) if column in (None, name)]
+        return {name: scores_by_entry(section, outcomes, tree, name, branches, keys) for name in wanted}
+    labels = _labels(outcomes, facet) if outcomes is not None else {}
+    cells: Cells = {}
+    for label, rows in labels.items():
+        if column not in (None, label):
+            continue
+        part = np.zeros(len(outcomes.questions) if outcomes else 0, dtype=bool)
+        part[rows] = True
+        if mask is not None:
+            part &= mask
+        if part.any():
+            cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches, keys)
+    for entry in _of(section, keys):
+        if labels and _is_computed(entry, outcomes, metric):
+            continue
+        printed = entry.result.breakdown
+        inside = set(cells_in(branches, printed))
+        for label, scores in printed.get(facet, {}).items():
+            if column not in (None, label):
+                continue
+            if metric in scores and (not branches or (facet, label) in inside):
+                cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
+    return {label: _against_run(section, scores, metric) for label, scores in cells.items()}
+
+
+def _against_run(section: Section, scores: dict[str, Score], metric: str) -> dict[str, Score]:
+    """One column, with verdicts against the paper's random run where exact chance is not known."""
+    run = random_run(section.entries, scores)
+    if run is None:
+        return scores
+    info = info_of(metric, section.family)
+    ours = {entry.key for entry in section.entries if is_random_run(entry.result)}
+    return {
+        key: score if key in ours else tested(with_interval(score, metric), with_interval(run, metric), info) or score
+        for key, score in scores.items()
+    }
+
+
+def scores_by_entry(
+    section: Section,
+    outcomes: Outcomes | None,
+    tree: Tree,
+    metric: str,
+    branches: Sequence[Path],
+    keys: frozenset[str] | None = None,
+) -> dict[str, Score]:
+    """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
+    found = {entry.key: own_score(entry, metric, branches) for entry in _of(section, keys)}
+    known = {key: score for key, score in found.items() if score is not None}
+    known |= _scores(section, outcomes, metric, tree.mask(branches), None, branches, keys)
+    return _against_run(section, known, metric)
+
+
+def _of(section: Section, keys: frozenset[str] | None) -> list[Entry]:
+    """The results of these keys, and the paper's random run, which the others are compared with; all of them without keys."""
+    if keys is None:
+        return section.entries
+    return [entry for entry in section.entries if entry.key in keys or is_random_run(entry.result)]
+
+
+def _scores(
+    section: Section,
+    outcomes: Outcomes | None,
+    metric: str,
+    mask: Bools | None,
+    cell: tuple[str, str] | None,
+    branches: Sequence[Path],
+    keys: frozenset[str] | None,
+) -> dict[str, Score]:
+    """Entry key -> score of one column: from the answers where there are some, else from what the result itself says."""
+    known: dict[str, Score] = {}
+    if not branches:
+        for entry in _of(section, keys):
+            if _is_computed(entry, outcomes, metric):
+                continue
+            held = entry.result.scores if cell is None else entry.result.breakdown.get(cell[0], {}).get(cell[1], {})
+            if metric in held:
+                known[entry.key] = held[metric]
+    if outcomes is not None and metric in outcomes.metrics:
+        runs = [at for at, key in enumerate(outcomes.runs) if keys is None or key in keys]
+        if runs:
+            units = outcomes.metrics[metric].part(outcomes.rows(metric, mask), None if keys is None else np.array(runs))
+            names = [outcomes.runs[at] for at in runs]
+            known |= dict(zip(names, scores_of(units, info_of(metric).higher_is_better), strict=True))
+    return known
+
+
+def _labelled(outcomes: Outcomes | None, facet: str) -> bool:
+    return outcomes is not None and bool(_labels(outcomes, facet))
+
+
+def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
+    """Label -> question positions; what is unlabelled is left out."""
+    if outcomes is None:
+        return {}
+    return {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
