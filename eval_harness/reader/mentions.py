@@ -144,7 +144,8 @@ class PlainResponse:
 
     def _letters(self) -> list[Mention]:
         found, lone = [], self.options.lone
-        words = (start for start, end in zip(self.words.starts, self.words.ends, strict=True) if end - start == 1)
+        words = [start for start, end in zip(self.words.starts, self.words.ends, strict=True) if end - start == 1]
+        words = words if len(words) <= 8 * MOST else words[: 2 * MOST] + words[-6 * MOST :]
         for match in letters_in(self.text, self.lowered, words):
             start = match.start()
             while start > 0 and self.text[start - 1] in "\"'([{<「":

@@ -32,8 +32,6 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _END_TAG = re.compile(r"[<\[◁]\|?/|<\|\w*end|<channel\||<unused95", re.IGNORECASE)
-_MOST_TAGS = 2000
-"""Delimiters that are looked at: a response with more is a model in a loop."""
 _MARKS = ("<", "[", "◁", "analysis", "commentary")
 _HARMONY_START = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b|\s*analysis(?=[A-Z])")
 _HARMONY_FINAL = re.compile(
@@ -96,8 +94,6 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     if _HARMONY_START.match(text):
         return _unclosed("", text, 0)
     tags = list(_TAG.finditer(text))
-    if len(tags) > _MOST_TAGS:
-        tags = tags[:1] + tags[1 - _MOST_TAGS :]
     closing = [tag for tag in tags if _closes(tag)]
     if closing and not _says_something(text[closing[-1].end() :]) and _ends_answer(text, closing):
         text = text[: closing.pop().start()]

@@ -44,7 +44,7 @@ class Rule:
 
 
 RULES = (
-    Rule("whole response", "explicit", "the response is nothing but one option, perhaps after 'Answer:'", "(B)"),
+    Rule("whole response", "explicit", "the response is nothing but one option", "(B)"),
     Rule("marked answer", "explicit", "a field of JSON, `<answer>` tags or a box hold one option", "It lies low. <answer>B</answer>"),
     Rule("answer statement", "explicit", "sentences that name the answer", "A is tempting. The answer is B."),
     Rule("statement", "explicit", "conclusions and choices", "A is tempting. I choose B."),
@@ -89,7 +89,7 @@ def read_choice(
     texts = option_texts(tuple(options))
     if question_type == "yes_no" and {" ".join(words) for words in texts.words} != {"yes", "no"}:
         raise BadInput(f"options {list(options)}: a yes/no question needs the options yes and no. Rebuild the dataset.")
-    split = split_reasoning(response.strip())
+    split = split_reasoning(_ends(response.strip(), 25 * LONGEST))
     raw = _first_turn(_ends(without_markers(_ends(split.answer, 10 * LONGEST)), LONGEST))
     cut = split.unfinished or finish_reason == "length"
     said = PlainResponse(plain(raw), texts, question_type)
