@@ -32,7 +32,7 @@ from curation.deidentify.dicom import METHOD, deidentify_dataset, identifiers_of
 from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
 from curation.deidentify.table import PatientTable
 from curation.images.burned_in_text import TEXTS, Recall, find_text, measure_recall
-from curation.images.file_names import REPORT, list_beside, write_list
+from curation.images.file_names import REPORT, TABLE, list_beside, write_list
 from curation.images.image_index import names_below, open_rgb
 from curation.readers.pictures import DICOM, VOLUMES, is_dicom, is_turned
 from curation.readers.pixels import Skipped, reading, shown
@@ -44,7 +44,7 @@ from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_i
 from dataset_builders.images.metadata import file_name, strip_metadata
 
 VOLUMES_REMEDY = "--labels takes NIfTI with its labels"
-PENDING, TABLE = "pending", "table.csv"
+PENDING = "pending"
 SAMPLE = 24
 """Images that text is planted on."""
 
@@ -53,6 +53,8 @@ SAMPLE = 24
 class Report:
     """What the folder held and what became of it. Holds only counts, no name and no id."""
 
+    key: str = ""
+    """What the key gives for nothing: equal where ids were made with one key."""
     files: Counter[str] = field(default_factory=Counter)
     not_taken: Counter[str] = field(default_factory=Counter)
     removed_elements: Counter[str] = field(default_factory=Counter)
@@ -77,6 +79,7 @@ class Report:
             "made_by": "medprobe curate deidentify",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "ids": KEYED,
+            "key": self.key,
             "method": METHOD,
         }
         split = self.patient_ids_in_several_groups
@@ -104,7 +107,7 @@ def deidentify(
     paths = files_below(folder, labels)
     volumes = sorted({image for each in labels for image in each.volumes})
     pseudonyms = pseudonyms_of(out)
-    report, names = Report(searched=search_text), []
+    report, names = Report(pseudonyms.of("k", ""), searched=search_text), []
     groups: dict[str, str] = {}
     identifiers: dict[str, set[str]] = defaultdict(set)
     """Group -> words that name its patient, of all its files."""

@@ -16,12 +16,12 @@ import pandas as pd
 from fastapi import FastAPI
 from PIL import Image, ImageDraw, ImageOps
 
-from curation.deidentify.folder import PENDING, TABLE
+from curation.deidentify.folder import PENDING
 from curation.deidentify.labels import drop_labels
 from curation.gmai.items import PICTURES
 from curation.gmai.overlay import undecided
 from curation.images.burned_in_text import DECISIONS, mask, read_boxes
-from curation.images.file_names import REPORT
+from curation.images.file_names import REPORT, TABLE
 from curation.review.page import Field, Shown, Task, build_page, record, recorded
 from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput

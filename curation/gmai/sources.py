@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from curation.images.file_names import manifest_of
 from curation.readers.dataset import NEEDS, SourceDataset, Strict
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_text
@@ -90,13 +91,6 @@ class Sources(Strict):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"two datasets are called {twice[0]!r}")
-        registries = {dataset.patients: dataset.name for dataset in self.datasets if dataset.names_patients}
-        if len(registries) > 1 and not self.separate_registries:
-            raise ValueError(
-                f"datasets {' and '.join(sorted(registries.values()))} name their patients in different registries, so a patient of both "
-                "may come to both sides of the split. Leave out `patients` (equal ids are then one patient), or state "
-                "`separate_registries: true` (no patient is in two of them)"
-            )
         if not 2 <= self.options[0] <= self.options[1] <= 5:
             raise ValueError("options: give the fewest and the most, from 2 to 5")
         return self
@@ -121,7 +115,30 @@ def read_sources(path: Path) -> Sources:
         told = [each for each in error.errors() if each["loc"] != ("datasets",) or len(error.errors()) == 1]
         found = [f"{_where(raw, each['loc'])}{each['msg'].removeprefix('Value error, ')}" for each in told]
         raise BadInput(f"{path}: {'; '.join(found[:10])}. docs/gmai_pipeline.md lists the fields.") from None
-    return _absolute(sources, path.parent)
+    sources = _absolute(sources, path.parent)
+    _check_registries(sources, path)
+    return sources
+
+
+def _check_registries(sources: Sources, path: Path) -> None:
+    """Raise BadInput where ids of patients cannot be compared: one who is in two sets could come to both sides of the split."""
+    registries = {
+        (dataset.patients, manifest_of(dataset.path).get("deidentification", {}).get("key", "")): dataset.name
+        for dataset in sources.datasets
+        if dataset.names_patients
+    }
+    if len(registries) == 1 or not registries or sources.separate_registries:
+        return
+    if len({name for name, _ in registries}) > 1:
+        which = "in different registries"
+        remedy = "Leave out `patients` (equal ids are then one patient)"
+    else:
+        which = "by ids that `deidentify` made with different keys, or with none"
+        remedy = "De-identify all with one key (copy CLEAN.key to OTHER.key before --out OTHER)"
+    raise BadInput(
+        f"{path}: datasets {' and '.join(sorted(registries.values()))} name their patients {which}, so a patient of both may come to both "
+        f"sides of the split. {remedy}, or state `separate_registries: true` (no patient is in two of them)."
+    )
 
 
 def _where(raw: dict[str, Any], location: tuple[int | str, ...]) -> str:

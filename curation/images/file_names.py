@@ -12,6 +12,7 @@ import csv
 import json
 import os
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 
 POINTER = "names_file.txt"
+TABLE = "table.csv"
 REPORT = "deidentification.json"
 """What `medprobe curate deidentify` wrote beside its images: counts of what was removed; it goes with every set made of them."""
 
@@ -29,6 +31,19 @@ def manifest_of(images: Path) -> dict[str, Any]:
     report = images.absolute().parent / REPORT
     found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
     return {"ids": KEYED, **({"deidentification": found} if isinstance(found, dict) else {})}
+
+
+def groups_of(images: Path) -> dict[str, str]:
+    """File -> keyed group of its patient, of images that `deidentify` made, by its table; empty for others."""
+    path = images.absolute().parent / TABLE
+    made = "deidentification" in manifest_of(images) and path.is_file()
+    return _groups_in(path, path.stat().st_mtime_ns) if made else {}
+
+
+@lru_cache(maxsize=64)
+def _groups_in(path: Path, changed: int) -> dict[str, str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return {row["image"]: row.get("group", "") for row in csv.DictReader(file) if row.get("image")}
 
 
 def ids_of(images: Path | None, names: Iterable[str], out: Path) -> dict[str, str]:

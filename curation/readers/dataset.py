@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
+from curation.images.file_names import groups_of
+
 
 class Strict(BaseModel):
     """Fields that are not there are refused."""
@@ -136,6 +138,12 @@ class SourceDataset(Strict):
         return self.columns.box is not None or self.reader in ("coco", "voc", "yolo", "masks")
 
     @property
+    def groups(self) -> dict[str, str]:
+        """File -> keyed patient, where `medprobe curate deidentify` made its images."""
+        return groups_of(self.path)
+
+    @property
     def names_patients(self) -> bool:
         """True if its files can say whose they are."""
-        return bool(self.patient or self.columns.patient or self.patients) or self.reader in ("dicom", "coco")
+        given = self.patient or self.columns.patient or self.patients or any(self.groups.values())
+        return bool(given) or self.reader in ("dicom", "coco")

@@ -267,9 +267,9 @@ def is_dicom(path: Path) -> bool:
 
 
 def patient_of(path: str, dataset: SourceDataset) -> str | None:
-    """The patient that a file's name gives, by the dataset's pattern."""
+    """The patient that a file's name gives, by the dataset's pattern, or the table that `deidentify` wrote."""
     found = re.search(dataset.patient, path) if dataset.patient else None
-    return found.group(1) if found else None
+    return found.group(1) if found else dataset.groups.get(path)
 
 
 def picture_of(

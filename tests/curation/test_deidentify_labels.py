@@ -121,6 +121,29 @@ def test_labels_of_a_dropped_image_go_with_it(tmp_path):
     assert named == {path.name for path in (out / "images").iterdir()} and len(named) == len(coco["annotations"]) == 2
 
 
+def test_patients_of_two_deidentified_sets_are_one_where_one_key_made_their_ids(tmp_path):
+    """The labels name no patient: the table beside the images does, for every reader."""
+    entries = {}
+    for name in ("one", "other"):
+        path = write_all(tmp_path / name, only={"coco"})
+        images = tmp_path / name / "coco" / "images"
+        files = sorted(each.name for each in images.iterdir())
+        table = pd.DataFrame({"image": files, "group": [f"MRN{at // 2}" for at in range(len(files))]})
+        known = PatientTable(table, files, tmp_path / "t.csv")
+        labels = read_labels(path.parent / "coco" / "instances.json", images)
+        deidentify(images, tmp_path / f"clean-{name}", known, search_text=False, planted=0, labels=[labels])
+        entries[name] = {
+            "name": name, "reader": "coco", "path": f"clean-{name}/images", "annotations": f"clean-{name}/labels/1.json", "modality": "CT",
+        }  # fmt: skip
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": list(entries.values())}))
+    assert "made with different keys" in refused(read_sources, tmp_path / "s.yaml")
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entries["one"]]}))
+    (dataset,) = read_sources(tmp_path / "s.yaml").datasets
+    pictures = [picture for unit in units_of(dataset)[0] for picture in unit.load(unit)]
+    assert len(pictures) == 8 and all(picture.patient.startswith("g-") for picture in pictures)
+    assert len({picture.patient for picture in pictures}) == 4
+
+
 def test_names_of_classes_lose_the_names_of_patients_and_stay_apart(tmp_path):
     """Known from a table; `lung` stays a lung, though a patient is called so."""
     classes = ["lesion Vögtlander", "Lung", "QUIGLEY lesion", "Vögtlander", "Quigley"]
