@@ -57,7 +57,7 @@ def main() -> NoReturn:
         raise
     if code == INTERRUPTED:
         _stop(STOPPED, INTERRUPTED)
-    sys.exit(code)
+    sys.exit(code or 0)
 
 
 def _stop_usage(error: TyperException) -> NoReturn:
