@@ -61,8 +61,8 @@ def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
     for path in sorted({path.parent for folder in named for path in folder.parent.glob(f"*/{RUN}")}):
         with suppress(BadInput):  # a damaged neighbour is left out
             if (path / RESULT).is_file():
-                known[path.resolve()] = _known(path)
-    known |= {path: _known(folder) for path, folder in named.items()}
+                known[path.resolve()] = shown_and_request(path)
+    known |= {path: shown_and_request(folder) for path, folder in named.items()}
     found: dict[Path, Arms] = {}
     for path, folder in named.items():
         real = _together(path, known, named).get("real")
@@ -81,7 +81,8 @@ Known = tuple[Images, tuple[str | None, ...]]
 was shown."""
 
 
-def _known(folder: Path) -> Known:
+def shown_and_request(folder: Path) -> Known:
+    """What a run showed, and what it has in common with its arms. Raises BadInput where its files cannot be read."""
     run, accepted = read_run(folder), read_acceptance(folder)
     account = accepted.account if accepted else None
     return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())

@@ -6,8 +6,8 @@ See also: the numbers (`eval_harness/scores/sight.py`), in words (docs/sight.md)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from contextlib import suppress
+from pathlib import Path
 
 import pandas as pd
 
