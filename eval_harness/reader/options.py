@@ -14,6 +14,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from eval_harness.reader.text import CJK, plain
+from eval_harness.reader.yes_no import FOREIGN
 
 _TOKEN = re.compile(
     rf"\d+(?:\.\d+)*(?![^\W_{CJK}])|[{CJK}]|[^\W_{CJK}]+"
@@ -121,12 +122,8 @@ _VERBS = vocabulary("is are was has have show")
 EVERYDAY = vocabulary("normal abnormal healthy left right positive negative")
 """Options of one word that also say something of a part ("the heart is normal", "on the left")."""
 _YES_NO = {
-    kind: tuple(words_of(word).words for word in words.split())
-    for kind, words in {
-        "yes": "yes true correct affirmative yeah yep yup oui sí sì ja si да evet sim tak ano hai はい"
-        " 是 是的 有 对 对的 예 네 نعم हाँ ναι כן",
-        "no": "no false incorrect nope nah non nein nej não nie нет hayır いいえ 否 不 不是 没有 아니요 아니오 لا नहीं όχι לא",
-    }.items()
+    kind: tuple(words_of(word).words for word in f"{words} {FOREIGN[kind]}".split())
+    for kind, words in {"yes": "yes true correct affirmative yeah yep yup", "no": "no false incorrect nope nah"}.items()
 }
 """Yes and no as models say them."""
 

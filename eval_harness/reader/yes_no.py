@@ -10,15 +10,12 @@ import re
 
 from eval_harness.reader.text import lower
 
-_FOREIGN = {
-    word: kind
-    for kind, words in {
-        "yes": "oui sí sì ja si да evet sim tak igen áno ano hai はい 是 是的 有 对 對 예 네 نعم हाँ हां ναι כן",
-        "no": "non nein nej нет hayır não nie nem iie いいえ 否 不 不是 没有 沒有 아니요 아니오 لا नहीं όχι לא",
-    }.items()
-    for word in words.split()
+FOREIGN = {
+    "yes": "oui sí sì ja si да evet sim tak igen áno ano hai はい 是 是的 有 对 對 对的 예 네 نعم हाँ हां ναι כן",
+    "no": "non nein nej нет hayır não nie nem iie いいえ 否 不 不是 没有 沒有 아니요 아니오 لا नहीं όχι לא",
 }
-_WHOLE = _FOREIGN | {
+"""Yes and no in other languages."""
+_WHOLE = {word: kind for kind, words in FOREIGN.items() for word in words.split()} | {
     said: kind
     for kind, texts in {
         "yes": "y|true|correct|positive|present|visible|likely|probably|absolutely|of course|that is correct|sure|certainly|indeed"
