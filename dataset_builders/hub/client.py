@@ -173,13 +173,13 @@ def quiet() -> Iterator[None]:
         enable_progress_bars()
 
 
-def with_retries(action: Callable[[], T], look: Callable[[], T | None] | None = None) -> T:
-    """Call `action`, up to `TRIES` times where errors may pass.
+def with_retries(action: Callable[[], T], look: Callable[[], T | None] | None = None, tries: int = TRIES) -> T:
+    """Call `action`, up to `tries` times where errors may pass.
 
     `look`, before each try, returns the result if it exists already (the answer of an earlier try may have got lost), else None; it is
     itself retried.
     """
-    for attempt in range(TRIES):
+    for attempt in range(tries):
         if look is not None and (done := with_retries(look)) is not None:
             return done
         try:
@@ -188,7 +188,7 @@ def with_retries(action: Callable[[], T], look: Callable[[], T | None] | None = 
             raise
         except Exception as error:
             wait = _retry_after(error)
-            if attempt == TRIES - 1 or not _is_retryable(error) or wait > LONGEST_WAIT:
+            if attempt == tries - 1 or not _is_retryable(error) or wait > LONGEST_WAIT:
                 raise
             time.sleep(wait + FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
     raise AssertionError("unreachable")

@@ -150,7 +150,7 @@ def _add_on_hub(repo_id: str, result: str, make: Make) -> tuple[str, bool]:
             return str(done.pr_url) if as_pull_request else f"{api.endpoint}/datasets/{repo_id}/blob/main/{path}"
 
         try:
-            return with_retries(lambda: commit(False), COMMIT_TRIES), True
+            return with_retries(lambda: commit(False), tries=COMMIT_TRIES), True
         except Exception as error:
             if status_of(error) != 403:
                 raise

@@ -73,7 +73,7 @@ class HubLedger:
         """Compute a change from the newest state and make it. Raises BadInput when it cannot be made; then nothing was changed."""
         with _locked(f"{endpoint()}/{self.repo_id}"), self._hub("write the ledger") as api:
             until = time.monotonic() + RETRY_FOR
-            return with_retries(lambda: self._once(api, change, message, until), TRIES)
+            return with_retries(lambda: self._once(api, change, message, until), tries=TRIES)
 
     def _once(self, api: HfApi, change: Change[T], message: str, until: float) -> T:
         if time.monotonic() > until:
