@@ -41,35 +41,24 @@ def calibration(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> 
     if "scores" not in answers.columns:
         return None
     scored = answers[[_has_scores(values) for values in answers["scores"]]]
-    scored = scored.drop_duplicates(["question_id", "sample"]) if "sample" in scored.columns else scored
+    scored = scored.drop_duplicates(["question_id", "sample"])
     if not len(scored):
         return None
     graded = grade(
         family, questions[questions["question_id"].astype(str).isin(scored["question_id"].astype(str))], scored
     )
-    row_of = {str(question): row for row, question in enumerate(graded.columns["question_id"])}
-    samples = sorted(scored["sample"].unique()) if "sample" in scored.columns else [0]
-    column = {sample: position for position, sample in enumerate(samples)}
-    rows = [
-        (row_of[str(question)], column[sample], confidence_of(values))
-        for question, sample, values in zip(
-            scored["question_id"],
-            scored["sample"] if "sample" in scored.columns else [0] * len(scored),
-            scored["scores"],
-            strict=True,
-        )
-        if str(question) in row_of
-    ]
-    if not rows:
+    row = pd.Index(graded.columns["question_id"].astype(str)).get_indexer(scored["question_id"].astype(str))
+    known, column = row >= 0, pd.factorize(scored["sample"], sort=True)[0]
+    if not known.any():
         return None
-    confidence = np.array([row[2] for row in rows])
-    right = np.array([graded.right[row[0], row[1]] for row in rows], dtype=float)
+    confidence = np.array([confidence_of(values) for values in scored["scores"]])[known]
+    right = graded.right[row, column][known].astype(float)
     bins = _bins(confidence, right)
-    gap = (bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / len(rows)
+    gap = (bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / len(right)
     curve = _risk_coverage(confidence, right)
     widths = np.diff(curve["coverage"].to_numpy(), prepend=0.0)
     aurc = float((curve["risk"].to_numpy() * widths).sum() / 100)
-    return Calibration(bins, float(gap), curve, aurc, len(rows))
+    return Calibration(bins, float(gap), curve, aurc, len(right))
 
 
 def confidence_of(scores: Floats) -> float:
