@@ -114,10 +114,11 @@ def test_eval_asks_before_a_custom_set_leaves_the_machine(custom_set, tmp_path, 
         BadInput, match=r"192\.0\.2\.1.*up to \d+ prompts of ward-7 .* with [1-9]\d* images.*Nothing was sent"
     ):
         run(model="openai:m", settings=away)
+    (tmp_path / "given.jsonl").write_text('{"question_id": "x", "response": "yes"}')
     with pytest.raises(
         BadInput, match=r"--judge openai:j is asked at 192\.0\.2\.1.*answers to questions of ward-7.*Nothing was sent"
     ):
-        run(model="baseline:chance", judge="openai:j", settings=away)
+        run(model=f"recorded:{tmp_path / 'given.jsonl'}", judge="openai:j", settings=away)
     assert not (tmp_path / "run").exists()
     run(model="baseline:chance", settings=away)  # sends nothing
     assert "sending" not in capsys.readouterr().err
