@@ -114,7 +114,7 @@ def commit_to_main(
         commit_files(api, repo_id, content, message, description=description, parent=head)
         return True
 
-    return with_retries(commit, look, COMMIT_TRIES)
+    return with_retries(commit, look, tries=COMMIT_TRIES)
 
 
 def open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = "dataset") -> Iterator[Discussion]:
