@@ -74,3 +74,13 @@ def read_readings(
     for name in columns:
         joined[name] = joined[name].astype(object).where(joined[name].notna(), None)
     return joined
+
+
+def read_question_file(path: Path) -> pd.DataFrame:
+    """A Parquet file of questions with list columns as Python lists. Raises OSError or ValueError when unreadable."""
+    table = pq.read_table(path)
+    frame = table.to_pandas()
+    for name in table.column_names:
+        if str(table.schema.field(name).type).startswith(("list", "large_list")):
+            frame[name] = pd.Series(table.column(name).to_pylist(), dtype=object)
+    return frame

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from dataset_builders.errors import BadInput
 from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
+from eval_harness.derive.files import read_question_file
 from eval_harness.records.request import Response
 from eval_harness.records.result import UNDELIVERED
 from eval_harness.records.run import RunRecord
@@ -45,18 +46,6 @@ def read_questions(folder: Path) -> pd.DataFrame:
         return read_question_file(path)
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read ({error}). Run `medprobe eval` again with --no-resume.") from None
-
-
-def read_question_file(path: Path) -> pd.DataFrame:
-    """A Parquet file of questions with list columns as Python lists. Raises OSError or ValueError when unreadable."""
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(path)
-    frame = table.to_pandas()
-    for name in table.column_names:
-        if str(table.schema.field(name).type).startswith(("list", "large_list")):
-            frame[name] = pd.Series(table.column(name).to_pylist(), dtype=object)
-    return frame
 
 
 _EXPECTED = (

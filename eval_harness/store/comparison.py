@@ -14,12 +14,11 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.files import READINGS, read_readings
+from eval_harness.derive.files import READINGS, read_question_file, read_readings
 from eval_harness.derive.headline import cause
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Result, Score, read_result
-from eval_harness.runs.folder import read_question_file
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
 from eval_harness.scores.comparing.unpaired import unpaired_difference

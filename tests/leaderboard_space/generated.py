@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.derive.files import read_readings
+from eval_harness.derive.files import read_question_file, read_readings
 from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import summarise
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
-from eval_harness.runs.folder import read_question_file
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.store.sections import Section
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
