@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 from curation.command_line import app
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
 from dataset_builders.phantoms import write_sources
 from dataset_builders.source_files import ORIGIN_MARKER
 from eval_harness.models.http.client import destination, permit_sending, server_address
@@ -15,6 +16,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending
 from eval_harness.runs.plan import make_plan
 from eval_harness.runs.runner import evaluate
+from tests.helpers import write_lines
 
 HERE = (
     "http://127.0.0.1:8000/v1",
@@ -114,7 +116,8 @@ def test_eval_asks_before_a_custom_set_leaves_the_machine(custom_set, tmp_path, 
         BadInput, match=r"192\.0\.2\.1.*up to \d+ prompts of ward-7 .* with [1-9]\d* images.*Nothing was sent"
     ):
         run(model="openai:m", settings=away)
-    (tmp_path / "given.jsonl").write_text('{"question_id": "x", "response": "yes"}')
+    asked = open_repository(custom_set).questions("test")["question_id"]
+    write_lines(tmp_path / "given.jsonl", [{"question_id": name, "response": "yes"} for name in asked])
     with pytest.raises(
         BadInput, match=r"--judge openai:j is asked at 192\.0\.2\.1.*answers to questions of ward-7.*Nothing was sent"
     ):
