@@ -21,9 +21,8 @@ from eval_harness.derive.headline import cause
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import ARMS, Images, Result
-from eval_harness.records.run import read_run
 from eval_harness.scores.sight import sight
-from eval_harness.store.acceptance import read_acceptance
+from eval_harness.store.acceptance import ShownAndRequest, shown_and_request
 from eval_harness.store.comparison import Side, load_side
 from eval_harness.store.printed import decimals, needs_the_image
 
@@ -57,7 +56,7 @@ def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
     Raises BadInput for what is no run folder, and for an arm of which the run with the right images is not there.
     """
     named = {folder.resolve(): folder for folder in folders}
-    known: dict[Path, Known] = {}
+    known: dict[Path, ShownAndRequest] = {}
     for path in sorted({path.parent for folder in named for path in folder.parent.glob(f"*/{RUN}")}):
         with suppress(BadInput):  # a damaged neighbour is left out
             if (path / RESULT).is_file():
@@ -76,19 +75,7 @@ def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
     return list(found.values())
 
 
-Known = tuple[Images, tuple[str | None, ...]]
-"""What a run showed, and what it has in common with its arms: in a store the account; the model, its revision, and the request but for what
-was shown."""
-
-
-def shown_and_request(folder: Path) -> Known:
-    """What a run showed, and what it has in common with its arms. Raises BadInput where its files cannot be read."""
-    run, accepted = read_run(folder), read_acceptance(folder)
-    account = accepted.account if accepted else None
-    return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())
-
-
-def _together(path: Path, known: Mapping[Path, Known], named: Mapping[Path, Path]) -> dict[Images, Path]:
+def _together(path: Path, known: Mapping[Path, ShownAndRequest], named: Mapping[Path, Path]) -> dict[Images, Path]:
     """What was shown -> the folder, of a run and its arms or of an arm and the others."""
 
     def run_of(other: Path) -> Path:
