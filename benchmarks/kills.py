@@ -1,4 +1,4 @@
-"""Kills a run with SIGKILL at 50 random moments, then lets it finish: is every answer there once, unchanged, and are the scores those of
+"""Kill a run with SIGKILL at 50 random moments, then let it finish: is every answer there once, unchanged, and are the scores those of
 an undisturbed run? Then the same with two processes that come late, are killed and come back, one or both at a time. (The tests do it a
 few times.)
 

@@ -1,4 +1,4 @@
-"""Writes reviewed pairs in the official MediConfusion layout, which `medprobe build mediconfusion --as NAME --source
+"""Write reviewed pairs in the official MediConfusion layout, which `medprobe build mediconfusion --as NAME --source
 FOLDER` reads.
 
 The folder holds dataset.json, statistics.json (images per category), images/, image_dict.json (each image's sha256, and its licence,

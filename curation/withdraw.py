@@ -1,4 +1,4 @@
-"""Takes a patient (study, article) out of a set that `curate` wrote: images, questions on them, entries about them.
+"""Remove a patient (study, article) from a set that `curate` wrote: images, questions on them, entries about them.
 
 The rest keeps its ids, so that results on it stay comparable question by question. What was built or published before still holds the
 patient: build again, publish again, and have old revisions removed.

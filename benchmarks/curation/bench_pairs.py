@@ -1,4 +1,4 @@
-"""Times the exhaustive pair search against a blocked numpy GEMM and faiss range_search, in one run, on embeddings drawn
+"""Time the exhaustive pair search against a blocked numpy GEMM and faiss range_search, in one run, on embeddings drawn
 as real ones look.
 
     python benchmarks/curation/bench_pairs.py --images 80000 [--repeats 3] [--only ours,numpy,faiss] [--device cuda]

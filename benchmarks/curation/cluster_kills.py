@@ -1,4 +1,4 @@
-"""Kills workers of a local Ray cluster while they work: is everything there once, and the same as undisturbed?
+"""Kill workers of a local Ray cluster while they work: is everything there once, and the same as undisturbed?
 
 `sweep`: tiny random models of six families x benchmarks (phantom data), workers killed at random moments once more was answered; then the
 same sweep without Ray. `pairs`: a pair search of many images with workers killed; then the same in one process, timed, and on undisturbed

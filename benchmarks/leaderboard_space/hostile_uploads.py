@@ -1,4 +1,4 @@
-"""Times what hostile uploads cost the process that serves the board, and the one in which they are read.
+"""Measure what hostile uploads cost the process that serves the board, and the one in which they are read.
 
     python benchmarks/leaderboard_space/hostile_uploads.py [--only parquet] [--generated 50 --seed 1]
 

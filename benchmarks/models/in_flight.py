@@ -1,6 +1,7 @@
-"""Does `--in-flight N` mean N? A server in a process of its own answers after a fixed latency; the time for all questions after the first
-one (which settles what the server takes) is held against questions x latency / N, with and without bursts of 429 (every 5 s, for 0.5 s,
-the server refuses everything and asks to wait 0.5 s). One core sends 1000 / (CPU milliseconds per question) questions a second at most.
+"""Measure whether `--in-flight N` keeps N requests in flight. A server in a process of its own answers after a fixed latency; the time for
+all questions after the first one (which settles what the server takes) is held against questions x latency / N, with and without bursts
+of 429 (every 5 s, for 0.5 s, the server refuses everything and asks to wait 0.5 s). One core sends 1000 / (CPU milliseconds per question)
+questions a second at most.
 
     PYTHONPATH=. python benchmarks/models/in_flight.py [--distinct]
 """

@@ -1,5 +1,5 @@
-"""Do all honest runs land, unaltered and unflagged? Generates runs of every kind, submits all of them to one folder store, each by an
-account of its own, and verifies what lies there.
+"""Check that all honest runs land, unaltered and unflagged. Runs of every kind are generated and submitted to one folder store, each by an
+account of its own, then verified.
 
     python benchmarks/submissions/honest_runs.py --count 358 --seed 1 --through-the-page 20 --hub
 

@@ -1,4 +1,4 @@
-"""Does a run of ProbMed's size with pages of reasoning land? From `eval` over `submit` and `verify` to the board, each step timed.
+"""Submit a run of ProbMed's size with pages of reasoning: from `eval` over `submit` and `verify` to the board, each step timed.
 
     python benchmarks/submissions/long_reasoning.py --benchmark gmai-mmbench --questions 57132 --reasoning 4000
 

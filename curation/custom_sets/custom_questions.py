@@ -1,4 +1,4 @@
-"""Reads a user's own multiple-choice questions.
+"""Read a user's own multiple-choice questions.
 
 See also: what is made of them (`hallucination.py`, `probing.py`).
 """

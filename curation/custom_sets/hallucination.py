@@ -1,4 +1,4 @@
-"""Makes a HALT-MedVQA-style set from a user's own questions: FAKE, NONE and SWAP (HALT-MedVQA, section 2), in the authors' files.
+"""Make a HALT-MedVQA-style set from a user's own questions: FAKE, NONE and SWAP (HALT-MedVQA, section 2), in the authors' files.
 
 NONE: the right option is replaced by "None of the above". SWAP: the image is replaced by an unrelated one, and "I do not know" is
 right. FAKE: a question that no image can answer, with "I do not know" right; the paper had a language model write these, in three

@@ -1,4 +1,4 @@
-"""Reads the table that a ProbMed-style set is made of: what each image shows, and what it says is absent.
+"""Read the table that a ProbMed-style set is made from: what each image shows, and what it says is absent.
 
 Positions come from the table or from boxes in pixels (ProbMed's positional module, section 3.3); which position rules another one out is in
 the `position` rows of the vocabulary. Labels that are no plain positive finding ("Pneumonia?", "no effusion", "clear lungs") are skipped,

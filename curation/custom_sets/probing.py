@@ -1,4 +1,4 @@
-"""Makes a ProbMed-style set from a custom table of images: yes/no questions from modality to position, each with an adversarial
+"""Make a ProbMed-style set from a custom table of images: yes/no questions from modality to position, each with an adversarial
 counterpart (ProbMed, section 3).
 
 Every question whose answer is yes has a counterpart that names something the image does not show. What it does not show is only what

@@ -1,4 +1,4 @@
-"""Goes through a folder of images and DICOM files and writes another without names: only pictures, under keyed hashes, what may hold
+"""De-identify a folder of images and DICOM files into another folder: only pictures, under keyed hashes, what may hold
 burned-in text set apart for a person, a table with keyed groups, a report.
 
     OUT/images/<id>.png|.jpg    ready to be used

@@ -1,4 +1,4 @@
-"""Reads what is known about images beside their pixels: caption, group (patient, figure, article), licence, source.
+"""Read what is known about images beside their pixels: caption, group (patient, figure, article), licence, source.
 
 See also: the images themselves (`image_index.py`).
 """

@@ -1,4 +1,4 @@
-"""Writes a custom set whole or not at all: its images without metadata under keyed hashes, what the table says of each (licence, source,
+"""Write a custom set atomically: its images without metadata under keyed hashes, what the table says of each (licence, source,
 group), and its manifest.
 
 See also: the hashes (`dataset_builders/contents/pseudonyms.py`), what is removed (`dataset_builders/images/metadata.py`).

@@ -1,4 +1,4 @@
-"""Embeds the images of a folder or an address with an encoder: batches with prefetch, a cache by image sha256 and encoder, one
+"""Embed the images of a folder or an address with an encoder: batches with prefetch, a cache by image sha256 and encoder, one
 memory-mapped array at the end.
 
 An embeddings folder holds `images.parquet` (row k = row k of every array), `unreadable.csv`, and per encoder

@@ -1,4 +1,4 @@
-"""Puts prompts to a language model and keeps every reply in a journal as it comes: a killed run goes on and pays nothing twice.
+"""Prompt a language model and journal every reply as it comes: a killed run resumes and pays for nothing twice.
 
 See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to send (`models/http/client.py`).
 """

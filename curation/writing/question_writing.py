@@ -1,5 +1,5 @@
-"""Has a language model write one question per confusing pair (MediConfusion, section 2.2, prompt A.1), checks it, and
-asks again where it is no good.
+"""Let a language model write one question per confusing pair (MediConfusion, section 2.2, prompt A.1), check it, and
+ask again where the check fails.
 
 A questions folder holds `journal.jsonl` (every reply, appended as it comes: a killed run goes on and pays nothing
 twice), `drafts.parquet` (the pairs with a good question), `letters.json` (which option is right for the first image of

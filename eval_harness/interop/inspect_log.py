@@ -1,4 +1,4 @@
-"""Reads a log of inspect-ai, a `.eval` file or its JSON form, by `inspect_ai.log`. Only on the submitter's machine; needs the extra
+"""Read a log of inspect-ai, a `.eval` file or its JSON form, by `inspect_ai.log`. Only on the submitter's machine; needs the extra
 `inspect`.
 
 A log of our tasks (`inspect_tasks.py`) says benchmark, dataset and split itself.

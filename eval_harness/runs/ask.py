@@ -1,4 +1,4 @@
-"""Asks what the journal does not hold yet; each answer is in the journal before the next one is awaited.
+"""Ask what the journal does not hold yet; each answer is in the journal before the next one is awaited.
 
 See also: what is asked (`plan.py`), the back ends (`models/`), questions that a model does not take (`refusals.py`).
 """

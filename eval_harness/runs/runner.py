@@ -1,4 +1,4 @@
-"""Runs a model over a benchmark: configuration -> plan -> ask -> read -> score -> result.
+"""Run a model over a benchmark: configuration -> plan -> ask -> read -> score -> result.
 
 EvalConfig   the user's options                     config.py
 Plan         questions, prompts, model, run.json    plan.py

@@ -1,4 +1,4 @@
-"""Calls a function on what strangers wrote in a process that may use only so much memory and time, and can be killed.
+"""Call a function on untrusted input in a separate process with limits on memory and time.
 
 A process started only for this (spawned, with one thread and no data) has the libraries loaded and forks a child for each call; the child
 takes on the limits, calls, and sends back what came of it. Memory and processor time are limited by Linux (rlimits). Elsewhere only the

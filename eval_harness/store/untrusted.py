@@ -1,4 +1,4 @@
-"""Reads untrusted files (JSON Lines, CSV, Parquet) record by record, within fixed limits of size, depth and time.
+"""Read untrusted files (JSON Lines, CSV, Parquet) record by record, within fixed limits of size, depth and time.
 
 A file is what its content says, not its name. No pickle is ever loaded, no archive opened. What a record means is not decided here
 (`answer_files.py`). Every record comes with where it was read from; what is wrong is noted and the reading goes on.

@@ -1,4 +1,4 @@
-"""Makes a real, tiny image-text-to-text model with random weights, from nothing and offline: config, tokenizer, processor, chat
+"""Make a real, tiny image-text-to-text model with random weights, from nothing and offline: config, tokenizer, processor, chat
 template, weights. For the demo and the tests; it knows no medicine, and its scores show it.
 """
 

@@ -1,4 +1,4 @@
-"""Reads the board's sentences back as claims, and holds each against numbers that did not come from the board.
+"""Read the board's sentences back as claims, and check each against numbers that did not come from the board.
 
 Every sentence has to fit one pattern here, and the claims of that pattern have to follow from the truth; one that fits none is an error:
 who writes a new sentence writes down here what it claims.
