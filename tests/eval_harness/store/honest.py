@@ -90,7 +90,7 @@ class Scripted:
     def score(self, requests):
         for request in requests:
             draw = random.Random(f"{{SEED}} {{request.question_id}}")
-            scores = [draw.choice([draw.gauss(-3, 2), draw.gauss(-3, 2), -math.inf, math.nan, 0]) for _ in request.options]
+            scores = [draw.choice([draw.gauss(-3, 2), draw.gauss(-3, 2), -math.inf, 0]) for _ in request.options]
             yield Response(request.question_id, request.sample, "", seconds=draw.random(), scores=tuple(scores))
 """
 
