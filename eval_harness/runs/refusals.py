@@ -114,7 +114,7 @@ def _spread(requests: Sequence[Request]) -> list[Request]:
     return list(requests[:: -(-len(requests) // IN_A_ROW)]) if requests else []
 
 
-def _reason(request: Request, error: BaseException) -> str:
+def _reason(request: Request, error: Exception | SystemExit) -> str:
     """Why a question failed: its image where that cannot be decoded, else what was raised."""
     for why in broken_images(request.images).values():
         return f"its image cannot be shown: {why}"

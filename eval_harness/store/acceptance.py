@@ -18,8 +18,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput, first_misfit
-from eval_harness.records.result import SCHEMA_VERSION, Images, SchemaVersion
-from eval_harness.records.run import read_run
+from eval_harness.records.result import SCHEMA_VERSION, SchemaVersion
 
 ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"
 MAX_TEXT = 2_000
@@ -89,18 +88,6 @@ class Provenance:
 def read_acceptance(folder: Path) -> Acceptance | None:
     """How the result in `folder` was accepted; None where the store does not say. Raises BadInput for a damaged file."""
     return _read(folder / ACCEPTANCE, Acceptance)
-
-
-ShownAndRequest = tuple[Images, tuple[str | None, ...]]
-"""What a run showed, and what it has in common with its arms: in a store the account; the model, its revision, and the request but for what
-was shown."""
-
-
-def shown_and_request(folder: Path) -> ShownAndRequest:
-    """What a run showed, and what tells its arms. Raises BadInput where its files cannot be read."""
-    run, accepted = read_run(folder), read_acceptance(folder)
-    account = accepted.account if accepted else None
-    return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())
 
 
 def read_provenance(folder: Path) -> Provenance:

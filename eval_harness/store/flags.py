@@ -34,9 +34,8 @@ LUCK = 1e-3
 
 def doubts(result: Result, questions: pd.DataFrame, readings: pd.DataFrame) -> list[str]:
     """Flags for a result of `readings` of answers to `questions`."""
-    remarkable = (
-        _remarkable(questions, readings) if result.model.responder == "model" else ()
-    )  # a baseline was reproduced
+    is_model = result.model.responder == "model"  # a baseline was reproduced
+    remarkable = _remarkable(questions, readings) if is_model else ()
     return [*remarkable, *_odd_answers(result, readings), *_odd_method(result)]
 
 

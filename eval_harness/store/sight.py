@@ -21,8 +21,9 @@ from eval_harness.derive.headline import cause
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import ARMS, Images, Result
+from eval_harness.records.run import read_run
 from eval_harness.scores.sight import sight
-from eval_harness.store.acceptance import ShownAndRequest, shown_and_request
+from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.comparison import Side, load_side
 from eval_harness.store.printed import decimals, needs_the_image
 
@@ -73,6 +74,18 @@ def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
             there = _together(real, known, named)
             found[real] = Arms({image: load_side(str(named.get(each, each)), list) for image, each in there.items()})
     return list(found.values())
+
+
+ShownAndRequest = tuple[Images, tuple[str | None, ...]]
+"""What a run showed, and what it has in common with its arms: in a store the account; the model, its revision, and the request but for what
+was shown."""
+
+
+def shown_and_request(folder: Path) -> ShownAndRequest:
+    """What a run showed, and what tells its arms. Raises BadInput where its files cannot be read."""
+    run, accepted = read_run(folder), read_acceptance(folder)
+    account = accepted.account if accepted else None
+    return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())
 
 
 def _together(path: Path, known: Mapping[Path, ShownAndRequest], named: Mapping[Path, Path]) -> dict[Images, Path]:

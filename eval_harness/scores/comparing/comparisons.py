@@ -112,17 +112,17 @@ def moments(outcomes: OutcomeMatrix) -> Moments:
     size = np.diff(np.r_[starts, len(outcomes.cluster)])
     sizes = ClusterSizes.of(size)
     products = influence @ influence.T
-    between = within = products
+    between = sums = products
     if sizes.clusters < sizes.units:
-        sums = np.add.reduceat(influence, starts, axis=1)
-        scaled = sums / np.sqrt(size)
-        between, within = scaled @ scaled.T, sums @ sums.T
+        totals = np.add.reduceat(influence, starts, axis=1)
+        scaled = totals / np.sqrt(size)
+        between, sums = scaled @ scaled.T, totals @ totals.T
     weight = np.add.reduceat(base, starts, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         clusters = np.broadcast_to(np.square(total) / np.square(weight).sum(axis=1), models)
     return Moments(
         share,
-        (products, between, within),
+        (products, between, sums),
         (one[:, None] ** 2 + one[None, :] ** 2) / 2,
         np.minimum(clusters[:, None], clusters[None, :]) - 1.0,
         sizes,

@@ -16,7 +16,7 @@ from eval_harness.benchmarks import spec
 from eval_harness.records.result import Images
 from eval_harness.scores.outcomes import pack
 from eval_harness.scores.sight import Sight, sight_of
-from eval_harness.store.acceptance import shown_and_request
+from eval_harness.store.sight import shown_and_request
 from leaderboard_space.data.store.sections import Entry, Section
 
 COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
