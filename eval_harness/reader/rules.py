@@ -15,7 +15,8 @@ from typing import Literal
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.reader import yes_no
-from eval_harness.reader.claims import CORRECTION, OptionClaim, claims
+from eval_harness.reader.claim_forms import CORRECTION
+from eval_harness.reader.claims import OptionClaim, claims
 from eval_harness.reader.declining import cannot_know, declines, undecided
 from eval_harness.reader.letters import whole_letters
 from eval_harness.reader.mentions import PlainResponse

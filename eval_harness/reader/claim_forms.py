@@ -1,0 +1,334 @@
+"""The forms of claims, in lower case: words, what stands before an option and what after it (`claims.py` applies them)."""
+
+from __future__ import annotations
+
+import re
+
+from eval_harness.reader.options import NUMBER_WORDS
+from eval_harness.reader.text import CJK
+
+# --- words ---
+
+ADVERB = (
+    r"(?:(?:very|most|more|quite|highly|almost|absolutely|definitely|certainly|clearly|probably|likely|indeed|simply"
+    r"|therefore|thus|hence|then|also|actually|in fact|just|only|obviously|apparently|still|now|primarily|mainly"
+    r"|predominantly|essentially|typically|specifically|by far|best|really|instead|perhaps|possibly|maybe)\s+)"
+)
+VIEW = (
+    r"(?:chest|abdominal|axial|coronal|sagittal|plain|frontal|lateral|contrast-enhanced|non-contrast|head|brain|cardiac"
+    r"|fundus|pelvic|human|t[12](?:-?weighted|w)|pa|ap|portable|transverse)"
+)
+ADJECTIVE = (
+    r"(?:(?:left|right|upper|lower|middle|large|small|big|mild|moderate|severe|acute|chronic|subacute|single|benign|new|old"
+    r"|round|tension|simple|early|late|massive|gross|dense|thick|thin|clear)|(?!(?:suspected|potential|treated|resolved|healed"
+    r"|excluded|presumed|feared|suggested|denied|considered|drained|supposed|so-called|different|hypothetical|adjacent"
+    r"|contralateral|unrelated|noted|showed|revealed|separate|differential|alternative|near|similar|absent|negative"
+    r"|normal|patient|content|extent|equivocal|previous|simulated|repaired|removed|cured|missed|reported|mentioned|described|expected|imaginary|apparent)\b)"
+    r"[a-z-]{2,}(?:al|ar|ic|ous|ive|ary|oid|(?<!m)ent|ant|ed|ate)\b)"
+)
+"""What may stand before an option and leaves it the same option ("a solitary pulmonary nodule")."""
+ADJECTIVES = re.compile(rf"(?:{ADJECTIVE}\s+){{1,3}}$")
+ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
+NOUN = (
+    r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta"
+    r"|alternativa|proposition"
+    r"|选项|选择|选|答)"
+)
+GAP = (
+    r"(?:[\s\"'“”«»(\[{<⟨「*#>•☑✓✔✅👉➡→\d.)-]*(?:(?:both|either)\s+)?"
+    rf"(?:{ADVERB}|{ARTICLE})*+(?:{NOUN}\s*[:#]?)?[\s\"'“«(\[{{<⟨「*]*)"
+)
+"""Between a frame and the option that it names."""
+CLAUSE = re.compile(
+    r"^|[.!?;:,(\n–—✓✔✅✗❌【】]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
+    r"|\b(?:mak(?:es?|ing)|so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while|donc|por (?:lo )?tanto|daher|somit"
+    r"|deshalb|(?<!not )(?:confident|certain|sure|clear) that|(?:to )?gets?|gives|creo que|je pense que"
+    r"|ich denke,? dass|(?:i|we) (?:think|believe|conclude"
+    r"|suspect|would say)(?: that)?|here(?: is|['’]s)(?= (?:my|the) )"
+    r"|(?:suggest|indicat|mean|conclud|confirm|infer|determin)\w* that)[\s,]+"
+)
+"""Before a clause."""
+OPENING = r"[\s\"'*#>•-]*"
+UNSURE = (
+    r"(?!\b(?:not|no|non|less|nothing|hardly|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
+    r"|least|depends|unclear|between|could|might|may|cannot|unknown|nicht|pas|kein\w*|eliminated|excluded|discarded|rejected"
+    r"|falsch\w*)\b|[不没非错])"
+)
+RATED = (
+    r"(?:(?!(?:final|correct|selected)\s*[:=–-])(?:very|final|corrected|correct|best|right|only|likely"
+    r"|likeliest|probable"
+    r"|plausible|appropriate|suitable|accurate|fitting|consistent|most|more|overall|single|chosen|selected"
+    r"|predicted|true"
+    r"|my|our|the|an?|its|this|primary|working|main|suggested|richtige|korrekte|meine|die|das|la|le|bonne|ma"
+    r"|meilleure|correcta|mi|corretta|правильный|верный|juiste|het|poprawna|prawidłowa|doğru)\b\s*"
+    r"|正确的?|最终|最佳|最可能的?|सही\s*)*+"
+)
+ANSWER_WORD = (
+    r"(?:answers?|ans|option|choice|output|final|correct|antwort|lösung|respuesta|réponse|opción|risposta|resposta|ответ"
+    r"|antwoord|odpowied[zź]|odpověď|cevap|svar|vastaus|jawaban|válasz|答案|答え|正解|답변?|정답|الإجابة|उत्तर)"
+)
+CUE = (
+    rf"(?:{ANSWER_WORD}|letter|(?<=correct )(?:options|choices)|response|select(?:ion|ed)|prediction|pick|guess"
+    r"|conclusion|verdict|diagnosis|dx|diagnostic|diagnóstico|impression|classification|interpretation|description"
+    r"|finding|modality|result|label|class|category|diagnose|alternativa|proposition|correcta|选项|诊断|结论)"
+)
+LINK = (
+    r"(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
+    r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=】](?!=)|=>|-+>|[→⇒➜]|–|—|\s-(?=\s)"
+    r"|\b(?:هي|هو)\b|[是为為はは은는选](?::\s*)?|(?<=ans)\.|\n)\s*)+"
+)
+TAKES_BACK = (
+    r"(?:wait|hold on|correction|corrected|scratch that|strike that|on (?:second|closer|further|a second) \w+"
+    r"|(?:take|took) (?:that|it) back|misread|misspoke|was wrong|a mistake|an error|my mistake|let me re\w+"
+    r"|let me (?:look|check|think) again|i mean|edit(?=\s*:)|actually|no,? (?:wait|it is|that is)"
+    r"|(?:change|revise|changing|revising) (?:my|the) answer|不对)"
+)
+CORRECTION = re.compile(rf"\b{TAKES_BACK}\b|(?<=[.,;…] )no(?=, )|不对")
+"""What takes back the statements before it, where others follow."""
+
+# --- clauses before an option that state it as the answer ---
+
+ANSWERS = re.compile(
+    rf"{OPENING}(?:{TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
+    rf"|{RATED}{ANSWER_WORD}(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}){GAP}$"
+)
+"""One that names the answer outright ("Answer: B"): it comes before conclusions on the way ("so it is B")."""
+STATES = re.compile(
+    rf"{OPENING}(?:"
+    rf"{RATED}{CUE}(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}"
+    r"|(?:i|we)(?:['’]d|['’]ll|['’]m)?(?:\s+(?:will|would|have to|must|can|should|do|am|\w+ly|rather|still|now))*\s+"
+    r"(?:choose|chose|pick|picked|select|selected|go with|going with|go for|settle on|settle for|opt for|vote for"
+    r"|lean(?:ing)? towards?|lean to|favou?r|answer|guess|say|think|believe|conclude|suspect|(?:classify"
+    r"|grade) (?:it|this) as)"
+    r"(?:\s+that)?(?:\s*,?\s*(?:it(?:\s+is|['’]s)|this is|the (?:correct |best |right )?answer is))?[\s:]+"
+    r"|(?:let us |let's )?(?:go(?:ing)? with|choos(?:e|ing)|select(?:ing)?|pick(?:ing)?|settle on|yes,)\s+"
+    r"|(?:if i )?(?:forced|had) to (?:choose|guess|pick|answer)\s*[,:]\s*"
+    r"|(?:so|thus|therefore|hence|consequently|finally|overall|ultimately|in conclusion|in summary"
+    r"|final(?: answer)?|∴|⇒"
+    r"|=>|->|→|donc|por (?:lo )?tanto|daher|somit|因此|所以|故)[\s,:]*"
+    r"(?:(?:it|this|that)\s*(?:is|must be|should be|has to be|would be|['’]s)|we (?:have|get|choose)"
+    r"|i (?:choose|pick|select)|(?:the|my) (?:\w+ )?answer is)?\s*"
+    r"|(?:(?:it|this|that)\s*)?(?:(?:is|must be|should be|has to be|would be)\b|(?<=[it])['’]s)\s*"
+    r"|(?:(?:this|that|which|it)\s+)?leav(?:es|ing)(?:\s+(?:us|me))?(?:\s+with)?\s+"
+    r"|(?:we|i)(?:\s+are|\s+am|['’]re|['’]m)\s+left\s+with\s+"
+    r"|(?:i (?:would |will )?)?(?:chang|revis|updat|correct|switch)(?:e|ing|)(?:\s+(?:my|the)\s+(?:answer|choice"
+    r"|response))?(?:\s+from\s+[^.\n]{1,40}?)?\s+to\s+"
+    r"|between\b[^.;\n]{1,60},\s*|[^.;,:\n]{1,40}\b(?:vs\.?|versus)\s[^.;,:\n]{1,40}:\s*"
+    r"|(?:am wahrscheinlichsten )?(?:ist|es|est)\s+|ich entscheide mich für\s+|ich würde\s+|il s['’]agit de\s+|而是"
+    r"|(?:richtig|korrekt)\s+(?:ist|wäre)\s+|(?:ich|je|yo)\s+(?:wähle|nehme|choisis|elijo)\s+"
+    r"|(?:elijo|escojo|scelgo|escolho|opto por)\s+|c['’]est\s+|(?:我的?)?(?:选择?|選擇?)(?:的?是)?\s*:?\s*|应该?(?:为|选|是)\s*"
+    rf"){GAP}$"
+)
+NOT_BUT = re.compile(
+    r"\bnot\b(?!\s+only)[^.;\n]{1,80}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|it is|is|an?|the|option)\s+)*\W?$"
+)
+NAMES = re.compile(rf"{OPENING}(?:ist\s+)?(?:{ADVERB}|{ARTICLE})*+(?:{NOUN}\s*)?(?:{ADJECTIVE}\s+){{0,3}}[\"'*(\[]*$")
+"""The beginning of a clause, and perhaps "option"."""
+TICK = re.compile(
+    r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
+)
+ALONE = re.compile(
+    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{VIEW}\s+"
+    rf"|{ARTICLE}|{ADVERB}|{ADJECTIVE}\s+))*+(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:{NOUN}\s*)?[\"'(\[{{<*]*"
+)
+"""What may stand before an option in a sentence that is nothing else."""
+WITHIN = re.compile(r"\W*(?:it is\s+)?(?:in|on|at|within)\s+(?:the\s+)?")
+"""The same, where nothing follows ("In the pelvis.")."""
+HYPOTHETICAL = re.compile(
+    r"\b(?:if|unless|whether|had it|were it|otherwise|suppose|assuming|should (?:the|it|there))\b"
+    r"(?!\s+(?:i|we|you)\s+(?:had|have|must|were|look|consider|compare|use|examine|focus|count)|\s+(?:forced|asked|anything))"
+    r"|\baccording to (?!the (?:\w+ )?(?:image|picture|scan|findings?|x-?ray|radiograph|chart|figure|graph"
+    r"|criteria)|this\b)"
+    r"|如果|假如|要是|\b(?:wenn|falls|sofern)\b(?!\s+ich)|\bsi (?:l[ae]s?|el|los|il|elle|on|hay|se)\b"
+    r"|\b(?:initially|originally|at first|previously|earlier|first (?:thought|guess|impression|glance|choice|answer)"
+    r"|second (?:guess|choice)|previous answer|tempted|(?:might|could) (?:think|say|choose)"
+    r"|(?:student|user|resident|colleague|radiologist|textbook|key)['’]?s (?:answer|choice|guess|diagnosis)"
+    r"|(?:you|he|she|they|user|key|others?|some|students?|colleagues?|report) (?:would |might |may )?"
+    r"(?:said|says?|suggest(?:s|ed)?|claims?|thinks?|answers?|choose))\b"
+)
+"""A sentence that only supposes, remembers or reports what it states."""
+
+# --- what stands after an option ---
+
+CLOSE = r"[\"'”»)\]}>*]*(?:\s*\((?!\s*\w\s*\))[^()\n]{1,120}\))?"
+PAUSE = (
+    r"(?:\s*(?:$|[.!;)|\n]|\(|:(?!\s*\.?\d)|[-–—](?![\w>])"
+    r"|,(?!\s*(?:but also|as well as|or|and also|if|unless|also(?! known| called))\b))"
+    rf"|\s+(?:probably|for sure|i think|i believe|it is)\W*$|\s*[{CJK}])"
+)
+BECAUSE = (
+    r"\s+(?:because|since|as(?! well)|due|given|based|rather than|instead of|not|unlike|but(?! also)|although|though"
+    r"|while|whereas|over)\b"
+)
+PLACE = (
+    r"\s+(?:in|on|at|of|with|from|by|for|to|which|that|than|where|located|seen|shown|visible|present|involving"
+    r"|affecting|within|near|along|and|using|here|is the|are the)\b"
+)
+ENDS = re.compile(rf"{CLOSE}(?:{PAUSE}|{BECAUSE}|{PLACE})")
+ENDS_LETTER = re.compile(
+    rf"\s*[.:)\]](?!\S)(?!\s*\.?\d)|{CLOSE}(?:{PAUSE}|{BECAUSE}|\s+(?:with|for|from|in|on|at|which|that"
+    rf"|qui|to me|here|and|fits|wählen"
+    r"|is (?:the|my) (?:best|correct|right|most|answer|final))\b)"
+)
+ENDS_WORD = re.compile(
+    rf"[\"'”)\]}}*]*(?!\.\s*(?:of\b|\d))(?:{PAUSE}|{BECAUSE}|\s+(?=(?:it|there|they|this|that"
+    rf"|i)\b))(?!\s*(?:(?:wait|hold on|let me|please|that is an? (?:great|good)"
+    r"|(?:of course,? )?i understand|(?:of course,? )?i (?:can|will|would be happy to"
+    r"|am able to) (?:\w+ )?(?:help|assist|answer|look|analy[sz]e)"
+    r"|i (?:can )?see (?:the|your|an?) (?:image|picture))\b))"
+)
+"""After yes or no: not "No. 3", "Yes, I can help"."""
+OR = re.compile(r"\s*(?:/|\b(?:or|but also|as well as)\b)")
+CLOSES = re.compile(r"[\"'”»)\]}*]*\s*(?:$|[.!](?!\d)|\n)")
+ENDS_LINE = re.compile(r"\s*[\"'”»)\]}*.,;!]*\s*(?:$|\n)")
+LEADS = re.compile(rf"{CLOSE}(?!:)(?:{PAUSE}|{BECAUSE}|\s+(?:in|on|with|of)\b)")
+NEGATION = (
+    r"(?:(?:not|no|nor|neither|incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|out|less"
+    r"|never|cannot|can not|at first|would|does|do|did|could|may|might|was my|only if|if|unless)\b|[✗❌✘×])"
+)
+WRONG = (
+    r"(?:(?:incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|no(?!\w|,)|none"
+    r"|not (?:correct|likely|present|seen|visible|supported|consistent|true|applicable|the (?:answer"
+    r"|correct)))\b|[✗❌✘×])"
+)
+UNDONE = re.compile(
+    rf"(?:[^()\n]{{0,60}}+\))?{CLOSE}[^\S\n]*(?:(?:[-–—:]+[^\S\n]*)?(?:,?\s*(?:this|it|that|option"
+    rf"|which)?[^\S\n]*(?:is|are|was)\s+"
+    rf"(?:\w+ly\s+)?)?{NEGATION}|[.,(]+[^\S\n]*(?:(?:this|it|that|which)\s+(?:is|was)\s+)?{WRONG})"
+)
+"""After an option: what takes back that it is the answer ("A: incorrect", "B - not seen")."""
+CALLED_WRONG = re.compile(rf"\s*[-–—:(]\s*{WRONG}")
+VERDICT = re.compile(
+    r"[\"'”)\]}*]*[^\S\n]*[✓✔✅]|"
+    r"[\"'”)\]}*]*(?:\s*,?\s*\([^()\n]{1,120}\))?(?:"
+    r"\s*(?:,\s*)?(?:is|are|would be|seems|appears|appears to be|must be|remains|as|looks|represents|seems to be"
+    rf"|should be|wäre|ist|est|es|è|é)\s+(?:{ADVERB}|(?:the|my|an?|both|die|das|la|le|{NOUN})\s+)*"
+    r"(?:bonne\s+|richtige\s+|better\s+)?"
+    r"(?:correct|right|true|best|likeliest|(?:most|more) (?:likely|probable|plausible|appropriate|accurate|suitable"
+    r"|consistent|fitting|compatible|sensible|reasonable)|most \w+ (?=option|choice|answer)|answers?|choices?"
+    r"|réponse|antwort"
+    r"|exacte|likely|richtige?|korrekte?|correcte?|correcta|juste|corretta"
+    r"|remaining (?:option|choice|answer))"
+    r"|[^\S\n]*[:=.)|–—-]+[^\S\n]*(?:this is |is )?(?:the )?(?:correct|true|yes|present|right(?=\W*(?:$|\n|[.,;]))"
+    r"|most (?:likely|consistent)|best (?:fit|match|answer|choice)|fits best|✓|✔|✅)"
+    r"|\s+remains(?=\W*(?:$|\n))|\s+(?:richtig|korrekt)(?: ist| wäre)?|\s+die richtige|\s+(?:the"
+    r"|my) (?:most \w+|best|correct)"
+    r"|\s+(?:best )?(?:fits|matches|describes)(?: best| the (?:image|picture|findings?|description)(?: best)?)"
+    r"|\s+(?:it is|wins)\b|\s*(?:是|为|選項|选项)*(?:正确|最佳|对|最合适|最可能)"
+    rf")(?:['\"”)\]*]*\s*(?:$|[.,;:!\n)|–—-]|{NOUN}|one\b|diagnos\w+|finding|description|interpretation|explanation"
+    r"|match|fit\b|here|because|since|as\b|given|based|in this|for this|than\b|due|的|[✓✔✅]))"
+)
+"""After an option: what calls it the right one."""
+
+# --- what is seen ---
+
+SHOWN = (
+    r"\b(?:shows?|showing|reveals?|depicts?|displays?|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
+    r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds? to|highlights?|presents?(?: with)?"
+    r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
+    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were|would be) (?:in|on|around|within|from|of"
+    r"|called|labell?ed|classified as|known as"
+    r"|identified as|caused by|due to|located (?:in|on|at)|seen (?:in|on|at)|best described as"
+    r"|best explained by|explained by|equal to|closest to"
+    r"|(?:taken|acquired|obtained|done|performed) (?:in|with|by|using))|means|matches|measures|reads"
+    r"|describes|has|have|favou?rs?"
+    r"|lies (?:in|on)|affects|involves|covers|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
+    r"|delineates)"
+)
+COPULA = (
+    r"(?:\b(?:is|are|was|were|must be|seems?(?: to be)?|appears?(?: to be)?|looks?(?: like)?|would be"
+    r"|is (?:most )?likely to be|ist|sind|est|es|è|é|remains)|['’]s)"
+)
+IMAGING = (
+    r"(?:(?!(?:prior|previous|earlier|old|past|typical|no|other|some|many|most|normal)\b)[a-z][\w&/-]*\s+){0,4}?"
+    r"(?:images?|imaging|scans?|ct|mri|mr|ultraso\w+|x-?rays?|radiogra\w+|films?|findings?|features|appearances?|slides?"
+    r"|\w+scop[yi]\w*|\w*(?:path|hist)olog\w+|angiogra\w+|photographs?|arrows?|lungs?|biopsy)"
+)
+"""The subject of a sentence without an article ("Chest CT shows ...")."""
+NOT_CHOSEN = r"(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|tempting|tricks?|question)"
+SUBJECT = (
+    r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
+    rf"|esta?|il|{IMAGING})\b(?:\s+(?!(?:{NOT_CHOSEN}|it|thinks|says?|said|asked|suspected|label|mother|father|history|report|key"
+    rf"|user|student|previous|prior|earlier|would|could|may|might|should|needed)\b){UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
+)
+QUALITY = (
+    rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
+    r"|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
+    r"|example of|view of|picture of|image of|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
+    r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
+    r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
+    rf"|{VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
+    rf"(?:{ADJECTIVE}\s+){{0,3}}(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:mid-)?"
+)
+"""Between the verb and the option: articles, generic words, adjectives ("a benign nevus"), another name ("kneecap (patella)")."""
+SEEN = re.compile(
+    rf"{OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{SUBJECT}{ADVERB}?(?:{COPULA}|{SHOWN})\s+"
+    r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
+    r"|(?:think|believe) (?:it|this) is)\s+"
+    r"|there\s+(?:is|are|appears? to be|seems? to be)\s+"
+    r"|which\s+(?:is(?: typical (?:of|for)| characteristic of| consistent with)?|suggests?|indicates?"
+    r"|points to|represents)\s+"
+    r"|(?:shown|seen|depicted|pictured|outlined|highlighted) (?:here )?(?:is|are)\s+"
+    r"|(?:neither|not)\b[^.;:\n]{1,60}[:;]\s*"
+    r"|(?:(?:most |highly |very )?(?:likely|probably|suggestive of|consistent with|compatible with|indicative of"
+    r"|characteristic of|typical (?:of|for))|suggesting|indicating|in favou?r of)\s+"
+    r"|(?:该|此|本|这)?(?:图像?|影像|照片|片)?(?:中|上)?(?:显示(?:的是)?|提示|表现为|考虑为?|诊断为?|符合|可见|属于|是|为)[了的]?\s*"
+    rf"){QUALITY}{GAP}$"
+)
+"""The clause before an option's text that says that it is seen."""
+IS = re.compile(rf"{OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP}$")
+IS_LABELLED = re.compile(
+    rf"(?![^;\n]*\b{NOT_CHOSEN}\b)"
+    rf"(?:(?!\bleast\b){UNSURE}[^;\n]|\bleast\b)*?\b(?:is|are|was|were|must be|would be|should be)\s+{GAP}$"
+)
+"""Before an option with its letter, in whatever words the question asks for it ("The least important factor is D) age")."""
+NONE_HOLDS = re.compile(
+    rf"[\"'”)\]}}*]*(?:{PAUSE}|{BECAUSE}|\s+(?:is|are|was|were|match\w*|appl(?:y|ies)|fits?|seems?|appears?|corresponds?"
+    r"|describes?|represents?|shows?|can be seen|would|has|have|does|do|here|in|at|for)\b)"
+    r"(?![^.\n]{0,60}\b(?:excluded|ruled out|wrong|incorrect|not (?:correct|right|the)|false|unlikely)\b)"
+)
+"""After "none of the above", where the options have it."""
+SEEN_AFTER = re.compile(
+    r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
+    r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured"
+    r"|affected|involved|fractured|suspected"
+    r"|identified|the (?:organ|structure|diagnosis|finding)|diagnosed|most likely|what)\b(?!\s+(?:only|if|when|by)\b)"
+)
+KIND_OF = re.compile(
+    r"(?:[\s-](?:scan|image|images|imaging|view|plane|sequence|slice|section|stud(?:y|ies)|weighted|region|area|organ"
+    r"|gland|colou?r|type|modality|projection|orientation|film|radiograph|examination|exam|picture|level|stage|disease"
+    r"|side|position|direction|shape|stain|lesion|finding|tissue|cells?|fracture|photograph|photo|mri|ct|x-ray|bone"
+    r"|artery|vein|lobe|lung|quadrant|corner|half|segment|portion|part))+(?![\w-])"
+)
+"""Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
+OF_SIDE = re.compile(
+    r"(?:[ -](?!(?:and|or|of|than|but|nor|is|are|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
+)
+"""What is left or right, where that is what the options are."""
+MEASURE = re.compile(
+    r"\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|years?|months?|days?|weeks?|hours?|more|minus|plus"
+    r"|percent|of|in|on|is|as|because)\b)[a-z]+"
+    r"(?:\s+[a-z]+)?(?=\s*(?:$|[.,;!\n]|in\b|on\b|visible|shown|seen|present|total))"
+)
+"""What is counted, after a number."""
+OF_IMAGE = re.compile(
+    r"(?:^|\b(?:the|this|that|these)\s+(?:[\w-]+\s+)?|diese[rs]?\s+|das\s+|der\s+)(?:image|x-?ray|radiograph|scan|study"
+    r"|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct|it|this|that|bild|befund|answer|picture"
+    r"|photo|slide|structure|side|lesion)s?\b[^,;]*$"
+)
+CONTRAST = re.compile(
+    r"\b(?:below|beneath|next|near|adjacent|beside|behind|above|lateral|medial|anterior|posterior|lies"
+    r"|between|from|not|no|nor|than|instead|unlike|opposed|neither|but|without|excluded?|however|although|because"
+    r"|since|as)\b"
+)
+OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b[^\n]*:$")
+AND = re.compile(r"\band \W*$")
+ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
+GOES_ON = re.compile(r"(?<![.:)])\s\w")
+IS_LABEL = re.compile(r"(?:[.:)]|(?<=[)\]}]))\s+\w")
+UNTICKED = re.compile(r"(?:\[\s*\]|[☐✗❌✘×])\W{0,4}$")
+POINTS_TO_OPTION = re.compile(
+    rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{SHOWN})\s+{NOUN}\s*\W?$", re.DOTALL
+)
+ITEM_NUMBER = re.compile(r"(?:^|\n)\W*\d{1,2}[.)]\s")
+BUT = re.compile(r"\b(?:but|however|yet)\b")
