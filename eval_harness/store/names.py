@@ -39,9 +39,9 @@ def look_alike(
     for other, its_kind in {**OWN, **(published or {})}.items():
         if skeleton(other) != seen:
             continue
-        whose = "a baseline is called" if other in OWN else "a paper reports"
+        whose = "the name of a baseline" if other in OWN else "a name that a paper reports"
         if _plain(other) != _plain(name):
-            found.append(f"the model's name looks like {clip(ascii(other))}, as {whose}")
+            found.append(f"the model's name looks like {clip(ascii(other))}, {whose}")
         elif its_kind == "baseline" and kind != "baseline":
             found.append(f"{clip(other)} is the name of a baseline, and this says that it is a model")
         elif its_kind != "baseline" and kind == "baseline":
