@@ -72,9 +72,6 @@ class Sources(Strict):
     per_patient: Annotated[int, Field(ge=1)] | None = 1
     """Cases per patient and answer; null: no limit."""
     even: tuple[Literal["source", "age", "sex", "site"], ...] = ("source",)
-    slices: Annotated[int, Field(ge=1)] = 3
-    min_area: Annotated[float, Field(ge=0, lt=1)] = 0.00153
-    """Share of the picture under which a target is dropped: 100 of 256 x 256 pixels."""
     near_duplicate: Annotated[int, Field(ge=-1, le=64)] = 6
     """Perceptual hashes (64 bits) that differ in so many bits or fewer are one picture; -1: never."""
     validation: Annotated[float, Field(ge=0, le=1)] = 0.18
@@ -170,9 +167,6 @@ def _absolute(sources: Sources, base: Path) -> Sources:
     datasets = tuple(
         each.model_copy(
             update={
-                name: getattr(sources, name) for name in ("slices", "min_area") if name not in each.model_fields_set
-            }
-            | {
                 "path": there(f"dataset {each.name}: path", each.path, "" if each.reader == "tsv" else "folder"),
                 "annotations": there(f"dataset {each.name}: annotations", each.annotations, NEEDS[each.reader][0]),
             }

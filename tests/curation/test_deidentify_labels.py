@@ -27,7 +27,7 @@ NAMES = {"coco": "coco-ct", "voc": "voc-us", "yolo": "yolo-us", "masks": "masks-
 
 def targets(base, entry):
     """(picture, slice) -> its targets, of a dataset with this entry of sources.yaml."""
-    (base / "read.yaml").write_text(json.dumps({"datasets": [entry], "min_area": 0}))
+    (base / "read.yaml").write_text(json.dumps({"datasets": [entry | {"min_area": 0}]}))
     sources = read_sources(base / "read.yaml")
     units, skips = units_of(sources.datasets[0])
     found = {}

@@ -141,8 +141,6 @@ def test_damaged_sources_are_one_line(tmp_path, seed):
         per_answer=30,
         overlay={"width": 2},
         even=["source"],
-        slices=3,
-        min_area=0.001,
     )
     document = yaml.safe_load(path.read_text())
     entry = document["datasets"][0]

@@ -171,7 +171,7 @@ def write(base, reader, made, rng, written):
             entry |= {"classes": {at: label for label, at in number.items()}}
     if reader in ("indexed", "class folders", "class names"):
         entry["reader"] = "masks"
-    (base / "sources.yaml").write_text(json.dumps({"datasets": [entry], "min_area": 0}))
+    (base / "sources.yaml").write_text(json.dumps({"datasets": [entry | {"min_area": 0}]}))
     return read_sources(base / "sources.yaml")
 
 

@@ -192,9 +192,9 @@ def test_nifti_planes_are_shown_as_radiologists_see_them(tmp_path):
         nibabel.save(nibabel.Nifti1Image(data, np.eye(4)), tmp_path / folder / "a.nii")
     corners = {}
     for plane, shape in (("axial", (12, 10)), ("coronal", (14, 10)), ("sagittal", (14, 12))):
-        (tmp_path / "s.yaml").write_text(json.dumps({"slices": 20, "datasets": [{
+        (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [{
             "name": "v", "reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "plane": plane, "classes": {1: "liver"},
-            "window": [50, 100],
+            "window": [50, 100], "slices": 20,
         }]}))  # fmt: skip
         pictures, _ = read(read_sources(tmp_path / "s.yaml"), "v")
         bright = [p.pixels[..., 0] for p in pictures if p.pixels.max() == 255]
