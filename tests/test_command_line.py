@@ -167,7 +167,7 @@ def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
         (("board", "--data", "nowhere"), "there is no such folder"),
         (("results", "nowhere"), "not a results store"),
         (("results", "./nowhere"), "not a results store"),  # a folder, not the name of a repository
-        (("board", "--results", "nowhere"), "not a results store"),
+        (("board", "--results", "nowhere", "--port", "0"), "not a results store"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(workdir, arguments, words):
