@@ -286,16 +286,13 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
     waiting = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-waiting")
     told = gr.JSON(visible=False)
     form: list[Any] = [target, files, model, kind]
+    quick: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     # What was scored or submitted is no longer what stands in the form. (A choice that its files make is scored at once.)
-    for changed in (target.input, files.change, model.change, kind.change, check.click, model.submit):
-        changed(
-            lambda: (gr.Button(interactive=False), ""),
-            None,
-            [send, sent],
-            queue=False,
-            show_progress="hidden",
-            api_visibility="private",
-        )
+    for changed in (target.input, files.change, model.change, kind.change):
+        changed(lambda: (gr.Button(interactive=False), ""), None, [send, sent], **quick)
+    # The form is the same: a button that could be pressed stays so, or a click on it while this is under way would be lost.
+    for pressed in (check.click, model.submit):
+        pressed(lambda: "", None, sent, **quick)
     checked = [report, send, ready, how, told]
     check.click(
         _by_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_description=CHECKS,
