@@ -31,7 +31,6 @@ from eval_harness.store import sandbox
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import OverviewPages
@@ -40,7 +39,7 @@ from leaderboard_space.serving.access import SPACE, BodyLimit, guarded, on_space
 from leaderboard_space.serving.endpoint import Endpoint, Function
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import cases, claims, compare, frame
+from leaderboard_space.views import cases, compare, frame
 from leaderboard_space.views.model_pages import model
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -66,24 +65,17 @@ def build_app(
     trusted = TrustedData(data)
     trusted.refresh()
     board = Board(store, board_results(), trusted)
-    claimed = Claims.configured()
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
-    service = Service(board, claimed)
+    service = Service(board)
     front = OverviewPages(service)
-    functions: dict[str, Function] = {"overview/search": front.search}
+    functions: dict[str, Function] = {"overview/search": front.search, "about/page": lambda request: frame.about()}
     for family in BENCHMARKS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
             functions[f"{family}/{ask.__name__}"] = ask
-
-    def about(_: Any) -> str:
-        entries = [entry for held in board.snapshot.sections.values() for section in held for entry in section.entries]
-        return frame.about() + claims.section(claimed.current(), entries, claimed.problems)
-
-    functions["about/page"] = about
     drawn: dict[str, tuple[Function, Function]] = {
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
-        "model": (partial(model.page, service.memory, service.claims), partial(model.file, service.memory)),
+        "model": (partial(model.page, service.memory), partial(model.file, service.memory)),
         "compare": (partial(compare.page, board), partial(compare.file, board)),
         "cases": (partial(cases.page, board), partial(cases.file, board)),
         "submit": (submitting.page, submitting.file),
@@ -98,7 +90,7 @@ def build_app(
     ) as app:
         _html(frame.header(), "mp-header", "medprobe.start();")
         with gr.Column(elem_id="mp-pages"):
-            _html(frame.pages({"overview": front.page({}), "about": about({})}), script=frame.DRAWN)
+            _html(frame.pages({"overview": front.page({}), "about": frame.about()}), script=frame.DRAWN)
             with gr.Column(elem_id="page-submit"):
                 drawn_when_open = "medprobePage(element, () => { trigger('select') });"
                 opened = _html(frame.page("submit"), "mp-submit-page", drawn_when_open)
@@ -116,7 +108,6 @@ def build_app(
 
     def begin() -> None:
         board.watch()
-        claimed.watch()
         sandbox.start("eval_harness.store.packaging")
 
     return app, Middleware(Endpoint, functions=functions), begin

@@ -12,22 +12,18 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from leaderboard_space import breakdowns
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.export import as_file, citation
 from leaderboard_space.html import text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.views.tables import leaderboard, provenance
-from leaderboard_space.views.tables.row_window import window_of
 
 
 class Service:
     """Answers the board's requests. Thread-safe: many readers, one store."""
 
-    def __init__(self, board: Board, claims: Claims | None = None) -> None:
-        """`claims`: what the Hub's model repositories state, where the board is told to ask."""
+    def __init__(self, board: Board) -> None:
         self.board = board
-        self.claims = claims or Claims()
         self.memory = ViewCache(board)
 
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,10 +40,10 @@ class Service:
             return {"unchanged": True}
         wanted = self.memory.query(request)
         query = self.memory.fitting(wanted)
-        found, window = self.memory.known_standings(query), window_of(request)
+        found, every = self.memory.known_standings(query), request.get("all") == "yes"
         html = self.memory.remember(
-            ("panel", window, found.pending, *query.key),
-            lambda: leaderboard.panel(query, found, window),
+            ("panel", every, found.pending, *query.key),
+            lambda: leaderboard.panel(query, found, every),
         )
         if query.metric != wanted.metric:
             before, now = (info_of(name, query.section.family).label for name in (wanted.metric, query.metric))
@@ -95,7 +91,7 @@ class Service:
         return provenance.detail(entry, query.section)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown, transfer or aspects; `as`: csv or json."""
+        """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown or aspects; `as`: csv or json."""
         table, name = breakdowns.table(self.memory, self.memory.query(request), request)
         return as_file(table, name, str(request.get("as")))
 

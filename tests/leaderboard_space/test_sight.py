@@ -62,7 +62,7 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     saved = {row["model"]: row["from_image"] for row in leaderboard_table(section, service.memory.standings(query), ())}
     assert saved == {"Pixels": 50, "Question": 0, "SaysA": 0, "Chance": None}
     assert "From the image" not in panel(service, "confusion")
-    page = model.page(service.memory, service.claims, {"id": "Pixels"})
+    page = model.page(service.memory, {"id": "Pixels"})
     assert "MediConfusion (sides): Of 100 points, 100 need the image (95 to 100)." in page
     case = str(medprobe.open_dataset(str(store.parent / "data")).questions("test")["case_id"][0])
     page = cases.page(service.board, {"id": case, "set": f"mediconfusion/{section.key}"})

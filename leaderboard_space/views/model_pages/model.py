@@ -13,7 +13,6 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.identity import Identity, identity, snapshot_of
 from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.significance import is_random_run
@@ -34,7 +33,6 @@ from leaderboard_space.model_results import (
     weak_spots,
 )
 from leaderboard_space.sentences import MARK, findings
-from leaderboard_space.views import claims
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.model_pages import model_benchmark, model_card, model_history
 from leaderboard_space.views.model_pages.model_history import part_name
@@ -43,7 +41,7 @@ from leaderboard_space.views.parts import CITE_BOX, KINDS, TONE, WHOLE, acts, do
 Request = Mapping[str, Any]
 
 
-def page(memory: ViewCache, claimed: Claims, request: Request) -> str:
+def page(memory: ViewCache, request: Request) -> str:
     """The page of the model that `request["id"]` names (any of its names), or the one chosen on it. Without one, the list of all."""
     wanted = _wanted(memory, request)
     found = entries_of(memory, wanted)
@@ -74,10 +72,6 @@ def page(memory: ViewCache, claimed: Claims, request: Request) -> str:
             model_benchmark.spots(spots),
             model_history.failures(memory, lines, spots),
             _verdicts(lines, who),
-            claims.section(
-                [claim for claim in claimed.current() if claims.is_of(claim, who.name)],
-                [entry for _, entry in found],
-            ),
             _folded("scores", "Every score and category", "".join(model_benchmark.view(line) for line in main)),
             _folded(
                 "history",

@@ -54,7 +54,7 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         assert tested == 0, (sentence, marks)
     check_topics(front, family, sections)
     for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
-        own = check_words(model.page(service.memory, service.claims, {"id": name}))
+        own = check_words(model.page(service.memory, {"id": name}))
         check_model_lines(own, name, service.board.snapshot.sections[family], sections, metric)
         said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
         check_model_verdicts(

@@ -15,7 +15,6 @@ from eval_harness.derive.scoring import units
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, gives_away
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.claims import Claims
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.published_tables import models, read_table
@@ -46,8 +45,7 @@ def papers() -> Service:
 
 def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
     pages = {
-        model.page(papers.memory, papers.claims, {"id": name})
-        for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")
+        model.page(papers.memory, {"id": name}) for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")
     }
     assert len(pages) == 1
     (page,) = pages
@@ -64,7 +62,7 @@ def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
     assert {identity_of(result.model.name) for result in board_results()} == set(names)
     keys = {(family, one.key) for family, found in papers.board.snapshot.sections.items() for one in found}
     for name in names[::6]:
-        page = model.page(papers.memory, papers.claims, {"id": name})
+        page = model.page(papers.memory, {"id": name})
         for family, key in re.findall(r'href="#/b/([^"?]+)\?s=([^"&]+)', page):
             assert (family, key) in keys
         rows = json.loads(model.file(papers.memory, {"id": name, "of": "verdicts", "as": "json"})["text"])
@@ -112,7 +110,7 @@ def test_results_under_several_names_stand_on_one_page_with_accounts_and_what_wa
     land(gone, "bob")
     withdraw(gone, "bob", "<b>wrong</b> prompt")
     service = Service(Board(tmp_path, board_results()))
-    page = model.page(service.memory, service.claims, {"id": "GPT-4o"})
+    page = model.page(service.memory, {"id": "GPT-4o"})
     said = plain(page)
     assert "withdrawn: <b>wrong</b> prompt" in said and "measured · alice" in said
     lines = lines_of(service.memory, "gpt-4o")
@@ -129,7 +127,7 @@ def test_a_model_is_what_its_standing_result_is_not_its_best_account(tmp_path: P
         land(folder, account, f"2026-11-{day}T00:00:00+00:00")
     service = Service(Board(tmp_path))
     assert [line.row.entry.account for line in main_lines(lines_of(service.memory, "Model A"))] == ["alice"]
-    assert "does no better than guessing on" in model.page(service.memory, service.claims, {"id": "Model A"})
+    assert "does no better than guessing on" in model.page(service.memory, {"id": "Model A"})
 
 
 def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
@@ -154,7 +152,7 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
     given_ = answers(asked, 0.4, seed=seed)
     add_run(tmp_path, family, asked, given_, "Mine")
     memory = ViewCache(Board(tmp_path))
-    page = model.page(memory, Claims(), {"id": "Mine"})
+    page = model.page(memory, {"id": "Mine"})
     spot = weak_spots(main_lines(lines_of(memory, "Mine")))[0]
     said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', page)[1])  # type: ignore[index]
     assert f"Weakest: “{spot.name}” in {spot.line.questions}, {number(spot.score.value)}% where guessing" in said
@@ -217,9 +215,9 @@ def test_a_page_cites_its_model_its_day_and_the_papers(papers: Service) -> None:
 
 
 def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
-    page = model.page(papers.memory, papers.claims, {"id": '"><script>'})
+    page = model.page(papers.memory, {"id": '"><script>'})
     assert "<script>" not in page and "There is no model named" in page and page.count('href="#/model/') >= 70
-    assert "Which model?" in model.page(papers.memory, papers.claims, {})
+    assert "Which model?" in model.page(papers.memory, {})
 
 
 @given(
@@ -250,7 +248,7 @@ def test_the_weakest_spots_are_the_furthest_below_guessing_and_given_away_by_no_
         below = [(spot.score.verdict != "worse", spot.above_guessing) for spot in spots]
         assert below == sorted(below) and all(spot.score.n_cases >= 30 for spot in spots)
         assert not any(gives_away(spot.line.section.family, spot.metric, (spot.facet,)) for spot in spots)
-        page = plain(model.page(papers.memory, papers.claims, {"id": name}))
+        page = plain(model.page(papers.memory, {"id": name}))
         assert not spots or f"“{spots[0].name}” in {spots[0].line.questions}" in page
 
 

@@ -361,7 +361,7 @@ def test_every_page_compares_a_score_with_the_same(front: OverviewPages) -> None
     }
     assert better == alone and len(alone) > 30
     assert f"{len(alone)} of 50 models beat the paper's random run" in page
-    of_model = plain(model.page(front.service.memory, front.service.claims, {"id": "GPT-4o"}))
+    of_model = plain(model.page(front.service.memory, {"id": "GPT-4o"}))
     assert "significantly better than the paper's random run (25.9%)" in of_model
     assert "GMAI-MMBench, guessing is the paper's own random run" in plain(front.page({}))
 

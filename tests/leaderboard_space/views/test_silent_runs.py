@@ -115,7 +115,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
     overview = front.overview()
     for who, counts in silent.items():
         assert all(not line.cells for line in overview.lines if line.name == who)
-        page = html.unescape(model.page(service.memory, service.claims, {"id": who}))
+        page = html.unescape(model.page(service.memory, {"id": who}))
         finding = re.search(r'<h3 class="finding">(.*?)</h3>', page)
         assert finding and not JUDGED.search(finding[1])
         verdicts = re.search(r'data-table="verdicts".*?</table>', page, re.DOTALL)
