@@ -19,7 +19,6 @@ def deidentify(
     image_column: ImageColumn = "image",
     group_column: GroupColumn = "group",
     no_text_search: Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")] = False,
-    planted: Annotated[int, typer.Option(help="number of synthetic texts planted to measure the search")] = 24,
     keep_dicom: Annotated[bool, typer.Option("--keep-dicom", help="also write the cleaned DICOM files")] = False,
     keep_column: Annotated[
         list[str] | None, typer.Option(help="also copy this column of the table (may be given again)")
@@ -52,9 +51,9 @@ def deidentify(
         wanted = (image_column, *(keep_column or ()), *(name_column or ()))
         need_columns(raw, table, wanted, "Name its columns as the table does.")
         raw = raw.rename(columns={image_column: "image", group_column: "group"})
-        files = [path.relative_to(images).as_posix() for path in files_below(images, labelled)]
+        files = [path.relative_to(images.absolute()).as_posix() for path in files_below(images, labelled)]
         known = PatientTable(raw, files, table, keep_column or (), name_column or ())
-    report = deidentify_folder(images, out, known, not no_text_search, planted, keep_dicom, labelled)
+    report = deidentify_folder(images, out, known, not no_text_search, keep_dicom, labelled)
     typer.echo(
         f"taken: {', '.join(f'{count} {what}' for what, count in report['files'].items())}; groups: {report['groups']}"
     )
@@ -72,7 +71,6 @@ def deidentify(
     for why, count in report["labels_left_out"].items():
         typer.echo(f"labels left out: {count} ({why})")
     typer.echo(f"elements removed from DICOM: {sum(report['removed_elements'].values())}")
-    typer.echo(report["text"]["recall"] or "burned-in text: the search was not measured")
     if known is not None:
         if known.report.columns:
             typer.echo(

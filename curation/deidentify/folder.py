@@ -16,7 +16,6 @@ See also: the rules (`dicom.py`), text (`texts.py`), the decisions (`review_text
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,10 +30,10 @@ from tqdm import tqdm
 from curation.deidentify.dicom import METHOD, deidentify_dataset, identifiers_of
 from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
 from curation.deidentify.table import PatientTable
-from curation.images.burned_in_text import TEXTS, Recall, find_text, measure_recall
+from curation.images.burned_in_text import TEXTS, find_text
 from curation.images.file_names import REPORT, TABLE, list_beside, write_list
 from curation.images.image_index import names_below, open_rgb
-from curation.readers.pictures import DICOM, VOLUMES, is_dicom, is_turned
+from curation.readers.pictures import DICOM, is_dicom, is_turned
 from curation.readers.pixels import Skipped, reading, shown
 from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
@@ -43,10 +42,7 @@ from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
 
-VOLUMES_REMEDY = "--labels takes NIfTI with its labels"
 PENDING = "pending"
-SAMPLE = 24
-"""Images that text is planted on."""
 
 
 @dataclass
@@ -66,15 +62,12 @@ class Report:
     """PatientIDs whose images the table puts into several groups."""
     table: dict[str, int] = field(default_factory=dict)
     pending: int = 0
-    recall: Recall | None = None
     searched: bool = True
 
     def document(self) -> dict[str, Any]:
         counted = {
             name: dict(sorted(value.items())) for name, value in vars(self).items() if isinstance(value, Counter)
         }
-        text = {"searched": self.searched, "images_with_text": self.pending, "undecided": self.pending, "decisions": {},
-                "recall": str(self.recall) if self.recall else None}  # fmt: skip
         made = {
             "made_by": "medprobe curate deidentify",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -82,9 +75,21 @@ class Report:
             "key": self.key,
             "method": METHOD,
         }
-        split = self.patient_ids_in_several_groups
-        about = {"groups": len(self.groups), "patient_ids_in_several_groups": split, "table": self.table, "text": text}
-        return made | counted | about
+        return (
+            made
+            | counted
+            | {
+                "groups": len(self.groups),
+                "patient_ids_in_several_groups": self.patient_ids_in_several_groups,
+                "table": self.table,
+                "text": {
+                    "searched": self.searched,
+                    "images_with_text": self.pending,
+                    "undecided": self.pending,
+                    "decisions": {},
+                },
+            }
+        )
 
 
 def deidentify(
@@ -92,18 +97,18 @@ def deidentify(
     out: Path,
     known: PatientTable | None = None,
     search_text: bool = True,
-    planted: int = 24,
     keep_dicom: bool = False,
     labels: Sequence[Labels] = (),
 ) -> dict[str, Any]:
     """Write `out` (which must not exist) from all images and DICOM files below `folder`; returns the report's document.
 
-    known: the images' table. The group of a DICOM file is its PatientID unless the table says another. planted: texts that the search is
-    measured on (0: none). labels: what goes with the images, and the volumes that it belongs to.
+    known: the images' table. The group of a DICOM file is its PatientID unless the table says another. labels: what goes with the
+    images, and the volumes that it belongs to.
     Raises BadInput where there is nothing to take; files that cannot be read are counted by reason.
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
+    folder = folder.absolute()
     paths = files_below(folder, labels)
     volumes = sorted({image for each in labels for image in each.volumes})
     pseudonyms = pseudonyms_of(out)
@@ -113,7 +118,6 @@ def deidentify(
     """Group -> words that name its patient, of all its files."""
     groups_of: dict[str, set[str]] = defaultdict(set)
     """PatientID -> the groups its images are in."""
-    sample: list[Image.Image] = []
     sizes: dict[Path, tuple[int, int]] = {}
     with replacing(out) as work:
         for part in ("images", PENDING):
@@ -131,7 +135,7 @@ def deidentify(
                 new = file_name(pseudonyms.of("i", name), data)
                 picture = open_rgb(data)
                 if dataset is not None or not is_turned(path.read_bytes()):
-                    sizes[path.absolute()] = picture.height, picture.width
+                    sizes[path] = picture.height, picture.width
                 boxes = find_text(picture) if search_text else []
                 if boxes:
                     report.pending += 1
@@ -140,14 +144,12 @@ def deidentify(
                 if dataset is not None and keep_dicom and not boxes:
                     (work / "dicom").mkdir(exist_ok=True)
                     dataset.save_as(work / "dicom" / f"{Path(new).stem}.dcm", enforce_file_format=True)
-                if len(sample) < SAMPLE:
-                    sample.append(picture)
                 report.groups.update({group} - {""})
                 names.append((new, name))
                 groups[name] = group
                 groups_of[patient].add(group)
         for path in volumes:
-            name = path.relative_to(folder.absolute()).as_posix()
+            name = path.relative_to(folder).as_posix()
             new = f"{pseudonyms.of('i', name)}.nii.gz"
             try:
                 write_volume(path, work / "images" / new)
@@ -158,9 +160,10 @@ def deidentify(
             groups[name] = pseudonyms.group(known.group_of(name) if known else "")
             report.groups.update({groups[name]} - {""})
             names.append((new, name))
-        other = _volumes_below(folder) - {*volumes, *(path for each in labels for path in each.files)}
-        if other:
-            report.not_taken[f"a volume: {VOLUMES_REMEDY}"] = len(other)
+        if other := len(names_below(folder)) - len(
+            {*paths, *volumes, *(path for each in labels for path in each.files)}
+        ):
+            report.not_taken["no image or DICOM file, nor a volume with its labels"] = other
         if not names:
             raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(report.not_taken)}).")
         table = [
@@ -170,15 +173,12 @@ def deidentify(
         ]
         report.table = known.report.document() if known else {}
         report.patient_ids_in_several_groups = sum(len(found) > 1 for patient, found in groups_of.items() if patient)
-        new_of = {folder.absolute() / name: new for new, name in names}
+        new_of = {folder / name: new for new, name in names}
         named = set().union(*identifiers.values())
         for each in labels:
             (work / LABELS).mkdir(exist_ok=True)
             report.labels[each.kind] += write_labels(each, work / LABELS, new_of, sizes, named)
             report.labels_left_out.update(skip.kind for skip in each.skips)
-        if search_text and planted and sample:
-            random.Random(0).shuffle(sample)
-            report.recall = measure_recall(sample, planted)
         pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(work / TABLE, index=False)
         document = report.document()
         write_json(work / REPORT, document)
@@ -189,22 +189,18 @@ def deidentify(
 def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
     """The images and DICOM files below a folder, sorted, without those that are labels. Raises BadInput where there are none, and no
     volumes that labels belong to."""
+    folder = folder.absolute()
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder. Give the folder that holds the images.")
     taken = {path for each in labels for path in each.files}
     found = [
         path
         for path in map(folder.joinpath, names_below(folder))
-        if path.is_file() and path.absolute() not in taken and (path.suffix.lower() in SUFFIXES or is_dicom(path))
+        if path.is_file() and path not in taken and (path.suffix.lower() in SUFFIXES or is_dicom(path))
     ]
     if not found and not any(each.volumes for each in labels):
-        also = f", only volumes: {VOLUMES_REMEDY}" if _volumes_below(folder) else ""
-        raise BadInput(f"{folder}: holds no images and no DICOM files{also}.")
+        raise BadInput(f"{folder}: holds no images and no DICOM files. --labels takes NIfTI with its labels.")
     return found
-
-
-def _volumes_below(folder: Path) -> set[Path]:
-    return {folder.absolute() / name for name in names_below(folder) if name.lower().endswith(VOLUMES)}
 
 
 def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes, str, set[str], Any]:

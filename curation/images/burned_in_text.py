@@ -1,21 +1,18 @@
-"""Burned-in text: where an image seems to hold some (rapidocr, whose models come with it: nothing is downloaded), and how much of planted
-text it finds.
+"""Burned-in text: where an image seems to hold some (rapidocr, whose models come with it: nothing is downloaded).
 
 What is read is used nowhere and kept nowhere: only where it stands. A person decides (`deidentify/review_texts.py`).
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 from tqdm import tqdm
 
 from curation.images.file_names import manifest_of
@@ -110,50 +107,3 @@ def mask(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
     for left, top, right, bottom in boxes:
         draw.rectangle((left, top, right - 1, bottom - 1), fill=0)
     return masked
-
-
-@dataclass(frozen=True)
-class Recall:
-    """How many of the planted texts were found, by the height of their letters in pixels."""
-
-    found: dict[int, int]
-    planted: dict[int, int]
-
-    def __str__(self) -> str:
-        from statsmodels.stats.proportion import proportion_confint
-
-        hits, total = sum(self.found.values()), sum(self.planted.values())
-        low, high = proportion_confint(hits, total, method="wilson")
-        by_size = ", ".join(f"{size} px: {self.found[size]} of {self.planted[size]}" for size in sorted(self.planted))
-        return (
-            f"burned-in text: {hits} of {total} planted texts found ({100 * hits / total:.0f} %, 95%: {100 * low:.0f} to "
-            f"{100 * high:.0f}); by height of the letters {by_size}"
-        )
-
-
-SIZES = (10, 14, 20, 28)
-
-
-def measure_recall(images: Sequence[Image.Image], count: int, seed: int = 0) -> Recall:
-    """Write `count` made-up names, numbers and dates into copies of the images, and count those that `find_text` covers by half."""
-    rng = random.Random(seed)
-    found, planted = dict.fromkeys(SIZES, 0), dict.fromkeys(SIZES, 0)
-    for number in range(count):
-        image = images[number % len(images)].convert("L").convert("RGB")
-        size = SIZES[number % len(SIZES)]
-        font = ImageFont.load_default(size)
-        name = "".join(rng.choice("BCDFGKLMNPRST") + rng.choice("aeiou") for _ in range(rng.randrange(2, 4)))
-        date = f"{rng.randrange(1, 29)}.0{rng.randrange(1, 9)}.19{rng.randrange(30, 99)}"
-        text = rng.choice([f"{name.upper()}^{name[::-1].upper()}", f"ID {rng.randrange(10**7)}", f"{name} {date}"])
-        draw = ImageDraw.Draw(image)
-        left, top, right, bottom = (int(side) for side in draw.textbbox((0, 0), text, font=font))
-        if right >= image.width or bottom >= image.height:
-            image = image.resize((max(image.width, right + 10), max(image.height, bottom + 10)))
-            draw = ImageDraw.Draw(image)
-        x, y = rng.randrange(0, image.width - right), rng.randrange(0, image.height - bottom)
-        behind = float(np.asarray(image.crop((x, y, x + right, y + bottom))).mean())
-        draw.text((x, y), text, font=font, fill=(235,) * 3 if behind < 128 else (15,) * 3)
-        box = (x + left, y + top, x + right, y + bottom)
-        planted[size] += 1
-        found[size] += sum(covered(box, other) for other in find_text(image)) >= 0.5
-    return Recall(found, planted)

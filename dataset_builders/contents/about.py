@@ -46,8 +46,7 @@ def _of_report(report: Mapping[str, Any]) -> str:
     elements = sum(removed.values()) if isinstance(removed, dict) else 0
     return (
         f"by {report.get('made_by')} on {report.get('at')} ({report.get('method')}; {elements} elements removed from DICOM files; "
-        f"{text.get('images_with_text')} images with burned-in text, decided by a person: {text.get('decisions')}; "
-        f"{text.get('recall') or 'recall of the text search not measured'})"
+        f"{text.get('images_with_text')} images with burned-in text, decided by a person: {text.get('decisions')})"
     )
 
 

@@ -24,7 +24,7 @@ from curation.deidentify.table import (
     without_births,
     without_words,
 )
-from curation.images.burned_in_text import covered, find_text, measure_recall
+from curation.images.burned_in_text import covered, find_text
 from dataset_builders.contents.pseudonyms import Pseudonyms
 from tests.planting import FAMILY, GIVEN, Planted, dicom_file, found_in, planted
 
@@ -262,11 +262,7 @@ def with_text(text, size=22, side=320):
     return image, box
 
 
-def test_text_is_found_where_it_stands_and_its_recall_is_measured():
+def test_text_is_found_where_it_stands():
     image, box = with_text("MUSTERFRAU^ERIKA")
     assert max(covered(box, found) for found in find_text(image)) > 0.9
     assert find_text(Image.fromarray(np.random.default_rng(1).integers(0, 255, (200, 200), dtype=np.uint8))) == []
-    blank = Image.fromarray(np.random.default_rng(5).integers(0, 60, (320, 320), dtype=np.uint8))
-    recall = measure_recall([blank], 4, seed=2)
-    assert sum(recall.planted.values()) == 4 and sum(recall.found.values()) >= 3
-    assert "of 4 planted texts found" in str(recall)

@@ -75,7 +75,7 @@ def test_labels_say_the_same_of_the_same_image_and_nothing_of_the_patient(tmp_pa
                 path.rename(path.with_name(f"{named}-{path.name}"))
     images = base if reader == "voc" else base / "images"
     out = tmp_path / "clean"
-    report = deidentify(images, out, search_text=False, planted=0, labels=[read_labels(labels, images)])
+    report = deidentify(images, out, search_text=False, labels=[read_labels(labels, images)])
     before = targets(tmp_path, entry)
     where = {"path": str(out / "images"), "annotations": str(out / "labels")}
     if reader != "nifti":
@@ -112,7 +112,7 @@ def test_labels_of_a_dropped_image_go_with_it(tmp_path):
     assert find_text
     out = tmp_path / "clean"
     labels = read_labels(tmp_path / "txt", tmp_path / "raw")
-    report = deidentify(tmp_path / "raw", out, planted=0, labels=[labels])
+    report = deidentify(tmp_path / "raw", out, labels=[labels])
     assert report["labels"] == {"yolo": 3} and report["labels_left_out"] == {"its image is missing": 1}
     (waiting,) = pending_images(out)
     decide(out, waiting, "drop", "Ada")
@@ -131,7 +131,7 @@ def test_patients_of_two_deidentified_sets_are_one_where_one_key_made_their_ids(
         table = pd.DataFrame({"image": files, "group": [f"MRN{at // 2}" for at in range(len(files))]})
         known = PatientTable(table, files, tmp_path / "t.csv")
         labels = read_labels(path.parent / "coco" / "instances.json", images)
-        deidentify(images, tmp_path / f"clean-{name}", known, search_text=False, planted=0, labels=[labels])
+        deidentify(images, tmp_path / f"clean-{name}", known, search_text=False, labels=[labels])
         entries[name] = {
             "name": name, "reader": "coco", "path": f"clean-{name}/images", "annotations": f"clean-{name}/labels/1.json", "modality": "CT",
         }  # fmt: skip
@@ -156,7 +156,7 @@ def test_names_of_classes_lose_the_names_of_patients_and_stay_apart(tmp_path):
     table = pd.DataFrame({"image": [f"{at}.png" for at in range(3)], "who": ["Vögtlander^Anna", "Quigley^Lung", ""]})
     known = PatientTable(table, [f"{at}.png" for at in range(5)], tmp_path / "t.csv", names=["who"])
     labels = read_labels(tmp_path / "txt", tmp_path / "raw")
-    deidentify(tmp_path / "raw", tmp_path / "out", known, search_text=False, planted=0, labels=[labels])
+    deidentify(tmp_path / "raw", tmp_path / "out", known, search_text=False, labels=[labels])
     written = json.loads((tmp_path / "out" / "labels" / "1.json").read_text())
     names = [each["name"] for each in written["categories"]]
     assert names == ["lesion [removed]", "Lung", "[removed] lesion", "[removed]", "[removed] 4"]

@@ -145,9 +145,7 @@ def answer(prompt, before):
 
 def deidentify(ward, served):
     clean = ward.folder / "clean"
-    ward.run(
-        "curate deidentify raw --out clean --table given/notes.csv --name-column patient_name --keep-dicom --planted 1"
-    )
+    ward.run("curate deidentify raw --out clean --table given/notes.csv --name-column patient_name --keep-dicom")
     table = pd.read_csv(clean / "table.csv")
     assert table["caption"].str.contains("[removed]", regex=False).sum() == 26
     assert not set(table) & {"patient_name", "seen_at"}
@@ -174,9 +172,9 @@ def deidentify(ward, served):
     served(decide)
     ward.run("curate texts clean --port 0")
     report = json.loads((clean / "deidentification.json").read_text())
-    assert report["files"] == {"dicom": 4, "images": 25} and sum(report["not_taken"].values()) == 3
+    assert report["files"] == {"dicom": 4, "images": 25} and sum(report["not_taken"].values()) == 4
     assert report["text"]["decisions"] == {"mask": 1, "keep": 1, "drop": 1} and report["text"]["undecided"] == 0
-    assert report["groups"] == len(ward.people) and "planted texts found" in report["text"]["recall"]
+    assert report["groups"] == len(ward.people)
     ward.ask("curate captions clean/table.csv --out facts.csv --tries 1")
     ward.run("curate probe clean/table.csv --images clean/images --out clean-set")
 
