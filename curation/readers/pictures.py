@@ -28,9 +28,7 @@ from dataset_builders.images.lookup import SUFFIXES, ImageError
 from eval_harness.records.names import storable
 
 DICOM = (".dcm", ".dicom", ".ima")
-VOLUMES = (".nii", ".nii.gz", ".nrrd", ".mha", ".mhd")
 TURNED = "is turned by its EXIF orientation: whether boxes and masks count turned pixels is not known"
-CLASH = "names another image than the one that its own name fits"
 NO_PICTURES = {"", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".pdf", ".html", ".names"}
 """Suffixes of what lies beside pictures as a matter of course."""
 Kind = Literal["class", "box", "mask"]
@@ -126,16 +124,11 @@ class Annotation:
     """What it calls the image: its path, or its name."""
     files: tuple[Path, ...]
     targets: Targets
-    own: str = ""
-    """The path of its file, which counts where `image` fits for no annotation of the dataset (images that were renamed); where both fit,
-    they have to fit the same image."""
     facts: Mapping[str, str | None] = field(default_factory=dict)
     """patient, study, age, sex, site"""
     unsure: frozenset[str] = frozenset()
     label: str = ""
     """What decides the window of a DICOM picture."""
-    rows: int = 1
-    """Rows of a table that name the image; several are rows of one image only where they name it by its path."""
 
 
 def refused(reason: str) -> Targets:
@@ -152,20 +145,16 @@ Found = tuple[list[Annotation], list[Skip]]
 
 
 def files_below(folder: Path, dataset: SourceDataset) -> tuple[list[Path], list[Skip]]:
-    """All files below a folder (`names_below`), and what can be no file of a set: broken links, devices, names that are no text. A file is
-    a folder of itself."""
+    """All files below a folder (`names_below`), and what can be no file of a set: broken links, devices. A file is a folder of itself."""
     if folder.is_file():
         return [folder], []
     found, skips = [], []
     for name in names_below(folder):
         path = folder / name
-        if storable(name) != name:
-            skips.append(Skip(dataset.name, storable(name), "its name is no text"))
-        elif not path.is_file():
-            why = "is a link that leads nowhere" if path.is_symlink() else "is no regular file"
-            skips.append(Skip(dataset.name, name, why))
-        else:
+        if path.is_file() and storable(name) == name:
             found.append(path)
+        else:
+            skips.append(Skip(dataset.name, storable(name), "is no regular file, or its name is no text"))
     return found, skips
 
 
@@ -176,8 +165,6 @@ def pictures_below(dataset: SourceDataset) -> tuple[list[Path], list[Skip]]:
     for path in files:
         if path.suffix.lower() in SUFFIXES or path.suffix.lower() in DICOM:
             pictures.append(path)
-        elif path.name.lower().endswith(VOLUMES):
-            skips.append(Skip(dataset.name, below(path, dataset.path), "is a volume: read it with the reader nifti"))
         elif path.suffix.lower() not in NO_PICTURES:
             skips.append(Skip(dataset.name, below(path, dataset.path), "is no picture"))
     return pictures, skips
@@ -201,21 +188,8 @@ def paired(
     that is not their path."""
     there = called or [below(path, dataset.path) for path in images]
     found = pair([each.image for each in annotations], there, dataset.path)
-    own = pair([each.own for each in annotations], there, dataset.path)
-    if own.by_path and all(at is None for at in found.found):
-        found = own
-    clash = {at for at, other in enumerate(own.found) if other is not None and found.found[at] not in (None, other)}
-    root = dataset.annotations or dataset.path
-    listed = [below(each.files[0], root) if each.files and root.is_dir() else each.image for each in annotations]
-    skips = [Skip(dataset.name, name, why) for name, why in zip(listed, found.reasons, strict=True) if why]
-    pairs = []
-    for number, (each, at) in enumerate(zip(annotations, found.found, strict=True)):
-        if at is not None and each.rows > 1 and not found.by_path:
-            skips.append(Skip(dataset.name, each.image, "several rows have its name: name images by their path"))
-        elif number in clash:
-            skips.append(Skip(dataset.name, listed[number], CLASH))
-        elif at is not None:
-            pairs.append((each, images[at]))
+    skips = [Skip(dataset.name, each.image, why) for each, why in zip(annotations, found.reasons, strict=True) if why]
+    pairs = [(each, images[at]) for each, at in zip(annotations, found.found, strict=True) if at is not None]
     used = {at for at in found.found if at is not None}
     return pairs, skips, [path for at, path in enumerate(images) if at not in used]
 

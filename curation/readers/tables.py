@@ -158,7 +158,7 @@ def _of_rows(
             if len(values) > 1:
                 targets = refused(f"its rows name several values of {field}: name images by their path")
     label = labels[0] if labels else ""
-    return Annotation(name, (dataset.annotations,), targets, "", facts, unsure, label, len(rows))
+    return Annotation(name, (dataset.annotations,), targets, facts, unsure, label)
 
 
 # Benchmarks in VLMEvalKit's layout

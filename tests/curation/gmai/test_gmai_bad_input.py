@@ -15,8 +15,10 @@ from PIL import Image
 
 from curation.gmai.items import read_items
 from curation.gmai.sources import read_sources
+from curation.readers.formats import units_of
 from dataset_builders.errors import BadInput
 from tests.curation.gmai.phantoms import MAKERS, write_all
+from tests.helpers import refused
 from tests.sampling import few
 
 JUNK = [None, "", "text", "12 cm", [], [1], [[1]], {}, {"a": 1}, -1, 0, 1e308, 1e-9, float("nan"), float("inf"), True]
@@ -154,18 +156,19 @@ def test_damaged_sources_are_one_line(tmp_path, seed):
     outcome(tmp_path, tmp_path / "out")
 
 
-def test_ids_that_are_lists_and_boxes_that_are_no_numbers_are_listed(tmp_path):
+def test_a_coco_file_of_another_form_is_one_line(tmp_path):
     path = write_all(tmp_path, only={"coco"})
     file = tmp_path / "coco" / "instances.json"
-    document = json.loads(file.read_text())
-    document["images"][0]["id"] = [0]
-    document["images"][1]["height"] = "64 px"
-    document["annotations"][-1] |= {"bbox": ["a", "b", 3, 4], "segmentation": None}
-    document["images"][3]["patient_id"] = [1, 2]
-    file.write_text(json.dumps(document))
-    items, skips, _ = read_items(read_sources(path), tmp_path / "out" / "private")
-    assert items
-    assert {skip.kind for skip in skips} >= {
-        "its id is none", "its annotation states a size that is no number", "a box is no four numbers",
-        "its patient_id is neither a text nor a number",
-    }  # fmt: skip
+    for place, wrong in (
+        (("images", 0, "id"), [0]), (("images", 1, "height"), "64 px"), (("annotations", 0, "bbox"), ["a", "b", 3, 4]),
+        (("categories",), None),
+    ):  # fmt: skip
+        document = json.loads(file.read_text())
+        *above, last = place
+        inner = document
+        for key in above:
+            inner = inner[key]
+        inner[last] = wrong
+        (tmp_path / "coco" / "wrong.json").write_text(json.dumps(document))
+        dataset = read_sources(path).datasets[0].model_copy(update={"annotations": tmp_path / "coco" / "wrong.json"})
+        assert f"is no COCO JSON ({'.'.join(map(str, place))}" in refused(units_of, dataset)

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from curation.gmai.sources import read_sources
-from curation.images.pairing import ELSEWHERE, MISSING, SEVERAL, pair, split, without_suffix
+from curation.images.pairing import MISSING, SEVERAL, pair, split, without_suffix
 from curation.readers.formats import units_of
 from curation.readers.pixels import Skipped
 from tests.curation.gmai.phantoms import ct_slices
@@ -147,11 +147,9 @@ def write(base, reader, made, rng, written):
             stem = f"{stem.rpartition('/')[2]}"
         if reader == "voc":
             box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox>"
-            page = files / (f"{at}.xml" if written in ("bare", "absolute") else f"{stem}.xml")
-            said = names[path] if written in ("bare", "absolute") else names[path].rpartition("/")[2]
-            page.parent.mkdir(parents=True, exist_ok=True)
-            page.write_text(
-                f"<annotation><filename>{said}</filename><object><name>{label}</name>{box}</object></annotation>"
+            (files / f"{stem}.xml").parent.mkdir(parents=True, exist_ok=True)
+            (files / f"{stem}.xml").write_text(
+                f"<annotation><filename>{names[path]}</filename><object><name>{label}</name>{box}</object></annotation>"
             )
         elif reader == "yolo":
             (files / f"{stem}.txt").parent.mkdir(parents=True, exist_ok=True)
@@ -164,6 +162,7 @@ def write(base, reader, made, rng, written):
             save(files / label / f"{stem}.png", np.ones((SIDE, SIDE), np.uint8))
         elif reader == "class names":
             save(files / f"{stem}_{label}.png", np.ones((SIDE, SIDE), np.uint8))
+            entry |= {"classes": list(made.labels.values())}
         elif reader == "nifti":
             (files / stem).parent.mkdir(parents=True, exist_ok=True)
             mask = np.full((SIDE, SIDE, 3), number[label], np.uint8)
@@ -190,12 +189,7 @@ def read(sources):
 
 
 def applies(reader, written):
-    of_files = {"path", "other form", "bare"}
-    return (
-        written in of_files
-        or reader in ("csv", "wide", "boxes", "coco", "dicom")
-        or (reader == "voc" and written != "backslash")
-    )
+    return written in ("path", "other form", "bare") or reader in TABLES
 
 
 CASES = [
@@ -231,7 +225,7 @@ def test_no_image_gets_the_labels_of_another(tmp_path, reader, written, seed):
 
 def test_what_pairs_and_what_does_not():
     """Names, images, what each name gets: an image, or why none. The images lie in /data/train."""
-    missing, several, closer = MISSING, SEVERAL, ELSEWHERE
+    missing, several = MISSING, SEVERAL
     for names, images, expected in (
         (["P1/f5.png", "P5/f5.png"], ["P5/f5.png"], [missing, "P5/f5.png"]),
         (["P1/f5.png"], ["P5/f5.png"], [missing]),
@@ -239,12 +233,10 @@ def test_what_pairs_and_what_does_not():
         (["f5.png", "g.png"], ["P5/f5.png", "P1/f5.png", "P2/g.png"], [several, "P2/g.png"]),
         (["f5.png"], ["f5.png", "P5/f5.png"], [several]),
         (["10", "1"], ["1.png", "100.png"], [missing, "1.png"]),
-        (["A.png", "b.png"], ["a.png", "b.png"], [closer, "b.png"]),
-        (["A.PNG", "B.PNG"], ["a.png", "b.png"], ["a.png", "b.png"]),
-        (["A.png", "a.png"], ["a.png"], [closer, "a.png"]),
-        (["a .png", "b.png"], ["a.png", "b.png"], [closer, "b.png"]),
-        ([" a.png", "b.png "], ["a.png", "b.png"], ["a.png", "b.png"]),
-        (["train/0.png", "val/0.png"], ["0.png"], ["0.png", closer]),
+        (["A.PNG", "b.png"], ["a.png", "b.PNG"], [missing, "b.PNG"]),
+        (["train/P1/0.png", "train/P2/0.png"], ["P1/0.png"], ["P1/0.png", missing]),
+        (["train/0.png", "val/0.png"], ["0.png"], ["0.png", missing]),
+        (["/data/train/P1/0.png", "/data/val/P1/0.png"], ["P1/0.png"], ["P1/0.png", missing]),
         (["set-1.0/P1/a.png", "set-1.0/P2/a.png"], ["P1/a.png", "P3/a.png"], ["P1/a.png", missing]),
         (["P1/a.png", "P2/a.png"], ["export/P1/a.jpg", "export/P3/a.jpg"], ["export/P1/a.jpg", missing]),
         (["labels/train/7.txt", "labels/val/7.txt"], ["images/train/7.png"], ["images/train/7.png", missing]),
@@ -256,7 +248,7 @@ def test_what_pairs_and_what_does_not():
 
 
 def test_a_prefix_is_no_name(tmp_path):
-    """Masks of 1 and 10: neither is a part of the other, and what is no class of the list is no mask of a shorter name."""
+    """Masks of 1 and 10: neither is a part of the other, and what no class ends is no mask of a shorter name."""
     for name in ("1", "10", "scan"):
         save(tmp_path / "i" / f"{name}.png", np.full((SIDE, SIDE), len(name), np.uint8))
     for name in ("1_mask", "10_mask", "scan_2_mask"):
@@ -265,20 +257,17 @@ def test_a_prefix_is_no_name(tmp_path):
     indexed = entry | {"classes": {1: "liver", 2: "spleen"}}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [indexed]}))
     assert read(read_sources(tmp_path / "s.yaml"))[0] == {"1.png": {"liver"}, "10.png": {"spleen"}}
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
+    assert "Give `classes" in refused(units_of, read_sources(tmp_path / "s.yaml").datasets[0])
     for file in (tmp_path / "m").iterdir():
         file.unlink()
-    for name in ("1_left lung", "10_left_lung", "scan_2_liver", "scan_liver"):
+    for name in ("1_left lung", "10_left_lung", "scan_2_liver", "scan_liver", "1_spleen"):
         save(tmp_path / "m" / f"{name}.png", np.ones((SIDE, SIDE), np.uint8))
-    for classes, expected in (
-        (["liver", "left lung", "left_lung"], {"1.png": {"left lung"}, "10.png": {"left_lung"}, "scan.png": {"liver"}}),
-        ({}, {"1.png": {"left lung"}, "scan.png": {"liver"}}),
-    ):
-        (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry | {"classes": classes}]}))
-        assert read(read_sources(tmp_path / "s.yaml"))[0] == expected
-    save(tmp_path / "i" / "scan_2.png", np.zeros((SIDE, SIDE), np.uint8))
-    listed = entry | {"classes": ["2_liver", "liver"]}  # "2_liver" of scan, or "liver" of scan_2?
+    listed = entry | {"classes": ["lung", "liver", "left lung", "left_lung"]}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [listed]}))
-    assert read(read_sources(tmp_path / "s.yaml"))[0] == {"scan.png": {"liver"}}
+    assert read(read_sources(tmp_path / "s.yaml"))[0] == {
+        "1.png": {"left lung"}, "10.png": {"left_lung"}, "scan.png": {"liver"},
+    }  # fmt: skip
 
 
 def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
@@ -312,32 +301,22 @@ def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
 
 
 def test_an_xml_that_names_another_image_than_its_own_is_not_used(tmp_path):
-    """Images renumbered without their XMLs' `filename`; names that fit nothing; and a folder that is named."""
+    """Images renumbered without their XMLs' `filename`; and names that fit nothing."""
     box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox>"
     entry = {"name": "x", "reader": "voc", "path": "i", "annotations": "a", "modality": "CT"}
-    for number in range(3):
-        save(tmp_path / "i" / f"{number}.png", np.full((SIDE, SIDE), number, np.uint8))
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
     (tmp_path / "a").mkdir()
 
     def named(*names):
-        for number, (folder, name) in enumerate(names):
+        for number, name in enumerate(names):
+            save(tmp_path / "i" / f"{number}.png", np.full((SIDE, SIDE), number, np.uint8))
             (tmp_path / "a" / f"{number}.xml").write_text(
-                f"<annotation><folder>{folder}</folder><filename>{name}</filename>"
-                f"<object><name>label{number}</name>{box}</object></annotation>"
+                f"<annotation><filename>{name}</filename><object><name>label{number}</name>{box}</object></annotation>"
             )
-        (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
         return read(read_sources(tmp_path / "s.yaml"))
 
-    assert named(("", "9.png"), ("", "0.png"), ("", "1.png")) == ({}, ["0.xml", "1.xml", "2.xml", "2.png"])
-    own = {f"{number}.png": {f"label{number}"} for number in range(3)}
-    assert named(*[("", "new.png")] * 3) == named(*[("made in", f"{number}.png") for number in range(3)]) == (own, [])
-    (tmp_path / "i").rename(tmp_path / "val")
-    (tmp_path / "i").mkdir()
-    (tmp_path / "val").rename(tmp_path / "i" / "val")
-    assert named(*[("train", f"{number}.png") for number in range(3)])[0] == {}
-    assert named(*[("val", f"{number}.png") for number in range(3)])[0] == {
-        f"val/{k}": label for k, label in own.items()
-    }
+    assert named("9.png", "0.png", "1.png") == ({"0.png": {"label0"}}, ["1.png", "2.png"])
+    assert named(*["new.png"] * 3) == ({f"{number}.png": {f"label{number}"} for number in range(3)}, [])
 
 
 def test_a_class_of_yolo_is_the_line_of_its_name_and_lists_that_differ_are_refused(tmp_path):
@@ -352,4 +331,4 @@ def test_a_class_of_yolo_is_the_line_of_its_name_and_lists_that_differ_are_refus
     (tmp_path / "t" / "more" / "data.yaml").write_text("names: [spleen, liver]")
     assert "number the classes differently" in refused(units_of, sources.datasets[0])
     (tmp_path / "t" / "more" / "data.yaml").write_text("names: [liver]\nkpt_shape: [17, 2]")
-    assert "keypoints" in refused(units_of, sources.datasets[0])
+    assert "boxes or polygons" in refused(units_of, sources.datasets[0])
