@@ -1,12 +1,12 @@
 """DICOM folders: every file below the path, sorted by what it is. SEG and RTSTRUCT give masks for the slices that they refer to by their
-UIDs, a table (`annotations`) or the class folder gives labels for single pictures.
+UIDs, a table (`annotations`) gives labels for single pictures.
 
 See also: pixels (`pixels.py`), what a reader is (`formats.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,8 @@ from curation.readers.pixels import (
     used_header,
     values,
 )
-from curation.readers.tables import in_folders, table
+from curation.readers.shapes import decode
+from curation.readers.tables import table
 from curation.readers.volumes import Labelled, pictures_of
 
 SINGLE = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
@@ -47,7 +48,7 @@ ANNOTATIONS = ("SEG", "RTSTRUCT")
 
 
 def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """A unit per SEG and RTSTRUCT with the slices it refers to, and one per picture that a table or folder labels.
+    """A unit per SEG and RTSTRUCT with the slices it refers to, and one per picture that a table labels.
 
     A table names pictures by their SOP instances, or as other tables do. Files that share a SOP instance cannot be told apart by what
     refers to it: none of them is used.
@@ -74,16 +75,14 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
             continue
         used |= set(slices)
         yield Unit(name, [path, *slices], partial(_annotated, path, slices, dataset))
-    pictures = {path for path, _, modality in found if modality in SINGLE}
     annotations, skips = table(dataset) if dataset.annotations else ([], [])
-    if dataset.annotations is None and dataset.exhaustive:
-        annotations = in_folders(sorted(pictures), dataset)
     uids = {path: uid for uid, path in by_uid.items()}
     files = [path for path, _, _ in found]
     # A table names all pictures by their SOP instances, or all by files.
     by_files = {each.image.strip() for each in annotations}.isdisjoint(by_uid)
     pairs, more, _ = paired(annotations, files, dataset, None if by_files else [uids.get(path, "") for path in files])
     yield from skips + more
+    pictures = {path for path, _, modality in found if modality in SINGLE}
     for annotation, path in pairs:
         if path in pictures:
             used.add(path)
@@ -95,7 +94,7 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
             yield Skip(dataset.name, name, f"DICOM of {modality or 'no modality'} holds no picture to ask about")
         elif modality in SINGLE and path not in used:
             is_copy = uid and times[uid] > 1
-            why = "several files have its SOP instance" if is_copy else "no table, folder, SEG or RTSTRUCT labels it"
+            why = "several files have its SOP instance" if is_copy else "no table, SEG or RTSTRUCT labels it"
             yield Skip(dataset.name, name, why)
 
 
@@ -205,62 +204,43 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
 
 
 def _of_structures(data: Any, slices: list[Any], dataset: SourceDataset, unit: Unit) -> dict[str, np.ndarray]:
-    """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another cuts a hole."""
+    """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another cuts a hole. One that
+    names no image lies on the slice whose plane it is in, within a millimetre."""
     names = {int(each.ROINumber): str(each.ROIName) for each in data.get("StructureSetROISequence", [])}
     index_of = {str(each.SOPInstanceUID): at for at, each in enumerate(slices)}
+    to_image = [_transformer(each) for each in slices]
     found: dict[str, np.ndarray] = {}
     shape = (len(slices), int(slices[0].Rows), int(slices[0].Columns))
-    left_out: dict[str, int] = defaultdict(int)
+    left_out = 0
     for region in data.get("ROIContourSequence", []):
         label = names.get(int(region.ReferencedROINumber), "")
         for contour in region.get("ContourSequence", []):
-            images = contour.get("ContourImageSequence", [])
-            at = index_of.get(str(images[0].ReferencedSOPInstanceUID)) if images else _nearest(contour, slices)
-            if str(contour.ContourGeometricType) != "CLOSED_PLANAR":
-                left_out[f"a contour of {contour.ContourGeometricType} has no area"] += 1
-            elif at is None:
-                left_out["a contour lies on a slice that is not there"] += 1
-            elif label:
-                mask = found.setdefault(label, np.zeros(shape, bool))
-                mask[at] ^= _filled(contour, slices[at], shape[1:])
-    unit.skips += [Skip(dataset.name, f"{unit.key} ({count})", reason) for reason, count in left_out.items()]
+            corners = np.asarray(contour.ContourData, float).reshape(-1, 3)
+            if images := contour.get("ContourImageSequence", []):
+                at = index_of.get(str(images[0].ReferencedSOPInstanceUID))
+            else:
+                heights = [abs(float(each(corners[:1])[0, 2])) for each in to_image]
+                at = int(np.argmin(heights)) if min(heights) < 1.0 else None
+            if at is None or not label or len(corners) < 3 or str(contour.ContourGeometricType) != "CLOSED_PLANAR":
+                left_out += 1
+                continue
+            mask = found.setdefault(label, np.zeros(shape, bool))
+            mask[at] ^= decode([to_image[at](corners)[:, :2].ravel()], shape[1:])
+    if left_out:
+        why = "contours without a name, an area, or a slice that is there"
+        unit.skips.append(Skip(dataset.name, f"{unit.key} ({left_out})", why))
     return {label: mask for label, mask in found.items() if mask.any()}
 
 
-def _nearest(contour: Any, slices: list[Any]) -> int | None:
-    """The slice in whose plane a contour without an image reference lies, within a millimetre; None where there is none."""
-    point = np.asarray(contour.ContourData[:3], float)
-    distances = []
-    for each in slices:
-        if "ImagePositionPatient" not in each or "ImageOrientationPatient" not in each:
-            return None
-        orientation = np.asarray(each.ImageOrientationPatient, float)
-        normal = np.cross(orientation[:3], orientation[3:])
-        distances.append(abs(float(normal @ (point - np.asarray(each.ImagePositionPatient, float)))))
-    at = int(np.argmin(distances))
-    return at if distances[at] < 1.0 else None
-
-
-def _filled(contour: Any, data: Any, shape: tuple[int, int]) -> np.ndarray:
-    """(rows, columns): the pixels whose centres lie inside a contour given in millimetres of the patient (even-odd rule). Raises Skipped
-    without a position in space."""
+def _transformer(data: Any) -> Any:
+    """From millimetres of the patient to (column, row, distance from the plane) of a slice, counted from the corner of its first pixel.
+    Raises Skipped without a position in space."""
     from highdicom.spatial import ReferenceToImageTransformer
 
     if "ImagePositionPatient" not in data or "ImageOrientationPatient" not in data:
         raise Skipped("an RTSTRUCT on images without a position in space")
-    to_image = ReferenceToImageTransformer(
+    return ReferenceToImageTransformer(
         image_position=[float(each) for each in data.ImagePositionPatient],
         image_orientation=[float(each) for each in data.ImageOrientationPatient],
         pixel_spacing=[float(each) for each in data.PixelSpacing],
     )
-    # It counts from the corner of the first pixel; here pixel centres are whole numbers.
-    corners = to_image(np.asarray(contour.ContourData, float).reshape(-1, 3))[:, :2] - 0.5
-    crossed = np.zeros((shape[0], shape[1] + 1), np.int64)
-    for (x, y), (next_x, next_y) in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-        low, high = (int(np.ceil(np.clip(side, 0, shape[0]))) for side in sorted((y, next_y)))
-        if low < high:
-            rows = np.arange(low, high)
-            columns = np.ceil(x + (rows - y) * (next_x - x) / (next_y - y))
-            crossed[rows, np.clip(columns, 0, shape[1]).astype(int)] += 1
-    inside: np.ndarray = crossed.cumsum(axis=1)[:, :-1] % 2 == 1
-    return inside

@@ -1,5 +1,5 @@
 """Grey values of scanners as 8-bit pictures: windows for CT, percentiles for what has no scale; masks; and DICOM files as they are meant to
-be seen: rescale, VOI or a window (pydicom's), MONOCHROME1, orientation, square pixels.
+be seen: rescale, VOI or a window, MONOCHROME1, orientation, square pixels.
 """
 
 from __future__ import annotations
@@ -202,40 +202,23 @@ def values(data: Any) -> np.ndarray:
 
 
 def shown(data: Any, window: tuple[float, float] | None) -> np.ndarray:
-    """uint8 of a grey or colour frame: under `window`, else the file's VOI (pydicom's), else percentiles; white is always high."""
+    """uint8 of a grey or colour frame: under `window`, else the file's VOI (highdicom's), else percentiles; white is always high."""
+    import highdicom
+
     if int(data.get("SamplesPerPixel", 1)) > 1:
         return _colour(data)
-    from pydicom.pixels import apply_voi_lut
-
     if str(data.get("PhotometricInterpretation", "")) == "PALETTE COLOR":
         raise Skipped("is a palette picture")
-    rescaled = values(data)
-    if window is not None:
-        grey = to_grey(rescaled, window)
-    elif _has_voi(data):
+    if window is None and _has_voi(data):
         with reading():
             try:
-                seen = np.asarray(apply_voi_lut(rescaled, data), np.float64)
-            except (ValueError, NotImplementedError) as error:
-                raise Skipped(f"its VOI is none ({' '.join(str(error).split())[:60]})") from None
-        low, high = _voi_range(data)
-        grey = to_grey(seen, ((low + high) / 2, high - low))
-    else:
-        grey = to_grey(rescaled)
+                image = highdicom.Image.from_dataset(data)
+                grey = image.get_frame(1, apply_voi_transform=True, voi_output_range=(0, 255))
+            except Exception as error:  # highdicom and decoders raise errors of many kinds
+                raise Skipped(f"its pixels cannot be decoded ({cause(error)})") from None
+        return np.asarray(grey.round(), np.uint8)
+    grey = to_grey(values(data), window)
     return 255 - grey if str(data.get("PhotometricInterpretation", "")) == "MONOCHROME1" else grey
-
-
-def _voi_range(data: Any) -> tuple[float, float]:
-    """The range of what pydicom's VOI gives: of a LUT by its bits, of a window by the range of what goes in."""
-    if "VOILUTSequence" in data:
-        return 0.0, float(2 ** int(data.VOILUTSequence[0].LUTDescriptor[2]) - 1)
-    bits, signed = int(data.BitsStored), int(data.PixelRepresentation)
-    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    if "ModalityLUTSequence" in data:
-        return 0.0, float(2 ** int(data.ModalityLUTSequence[0].LUTDescriptor[2]) - 1)
-    slope, intercept = float(data.get("RescaleSlope", 1) or 1), float(data.get("RescaleIntercept", 0) or 0)
-    ends = sorted((low * slope + intercept, high * slope + intercept))
-    return ends[0], ends[1]
 
 
 def _colour(data: Any) -> np.ndarray:
@@ -264,23 +247,20 @@ def turn(picture: np.ndarray, data: Any) -> np.ndarray:
     return picture
 
 
-def upright(picture: np.ndarray, orientation: np.ndarray) -> np.ndarray:
-    """(height, width, ...) turned and mirrored as radiologists see it. orientation: direction of a row, then of a column, in LPS.
+VIEWS = {"sagittal": "RIP", "coronal": "AIL", "axial": "SPL"}
+"""Plane -> where its slices, rows and columns run as radiologists see it: the patient's left (or the back) at the right, the head (or the
+front) at the top."""
 
-    Axial: left of the patient at the right, front at the top. Coronal: left at the right, head at the top. Sagittal: front at the
-    left, head at the top. An oblique plane counts as the nearest of the three.
-    """
+
+def upright(picture: np.ndarray, orientation: np.ndarray) -> np.ndarray:
+    """(height, width, ...) turned and mirrored as radiologists see it; an oblique plane counts as the nearest of the three. orientation:
+    direction of a row, then of a column, in LPS."""
+    from nibabel.orientations import apply_orientation, axcodes2ornt, io_orientation, ornt_transform
+
     row, column = orientation[:3], orientation[3:]
-    along, down = int(np.abs(row).argmax()), int(np.abs(column).argmax())
-    if along == down:
-        return picture
-    wanted_along = 1 if 0 not in (along, down) else 0
-    if along != wanted_along:
-        picture = picture.swapaxes(0, 1)
-        row, column, along, down = column, row, down, along
-    if row[along] < 0:
-        picture = picture[:, ::-1]
-    heads_up = down == 2
-    if (column[down] > 0) == heads_up:
-        picture = picture[::-1]
-    return picture
+    affine = np.eye(4)
+    affine[:3, :3] = np.stack([np.cross(row, column), column, row], axis=1) * [[-1], [-1], [1]]
+    stored = io_orientation(affine)
+    view = list(VIEWS.values())[int(stored[0, 0])]
+    turned: np.ndarray = apply_orientation(picture[None], ornt_transform(stored, axcodes2ornt(view)))
+    return turned[0]

@@ -5,7 +5,7 @@ benchmarks in VLMEvalKit's layout.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -41,16 +41,12 @@ PRESENT, ABSENT, UNSURE = ({"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "n
 
 
 def folders(dataset: SourceDataset) -> Found:
-    """The class of each picture that lies in a class folder."""
-    return in_folders(pictures_below(dataset)[0], dataset), []
-
-
-def in_folders(files: Iterable[Path], dataset: SourceDataset) -> list[Annotation]:
-    """Files that lie in a folder below the dataset's path, the first of which is their class."""
-    names = (below(path, dataset.path).split("/", 1) for path in files)
-    return [
+    """The class of each picture that lies in a class folder, the first below the dataset's path."""
+    names = [below(path, dataset.path).split("/", 1) for path in pictures_below(dataset)[0]]
+    made = [
         Annotation("/".join(name), (), partial(_classes, name[:1]), label=name[0]) for name in names if len(name) == 2
     ]
+    return made, []
 
 
 def _classes(labels: list[str], shape: tuple[int, int]) -> list[PictureLabel]:

@@ -32,13 +32,11 @@ from curation.readers.pictures import (
     patient_of,
     refused,
 )
-from curation.readers.pixels import Skipped, cause, square_pixels, to_grey, to_rgb, window_for
+from curation.readers.pixels import VIEWS, Skipped, cause, square_pixels, to_grey, to_rgb, window_for
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_json
 
 SUFFIXES = (".nii.gz", ".nii")
-AXES = {"sagittal": 0, "coronal": 1, "axial": 2}
-"""The axis of an RAS+ array along which a plane's slices lie."""
 
 
 @dataclass
@@ -118,8 +116,7 @@ def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
 
 
 def nifti_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """One unit per image volume that has a label volume of its path, read by nibabel in the closest canonical orientation (RAS+) and shown
-    as radiologists see it: the patient's right at the left of the picture, front or head at the top.
+    """One unit per image volume that has a label volume of its path, reoriented by nibabel as radiologists see it.
 
     nnU-Net's `_0000` at the end of an image's name is no part of it.
     """
@@ -179,29 +176,25 @@ def volume_classes(dataset: SourceDataset) -> dict[int, str]:
 
 
 def _load(image: Path, label: Path, classes: dict[int, str], dataset: SourceDataset, unit: Unit) -> list[Picture]:
-    volume, affine, spacing = _read(image)
-    values, other, _ = _read(label)
+    volume, affine, spacing = _read(image, dataset.plane)
+    values, other, _ = _read(label, dataset.plane)
     if values.shape != volume.shape:
-        raise Skipped(f"its label has another size than its image ({_size(values)} and {_size(volume)})")
+        raise Skipped(f"its label has another size than its image ({values.shape} and {volume.shape})")
     if not np.allclose(affine, other, atol=1e-2):
         raise Skipped("its label lies elsewhere in space than its image (their affines differ)")
-    if not np.isfinite(values).all():
-        raise Skipped("its label holds values that are no numbers")
     if not np.isfinite(volume).any():
         raise Skipped("holds no numbers")
-    whole = values.astype(np.int64)
+    whole = np.nan_to_num(values).astype(np.int64)
     if not np.array_equal(whole, values):
-        raise Skipped("its label holds fractions, not classes")
+        raise Skipped("its label holds what is no whole number")
     unknown = sorted({int(value) for value in np.unique(whole)} - {0, *classes})
     if unknown:
         raise Skipped(f"a value of the label has no name (value {unknown[0]})")
-    axis = AXES[dataset.plane]
-    rows, columns = [each for each in range(3) if each != axis][::-1]
     labelled = Labelled(
         key=unit.key,
-        slices=lambda at: _shown(volume, axis, at),
-        masks={name: _stack(whole == value, axis) for value, name in classes.items() if (whole == value).any()},
-        spacing=(float(spacing[rows]), float(spacing[columns])),
+        slices=lambda at: volume[at],
+        masks={name: whole == value for value, name in classes.items() if (whole == value).any()},
+        spacing=spacing,
         patient=patient_of(unit.key, dataset),
         modality=dataset.modality or "",
         windowed=(dataset.modality or "").upper() in ("CT", "CTA"),
@@ -209,42 +202,24 @@ def _load(image: Path, label: Path, classes: dict[int, str], dataset: SourceData
     return pictures_of(labelled, dataset, unit)
 
 
-def _size(volume: np.ndarray) -> str:
-    return " x ".join(map(str, volume.shape))
-
-
-def _read(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[float, ...]]:
-    """(array, affine, spacing) in RAS+. Raises Skipped for what is no volume of three dimensions."""
+def _read(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+    """((slices, height, width) as a plane is shown, affine, spacing of rows and columns). Raises Skipped for what is no volume of three
+    dimensions."""
     import nibabel as untyped
+    from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
 
     nibabel: Any = untyped
     try:
         loaded: Any = nibabel.load(path)
-        shape = loaded.shape
-        if len(shape) == 4 and shape[3] == 1:
+        if len(loaded.shape) == 4 and loaded.shape[3] == 1:
             loaded = nibabel.funcs.four_to_three(loaded)[0]
-        elif len(shape) != 3:
-            raise Skipped(f"has {len(shape)} dimensions, not three ({' x '.join(map(str, shape))})")
-        if loaded.get_data_dtype().fields is not None:
-            raise Skipped("holds colours, not numbers")
-        canonical = nibabel.as_closest_canonical(loaded)
-        values = np.asarray(canonical.get_fdata(dtype=np.float32))
-        spacing = tuple(float(side) for side in canonical.header.get_zooms()[:3])
+        if len(loaded.shape) != 3 or loaded.get_data_dtype().fields is not None:
+            raise Skipped(f"is no volume of three dimensions ({' x '.join(map(str, loaded.shape))})")
+        turned = loaded.as_reoriented(ornt_transform(io_orientation(loaded.affine), axcodes2ornt(VIEWS[plane])))
+        values = np.asarray(turned.get_fdata(dtype=np.float32))
+        _, rows, columns = (float(side) for side in turned.header.get_zooms()[:3])
     except Skipped:
         raise
     except Exception as error:  # nibabel raises errors of many kinds on damaged files
         raise Skipped(f"is no complete NIfTI ({cause(error)})") from None
-    return values, np.asarray(canonical.affine), spacing
-
-
-def _shown(volume: np.ndarray, axis: int, at: int) -> np.ndarray:
-    """One plane of an RAS+ array as a picture: the last of the two axes runs down from high to low, the first from high to low for
-    x (the patient's right at the left) and for y in a sagittal plane (the front at the left)."""
-    plane: np.ndarray = np.take(volume, at, axis=axis).T[::-1, ::-1]
-    return plane
-
-
-def _stack(mask: np.ndarray, axis: int) -> np.ndarray:
-    """(n_slices, height, width), each plane as `_shown` shows it."""
-    moved: np.ndarray = np.moveaxis(mask, axis, 0).transpose(0, 2, 1)[:, ::-1, ::-1]
-    return moved
+    return values, np.asarray(turned.affine), (rows, columns)

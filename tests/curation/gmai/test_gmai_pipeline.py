@@ -52,7 +52,7 @@ def test_every_format_gives_questions_and_every_skip_is_named(made):
     }  # fmt: skip
     assert "chest: 1 x its image is missing\n" in said
     assert (
-        "nifti-ct: 1 x has 4 dimensions, not three\n" in said and "four.nii.gz" not in said
+        "nifti-ct: 1 x is no volume of three dimensions\n" in said and "four.nii.gz" not in said
     )  # what is printed may be logged
     assert (folder / "private").stat().st_mode & 0o077 == 0
     skipped, names = pd.read_csv(folder / "private" / "skipped.csv"), file_names(folder / "dataset")

@@ -64,7 +64,7 @@ def test_every_source_skips_what_it_must_by_name(everything):
     assert read(everything, "masks-mr")[1] == [
         ("odd.png", "its mask has another size than its image (64 x 32 and 64 x 64)")
     ]
-    assert ("four.nii.gz", "has 4 dimensions, not three (8 x 8 x 4 x 3)") in read(everything, "nifti-ct")[1]
+    assert ("four.nii.gz", "is no volume of three dimensions (8 x 8 x 4 x 3)") in read(everything, "nifti-ct")[1]
 
 
 def test_patients_come_from_patterns_tables_and_headers(everything):
@@ -124,7 +124,7 @@ def write_dicom(path, values, **fields):
 
 
 def test_windows_are_pydicoms_own(tmp_path):
-    """Over generated rescales, windows and VOI functions: our grey is pydicom's VOI over its own range, inverted for MONOCHROME1."""
+    """Over generated rescales, windows and VOI functions: our grey is pydicom's VOI over its own range to a grey level, inverted for MONOCHROME1."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
     from curation.readers.pixels import header, shown
@@ -146,7 +146,7 @@ def test_windows_are_pydicoms_own(tmp_path):
         expected = (seen - low) / (high - low) * 255
         if mono == "MONOCHROME1":
             expected = 255 - expected
-        assert np.abs(shown(data, None).astype(float) - expected).max() <= 0.51
+        assert np.abs(shown(data, None).astype(float) - expected).max() <= 1
 
 
 def test_a_window_maps_its_ends_to_black_and_white():
@@ -236,7 +236,7 @@ def test_bundled_dicom_files_of_pydicom_are_read_or_named(tmp_path):
     ]}))  # fmt: skip
     pictures, skips = read(read_sources(tmp_path.parent / "s.yaml"), "b")
     assert {p.key for p in pictures} | {what for what, _ in skips} == {path.name for path in files}
-    assert len(pictures) >= 15
+    assert len(pictures) >= 13
     reasons = dict(skips)
     assert reasons["reportsi.dcm"] == "DICOM of SR holds no picture to ask about"
     assert reasons["rtdose.dcm"] == "DICOM of RTDOSE holds no picture to ask about"
