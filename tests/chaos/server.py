@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from openai import _base_client
+
 FAULTS = ("429", "500", "hang", "reset", "half", "type", "twice", "empty", "nonsense")
 
 
@@ -63,6 +65,7 @@ class ChaosServer:
         self._server = _Quiet(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        _base_client.INITIAL_RETRY_DELAY = 0.02  # seconds, where the client of this process tries again
 
     def __enter__(self):
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()

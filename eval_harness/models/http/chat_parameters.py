@@ -6,6 +6,7 @@ What a server takes is settled with the first question, before any other is sent
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,10 @@ from eval_harness.models.http.server_errors import ServerFailure
 from eval_harness.models.interface import THINKING_ROOM, Settings, Thinking
 from eval_harness.records.request import Request
 
+LEAST = 16
+"""The smallest output limit of servers that do not take any."""
+_VALUE = re.compile(r"too (large|small|long)|at (least|most)|m(ax|in)imum|exceed|[<>]|greater|less", re.IGNORECASE)
+"""Words of an error about the value of an output limit, not about its name."""
 TOP_LOGPROBS = 20
 """The most alternatives that OpenAI's API gives for a token."""
 
@@ -76,8 +81,8 @@ class Parameters:
         name = failure.parameter
         if name is None:
             return False
-        if name == self.limit_name and (failure.most or failure.least):
-            return self._fit(failure, request, limit)
+        if name == self.limit_name and _VALUE.search(str(failure)):
+            return self._fit(request, limit)
         if name == "max_tokens" and self.limit_name == name:
             self.limit_name = "max_completion_tokens"
             return True
@@ -111,18 +116,17 @@ class Parameters:
             return True
         return False
 
-    def _fit(self, failure: ServerFailure, request: Request, limit: int) -> bool:
+    def _fit(self, request: Request, limit: int) -> bool:
         """Bring the output limit into what the server takes; the request's own is never made smaller."""
         if limit != self.limit(request):
             return True  # another question's refusal has changed it meanwhile
-        if failure.least and limit < failure.least:
-            self.least = failure.least
-            self._deviate(f"the server takes no output limit under {self.least} tokens, so as many were allowed")
-            return True
         if self.room and limit == self.room:
-            # A limit said is taken at its half: where it is the whole context, the question has to fit beside the answer.
-            self.room = max(request.max_tokens, min(failure.most or self.room, self.room) // 2)
+            self.room = max(request.max_tokens, self.room // 2)
             return self.room < limit
+        if limit < LEAST:
+            self.least = LEAST
+            self._deviate(f"the server takes no output limit of {limit} tokens, so {LEAST} were allowed")
+            return True
         return False
 
     def allow_thinking(self, request: Request, why: str, limit: int) -> bool:

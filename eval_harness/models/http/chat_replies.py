@@ -6,6 +6,7 @@ Read from the reply's JSON, for servers differ in more than their documentation 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -70,13 +71,10 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     if content is not None and not isinstance(content, str | list):
         raise ServerFailure("the answer's content is not text", "unreadable")
     said, thought = _parts(content)
-    refusal = message.get("refusal") or _refusal_part(content)
-    if not said and refusal:
-        raise Refusal(short(refusal))
-    if not said and (called := _tools_called(message)):
-        raise ServerFailure(
-            f"the reply calls a tool instead of answering ({called}); serve it without tools", "question"
-        )
+    if not said and message.get("refusal"):
+        raise Refusal(short(message["refusal"]))
+    if not said and (message.get("tool_calls") or message.get("function_call")):
+        raise ServerFailure("the reply calls a tool instead of answering; serve it without tools", "question")
     own = next((text for name in REASONING_FIELDS if (text := _thought(message.get(name)))), "") or thought
     split = split_reasoning(said)
     if own.strip() == (split.reasoning or "").strip():
@@ -121,17 +119,10 @@ def _first_choice(document: Any) -> dict[str, Any]:
     if error:
         code = error.get("code") if isinstance(error, dict) else None
         if isinstance(code, int) and 400 <= code < 600:
-            import json
-
             raise failure_of_status(code, json.dumps({"error": error}), {}, ())
         raise ServerFailure(f"the server's reply is an error ({short(error)})")
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-        kind = (
-            type(document).__name__
-            if not isinstance(document, dict)
-            else f"it has {', '.join(map(str, list(document)[:5]))}"
-        )
-        raise ServerFailure(f"the server's reply is not a chat completion ({kind})", "unreadable")
+        raise ServerFailure("the server's reply is not a chat completion (it has no message)", "unreadable")
     return choice
 
 
@@ -150,19 +141,6 @@ def _parts(content: Any) -> tuple[str, str]:
             elif isinstance(part.get("text"), str) and part.get("type") != "refusal":
                 said.append(part["text"])
     return "".join(said), "\n".join(thought)
-
-
-def _tools_called(message: dict[str, Any]) -> str:
-    """The names of the functions that a message calls; empty where it calls none."""
-    one, several = message.get("function_call"), message.get("tool_calls")
-    calls = several if isinstance(several, list) else [{"function": one}] if one else []
-    functions = [call.get("function") for call in calls if isinstance(call, dict)]
-    return ", ".join(str(each.get("name")) if isinstance(each, dict) else "unnamed" for each in functions)
-
-
-def _refusal_part(content: Any) -> str | None:
-    parts = content if isinstance(content, list) else []
-    return next((str(part["refusal"]) for part in parts if isinstance(part, dict) and part.get("refusal")), None)
 
 
 def _thought(value: Any) -> str:

@@ -1,8 +1,8 @@
 """The openai package's client: its address, its key, one JSON document posted to it; whether that leaves this machine, and may.
 
-Connections, proxies (HTTPS_PROXY, NO_PROXY) and certificates (the operating system's, or SSL_CERT_FILE) are the package's. It never follows
-a redirection, which would send images elsewhere, and tries nothing twice. See also: what an error means (`server_errors.py`), how many
-requests are in flight and trying again (`in_flight.py`, `openai_chat.py`).
+Connections, proxies (HTTPS_PROXY, NO_PROXY), certificates (the operating system's, or SSL_CERT_FILE) and trying again are the package's. It
+never follows a redirection, which would send images elsewhere. See also: what an error means (`server_errors.py`), how many requests are in
+flight (`openai_chat.py`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.server_errors import ServerFailure, failure_of, failure_of_status, words_of
+from eval_harness.models.http.server_errors import failure_of, failure_of_status, without_tags
 from eval_harness.models.interface import Settings
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import AsyncOpenAI
 
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT = 5.0
+RETRIES = 4
+"""How often the client tries again, with a growing wait, after a broken connection, a busy or failing server, or an unreadable reply."""
 PROVIDER = "https://api.openai.com/v1"
 AZURE = "azure:"
 
@@ -41,12 +44,13 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
     import openai
 
     azure = name.startswith(AZURE)
-    timeout = httpx2.Timeout(None, connect=min(CONNECT_TIMEOUT, settings.timeout))
+    timeout = httpx2.Timeout(settings.timeout, connect=min(CONNECT_TIMEOUT, settings.timeout))
     # No connection is used twice: where a server sends a reply twice, the second copy would pass for the next question's answer.
     limits = httpx2.Limits(max_connections=settings.in_flight + 2, keepalive_expiry=0)
     try:
         http = openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout, limits=limits)
         http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))  # no reply changes the next request
+        http.event_hooks = {"response": [_check_reply]}
     except ValueError as error:
         raise BadInput(f"{called}: a proxy of the environment cannot be used ({error}).") from None
     if azure:
@@ -55,7 +59,7 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
             return openai.AsyncAzureOpenAI(
                 azure_endpoint=endpoint,
                 azure_deployment=name.removeprefix(AZURE),
-                max_retries=0,
+                max_retries=RETRIES,
                 timeout=timeout,
                 http_client=http,
             )
@@ -70,7 +74,9 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
         )
     if not re.fullmatch(r"[!-~]*", key):
         raise BadInput("OPENAI_API_KEY: contains characters that no key has. Set it to the key and nothing else.")
-    return openai.AsyncOpenAI(base_url=url, api_key=key or "none", max_retries=0, timeout=timeout, http_client=http)
+    return openai.AsyncOpenAI(
+        base_url=url, api_key=key or "none", max_retries=RETRIES, timeout=timeout, http_client=http
+    )
 
 
 def server_address(name: str, base_url: str | None) -> str:
@@ -88,7 +94,7 @@ def address_of(client: AsyncOpenAI) -> str:
 
 
 async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: float) -> Any:
-    """The JSON document that comes back for `body` (`url`: below the client's address, or a whole one) within `timeout` seconds.
+    """The JSON document that comes back for `body` (`url`: below the client's address, or a whole one), all tries within `timeout` seconds.
 
     Raises ServerFailure or Refusal where none comes, or an HTTP error.
     """
@@ -99,20 +105,31 @@ async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: flo
     try:
         async with asyncio.timeout(timeout):
             reply = await client.post(url, cast_to=httpx2.Response, body=body)
+        return reply.json()
     except openai.APIStatusError as error:
         raise failure_of_status(error.status_code, error.response.text, error.response.headers, body) from None
     except (openai.APIConnectionError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise failure_of(error) from None
-    if "event-stream" in reply.headers.get("content-type", "") or reply.content.startswith(b"data:"):
-        raise ServerFailure(
-            "the server streams its reply (text/event-stream), which was not asked for; turn streaming off there",
-            "unreadable",
-        )
+
+
+async def _check_reply(reply: httpx2.Response) -> None:
+    """Raise an error that the client tries again for, where a reply is no chat completion and no other JSON object."""
+    import httpx2
+
+    if not reply.is_success:
+        return
+    await reply.aread()
     try:
-        return json.loads(reply.content)
-    except (ValueError, RecursionError) as error:
-        said = words_of(reply.text) if "html" in reply.headers.get("content-type", "") else str(error)
-        raise ServerFailure(f"the server's reply is not a chat completion ({said})", "unreadable") from None
+        document = json.loads(reply.content)
+        choices = document.get("choices", [{}])
+        if isinstance(choices[0], dict) or document.get("error"):
+            return
+        why = "it has no choices"
+    except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
+        why = without_tags(reply.text)
+    if reply.content.startswith(b"data:"):
+        why = "the server streams its reply, which was not asked for"
+    raise httpx2.DecodingError(f"the server's reply is not a chat completion ({why})", request=reply.request)
 
 
 def is_local(url: str) -> bool:

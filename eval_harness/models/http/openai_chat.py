@@ -1,19 +1,21 @@
 """Any server that speaks OpenAI's chat completions (OpenAI, Azure, vLLM, SGLang, TGI, `transformers serve`), many questions at a time.
 
-One question at a time is in flight until the server has answered one: what it takes is settled then (`chat_parameters.py`) and stays
-so for the others. A question is asked again after an error until it is answered, has failed `TRIES` times by itself, or `--wait-server`
-is over; before the run is given up, a question that was answered is asked once more. See also: the client (`client.py`), messages
-(`chat_messages.py`), replies (`chat_replies.py`), errors (`server_errors.py`), how many are in flight (`in_flight.py`).
+One question at a time is in flight until the server has answered one: what it takes is settled then (`chat_parameters.py`) and stays so for
+the others. The openai client tries a question again; where the server is busy or gone, it is asked again until `--wait-server` is over.
+Before the run is given up, a question that was answered is asked once more. See also: the client (`client.py`), messages
+(`chat_messages.py`), replies (`chat_replies.py`), errors (`server_errors.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import queue
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from tqdm import tqdm
@@ -23,9 +25,8 @@ from eval_harness.models.http.chat_messages import messages_of
 from eval_harness.models.http.chat_parameters import Parameters
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.client import AZURE, PROVIDER, address_of, open_client, post
-from eval_harness.models.http.in_flight import InFlight, in_background
-from eval_harness.models.http.server_errors import TRANSIENT, Refusal, ServerFailure, without_key
-from eval_harness.models.http.token_scores import Answer, TokenScores
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
+from eval_harness.models.http.token_scores import TokenScores
 from eval_harness.models.interface import Backend, Settings, chosen
 from eval_harness.models.option_tokens import BEGUN_REASONING, NotScorable
 from eval_harness.records.request import Request, Response
@@ -34,27 +35,15 @@ from eval_harness.records.result import Model
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-TRIES = 6
-"""How often a question is sent that the server fails to answer (HTTP 500, a broken connection; 502 and 504 while it answers others)
-before it counts as failed; it is asked again when the run is resumed."""
-
-LATE_TRIES = 4
-"""The same for replies that do not come in time."""
-
-STRANGER_TRIES = 3
-"""How often something that is no reply of a chat server is tried before the first answer came."""
-
+Item = TypeVar("Item")
 GIVE_UP_AFTER = 10
 """Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all."""
 
 WAIT_SERVER = 600.0
 """Seconds for which a server that answers nothing is waited for (`--wait-server`)."""
 
-START_TIMEOUT = 2.0
-"""Seconds for which a server that cannot be connected to is tried before the first answer, where `--wait-server` is not given."""
-
 LINE_EVERY = 10.0
-"""Seconds after which a line says what is waited for."""
+"""Seconds without an answer after which a line says what is waited for."""
 
 LAST_REPLIES = 5.0
 """Seconds for which replies under way are waited for when the asking ends in an error: they are paid for."""
@@ -75,7 +64,7 @@ class OpenAIChat(Backend):
     takes_stream = True
     options = ("thinking", "chat_template", "chat_template_kwargs", "generation")
     first_wait = 1.0
-    """Seconds before the second try; doubles with each further one, up to a minute."""
+    """Seconds before the client is let try again."""
 
     def __init__(self, name: str, settings: Settings, called: str | None = None) -> None:
         """`name`: as the server calls the model, or `azure:NAME` for a deployment of Azure OpenAI. `called`: what messages call it, if not
@@ -96,23 +85,15 @@ class OpenAIChat(Backend):
         self.model = Model(name=self.name)
         self.deviations: list[str] = []
         self.parameters = Parameters(self.name, self.base_url, settings, self.deviate)
-        self.retries = 0
         self.worked: Request | None = None
         """A request that the server has answered, now or in an earlier part of the run."""
         self.reasons: bool | None = None
         """True if the model is seen to reason before it answers; None: nothing tells yet."""
         self._settled = False
         self._failures = 0
-        self._refused = 0
-        self._strange = 0
-        """How often something came before the first answer that is no reply of a chat server."""
         self._token_scores: TokenScores | None = None
-        self._client, self._flight, self._alone = (
-            client,
-            InFlight(1),
-            asyncio.Lock(),
-        )  # of the running call of `_ask_all`
-        self._last_line = self._began = self._alive_at = 0.0  # never
+        self._client, self._alone, self._may_start = client, asyncio.Lock(), asyncio.Event()  # of the running call
+        self._alive_at = 0.0  # never
         self._trouble = "its reply is awaited"
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
@@ -121,7 +102,7 @@ class OpenAIChat(Backend):
 
         Raises BadInput when the server cannot be reached, refuses the key or the model, or has gone.
         """
-        return in_background(lambda emit: self._ask_all(requests, emit))
+        return _in_background(lambda emit: self._ask_all(requests, emit))
 
     def score(self, requests: Iterable[Request]) -> Iterator[Response]:
         """By the log-probabilities of the options' own tokens, where the server gives them (`token_scores.py`); elsewhere `gd` by the
@@ -141,30 +122,28 @@ class OpenAIChat(Backend):
 
     async def beside(self, name: str, body: dict[str, Any]) -> Any:
         """What the address beside /v1 gives, for `token_scores.py`. Raises ServerFailure or Refusal."""
-        return await post(self._client, f"{self.base_url.removesuffix('/v1')}/{name}", body, self.settings.timeout)
+        return await self._post(f"{self.base_url.removesuffix('/v1')}/{name}", body)
 
     async def _ask_all(self, requests: Iterable[Request], emit: Callable[[Response], None]) -> None:
-        """As many questions at a time as may be in flight."""
+        """As many questions at a time as may be in flight, one until the server has answered one."""
         waiting, taking, stopping = iter(requests), asyncio.Lock(), False
-        self._flight = InFlight(self.settings.in_flight, alone=not self._settled)
-        self._alone, self._failures, self._began = asyncio.Lock(), 0, time.monotonic()
+        self._alone, self._may_start, self._failures = asyncio.Lock(), asyncio.Event(), 0
+        if self._settled:
+            self._may_start.set()
 
-        async def take() -> Taken | None:
-            async with taking:
-                return None if stopping else await asyncio.to_thread(self._next, waiting)
-
-        async def work() -> None:
-            upcoming = asyncio.create_task(take())
-            try:
-                while (taken := await upcoming) is not None:
-                    upcoming = asyncio.create_task(take())  # made ready while the reply is awaited
-                    emit(await self._timed(taken))
-            finally:
-                upcoming.cancel()
-                await asyncio.gather(upcoming, return_exceptions=True)
+        async def work(first: bool) -> None:
+            if not first:
+                await self._may_start.wait()
+            while not stopping:
+                async with taking:
+                    taken = await asyncio.to_thread(self._next, waiting)
+                if taken is None:
+                    break
+                emit(await self._timed(taken))
+            self._may_start.set()
 
         async with self._open() as self._client:
-            workers = {asyncio.create_task(work()) for _ in range(self._flight.most)}
+            workers = {asyncio.create_task(work(not number)) for number in range(self.settings.in_flight)}
             reporting = asyncio.create_task(self._report())
             try:
                 done, under_way = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
@@ -177,36 +156,19 @@ class OpenAIChat(Backend):
                 await asyncio.gather(reporting, *workers, return_exceptions=True)
             for worker in done:
                 worker.result()
-            if self._failures >= STRANGER_TRIES:
-                await self._check_server(self._trouble, None)
+            if self._failures >= 3 and not await self._still_answers():
+                raise self._gone()
 
     async def _report(self) -> None:
-        """Say what is waited for, until the first answer."""
+        """Say what is waited for while no answers come."""
+        began = said = time.monotonic()
         while True:
-            await asyncio.sleep(LINE_EVERY)
-            if self._settled:
-                return
-            seconds = time.monotonic() - self._began
-            self._say(
-                f"waiting for {self.base_url} since {seconds:.0f} s of at most {self._patience:.0f} s ({self._trouble})"
-            )
-
-    async def _check_address(self, failure: ServerFailure, request: Request) -> None:
-        """Before the first answer: raise BadInput where no server is there, or something else than a chat server."""
-        self._strange += failure.kind == "unreadable"
-        waited = time.monotonic() - self._began
-        if failure.kind == "unreachable" and self.settings.wait_server is None and waited >= START_TIMEOUT:
-            raise BadInput(
-                f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS waits for it), or "
-                "check the address."
-            )
-        if self._strange >= STRANGER_TRIES and not self._alive_at:
-            if self.worked is not None:
-                await self._check_server(self._trouble, request)
-                return
-            raise BadInput(
-                f"--base-url {self.base_url}: {self._trouble}. Give the address of a chat server; it mostly ends in /v1."
-            )
+            await asyncio.sleep(LINE_EVERY / 10)
+            since = max(began, self._alive_at)
+            if time.monotonic() - max(since, said) >= LINE_EVERY:
+                said = time.monotonic()
+                line = f"waiting for {self.base_url} since {said - since:.0f} s of at most {self._patience:.0f} s"
+                tqdm.write(f"{self.called}: {line} ({self._trouble})", file=sys.stderr)
 
     def _next(self, waiting: Iterator[Request]) -> Taken | None:
         """The next request with its messages, or with why its image cannot be shown."""
@@ -224,37 +186,34 @@ class OpenAIChat(Backend):
         return replace(response, seconds=round(time.perf_counter() - start, 4))
 
     async def _ask(self, request: Request, messages: Messages | Exception) -> Response:
-        """One question, tried until it is answered, refused, or has failed too often. Raises BadInput."""
+        """One question, tried until it is answered, refused, or has failed. Raises BadInput."""
         failed = Response(request.question_id, request.sample, "", "failed")
         if isinstance(messages, Exception):
             return replace(failed, error=f"its image cannot be shown: {messages}")
-        flight, until = self._flight, 0.0
-        tries = dict.fromkeys(TRANSIENT, 0)
-        done = 0
-        read: dict[str, Answer] = {}
+        until = 0.0
         while True:
             limit = self.parameters.limit(request)
             try:
-                async with flight.one():
-                    limit, sent = self.parameters.limit(request), self.parameters.of(request)
-                    response = await self._scored(request, messages, read)
-                    if response is None:
-                        reply = await self._told_from_reasoning(request, await self._once(messages, sent))
-                        if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
-                            continue
-                        if not self._settled:
-                            self._look_for_reasoning(reply)
-                            if reply.reasoning:
-                                self.parameters.allow_thinking(request, REASONS, limit)
-                        response = self._response(request, reply)
-                    self._answered(request)
-                    return response
+                response = await self._scored(request, messages)
+                if response is None:
+                    sent = self.parameters.of(request)
+                    reply = await self._told_from_reasoning(request, await self._once(messages, sent))
+                    if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
+                        continue
+                    if not self._settled:
+                        self._look_for_reasoning(reply)
+                        if reply.reasoning:
+                            self.parameters.allow_thinking(request, REASONS, limit)
+                    response = self._response(request, reply)
+                self._answered()
+                self.worked = self.worked or request
+                self._settle()
+                return response
             except Refusal as refusal:
-                self._refused += 1
-                self._answered(None)
+                self._answered()
                 return replace(failed, status="refused", error=without_key(str(refusal), self._key))
             except ServerFailure as failure:
-                words = self._trouble = without_key(str(failure), self._key)
+                self._trouble = words = without_key(str(failure), self._key)
                 if failure.kind == "fatal":
                     raise BadInput(f"{self.called}: {words}") from None
                 if failure.kind == "cut" and self.parameters.allow_thinking(request, REASONS, limit):
@@ -263,61 +222,45 @@ class OpenAIChat(Backend):
                     failure, request, limit
                 ):
                     continue
-                failed = replace(failed, error=words, finish_reason="length" if failure.kind == "cut" else None)
-                if failure.kind in ("cut", "question"):
-                    self._failures += 1
-                    if self._failures >= GIVE_UP_AFTER:
-                        await self._check_server(words, request)
-                    return failed
-                self.retries += 1
-                if not self._settled:
-                    await self._check_address(failure, request)
-                if len(read) > done:  # an option more was scored
-                    tries, done, until = dict.fromkeys(tries, 0), len(read), 0.0
-                tries[failure.kind if failure.kind in tries else "again"] += 1
-                if failure.kind in ("busy", "late", "gateway"):
-                    flight.busy()
-                until = until or (time.monotonic() if self._settled else self._began) + self._patience
-                left = until - time.monotonic()
-                if failure.retry_after is not None and left < failure.retry_after:
-                    await self._check_server(f"{words}; it asks to wait {failure.retry_after:.0f} s", request)
-                    return failed
-                passed_over = tries["gateway"] >= TRIES and self._alive_at > until - self._patience
-                if tries["again"] >= TRIES or tries["late"] >= LATE_TRIES or passed_over or left <= 0:
-                    self._failures += 1
-                    if self._failures >= GIVE_UP_AFTER or left <= 0:
-                        await self._check_server(words, request)
-                    return failed
-                pause = min(flight.pause(max(tries.values()), self.first_wait, failure.retry_after), left)
-                if pause >= LINE_EVERY:
-                    self._say(f"{words}; asked again in {pause:.0f} s")
-                await asyncio.sleep(pause)
+                if not self._settled and self.worked is None:
+                    self._check_address(failure)
+                if failure.kind in ("wait", "unreachable"):
+                    until = until or time.monotonic() + self._patience
+                    if time.monotonic() < until:
+                        await asyncio.sleep(min(self.first_wait, self._patience))
+                        continue
+                self._failures += 1
+                if (until or self._failures >= GIVE_UP_AFTER) and not await self._still_answers():
+                    raise self._gone() from None
+                return replace(failed, error=words, finish_reason="length" if failure.kind == "cut" else None)
 
-    def _answered(self, request: Request | None) -> None:
-        """The server has answered; `request`: what it has, None for a refusal."""
+    def _check_address(self, failure: ServerFailure) -> None:
+        """Before the first answer: raise BadInput where no server is there, or something else than a chat server."""
+        if failure.kind == "unreachable" and self.settings.wait_server is None:
+            raise BadInput(
+                f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS waits for it), or "
+                "check the address."
+            )
+        if failure.kind == "unreadable" and not self._alive_at:
+            raise BadInput(
+                f"--base-url {self.base_url}: {self._trouble}. Give the address of a chat server; it mostly ends in /v1."
+            )
+
+    def _answered(self) -> None:
+        """The server has said something about a question."""
         self._failures, self._alive_at = 0, time.monotonic()
-        self.worked = self.worked or request
-        self._flight.answered()
-        if request is not None or self._refused >= STRANGER_TRIES:
-            self._settle()
 
     def _settle(self) -> None:
+        """The server answers, and what it takes is known: all may ask."""
         self._settled = True
-        self._flight.open()
+        self._may_start.set()
 
     @property
     def _patience(self) -> float:
         return WAIT_SERVER if self.settings.wait_server is None else self.settings.wait_server
 
-    def _say(self, line: str) -> None:
-        """A line on standard error, at most one in `LINE_EVERY` seconds."""
-        now = time.monotonic()
-        if now - self._last_line >= 0.9 * LINE_EVERY:
-            self._last_line = now
-            tqdm.write(f"{self.called}: {line}", file=sys.stderr)
-
-    async def _scored(self, request: Request, messages: Messages, read: dict[str, Answer]) -> Response | None:
-        """The response to a request whose options the server scores by their tokens; None for any other request. `read`: as there.
+    async def _scored(self, request: Request, messages: Messages) -> Response | None:
+        """The response to a request whose options the server scores by their tokens; None for any other request.
 
         Raises BadInput where the method needs that and the server cannot do it; ServerFailure, Refusal.
         """
@@ -328,7 +271,7 @@ class OpenAIChat(Backend):
             if self._token_scores.begins_reasoning:
                 self.deviate(BEGUN_REASONING)
             try:
-                return await self._token_scores.score(request, messages, read)
+                return await self._token_scores.score(request, messages)
             except NotScorable as error:
                 raise ServerFailure(str(error), "question") from None
         if request.scoring == "next_token":
@@ -338,20 +281,14 @@ class OpenAIChat(Backend):
             "--method mc, gd or ff."
         )
 
-    async def _check_server(self, words: str, request: Request | None) -> None:
-        """Ask a question that was answered before; where there is none, and `request` shows no image, a simple one.
-
-        Raises BadInput where it is not answered now, or none ever was.
-        """
-        if self.worked is None and request is not None and not request.images:
-            self.worked = _simple(request)
+    async def _still_answers(self) -> bool:
+        """True if the server answers a question that was answered before, asked again."""
         if self.worked is None:
-            seconds = time.monotonic() - self._began
-            raise BadInput(f"{self.called}: the server answers no question, after {seconds:.0f} s: {words}")
-        since, tries = time.monotonic(), 0
+            return False
+        since = time.monotonic()
         async with self._alone:
             if self._alive_at > since:
-                return  # the check of another question was answered while this one waited
+                return True  # it was answered while this check waited for another one
             messages = await asyncio.to_thread(messages_of, self.worked, self.settings.max_image_side)
             while True:
                 try:
@@ -359,19 +296,21 @@ class OpenAIChat(Backend):
                 except ServerFailure as failure:
                     if self.parameters.adjust(failure, self.worked, self.parameters.limit(self.worked)):
                         continue
-                    tries += 1
-                    if tries >= STRANGER_TRIES or failure.kind == "late":
-                        raise BadInput(
-                            f"{self.called}: the server does not answer ({words}). Every answer so far is kept; run the same "
-                            "command again to resume."
-                        ) from None
-                    await asyncio.sleep(self.first_wait)
-                    continue
+                    return False
                 except Refusal:
                     pass
-                break
-            self._failures, self._alive_at = 0, time.monotonic()
-            self._settle()
+                self._answered()
+                self._settle()
+                return True
+
+    def _gone(self) -> BadInput:
+        """The one line about a server that answers nothing, or nothing any more."""
+        if self.worked is None:
+            return BadInput(f"{self.called}: the server answers no question: {self._trouble}")
+        return BadInput(
+            f"{self.called}: the server does not answer ({self._trouble}). Every answer so far is kept; run the same command again to "
+            "resume."
+        )
 
     async def _once(self, messages: Messages, sent: dict[str, Any]) -> Reply:
         """Send one question. Raises Refusal or ServerFailure."""
@@ -379,8 +318,10 @@ class OpenAIChat(Backend):
 
     async def _document(self, messages: Messages, sent: dict[str, Any]) -> Any:
         """The JSON of a reply. Raises Refusal or ServerFailure."""
-        body = {"model": self.name, **sent, "messages": messages}
-        return await post(self._client, "/chat/completions", body, self.settings.timeout)
+        return await self._post("/chat/completions", {"model": self.name, **sent, "messages": messages})
+
+    async def _post(self, url: str, body: dict[str, Any]) -> Any:
+        return await post(self._client, url, body, self._patience + self.settings.timeout)
 
     async def _told_from_reasoning(self, request: Request, reply: Reply) -> Reply:
         """The reply, its text as reasoning where the limit cut it and the model is known to reason: chat templates may open the reasoning,
@@ -453,9 +394,49 @@ class OpenAIChat(Backend):
         settled = self.parameters.describe() if self._settled else {}
         if self._token_scores is not None:
             settled["options_scored_by"] = "their tokens" if self._token_scores.can_score else "alternatives of a token"
-        return {"server": host, "retries": self.retries, **settled}
+        return {"server": host, **settled}
 
 
 def _simple(request: Request) -> Request:
     """A question that any model can answer in a few words, asked as `request` is."""
     return replace(request, prompt=PROBE, image=None, more_images=(), shots=(), candidates=(), max_tokens=PROBE_TOKENS)
+
+
+@dataclass(frozen=True)
+class _End:
+    error: BaseException | None
+
+
+def _in_background(work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]]) -> Iterator[Item]:
+    """Run `work(emit)` in an event loop of its own thread; yield what it emits, as it comes, and raise what it raises.
+
+    Works where the caller has an event loop, as a notebook does. Closing the iterator cancels the work.
+    """
+    items: queue.SimpleQueue[Item | _End] = queue.SimpleQueue()
+    runner = asyncio.Runner()
+    loop = runner.get_loop()
+    task = loop.create_task(work(items.put))
+
+    async def finished() -> None:
+        await task
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            with runner:
+                runner.run(finished())
+        except BaseException as raised:  # handed to the caller's thread, which raises it
+            error = raised
+        items.put(_End(error))
+
+    thread = threading.Thread(target=run, name="in-flight", daemon=True)
+    thread.start()
+    try:
+        while not isinstance(item := items.get(), _End):
+            yield item
+    finally:
+        if thread.is_alive() and not loop.is_closed():
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join(2.0)
+    if item.error is not None:
+        raise item.error

@@ -74,16 +74,13 @@ class TokenScores:
         """True if the server was seen to score options by their tokens."""
         return None in self._lacks.values()
 
-    async def score(self, request: Request, messages: Messages, read: dict[str, Answer]) -> Response:
-        """The response to a request whose conversation is `messages`. `read`: the answers that earlier tries have read; added to.
+    async def score(self, request: Request, messages: Messages) -> Response:
+        """The response to a request whose conversation is `messages`.
 
         Raises ServerFailure, also where a reply is about other tokens than asked for; NotScorable as `option_tokens.py`.
         """
         if request.scoring == "sequence":
-            for text in request.candidates:
-                if text not in read:
-                    read[text] = await self._read(messages, text, self._lead)
-            answers = [read[text] for text in request.candidates]
+            answers = [await self._read(messages, text, self._lead) for text in request.candidates]
             if any(answer.prompt != answers[0].prompt for answer in answers):
                 raise ServerFailure("the server reads other tokens before one option than before another", "question")
             scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]

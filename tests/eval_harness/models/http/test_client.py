@@ -7,6 +7,7 @@ import itertools
 import socket
 import ssl
 import threading
+from random import Random
 
 import pytest
 
@@ -16,6 +17,7 @@ from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import KEY, request
+from tests.sampling import few
 
 REPLY = b'{"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]}'
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(REPLY), REPLY)
@@ -54,6 +56,7 @@ def plain(monkeypatch):
     for name in ("OPENAI_BASE_URL", "SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
 
 
 def ask(url, **settings):
@@ -82,29 +85,30 @@ def test_what_a_proxy_refuses_is_told_and_no_key_is_sent_to_it(monkeypatch):
             ask("https://models.example.org/v1")
 
 
-def test_what_is_said_to_stay_on_this_machine_is_sent_to_no_proxy(monkeypatch):
+HOSTS = ("127.0.0.1", "localhost")
+PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", None)
+EXEMPT = ("", "*", "127.0.0.1", "localhost", "127.0.0.1,localhost", ".localhost", "127.0.0.0/8", "example.org")
+SETTINGS = Random(0).sample(list(itertools.product(HOSTS, PROXIES, EXEMPT)), 80)
+
+
+@pytest.mark.parametrize(("host", "variable", "spared"), few(SETTINGS, 8))
+def test_what_is_said_to_stay_on_this_machine_is_sent_to_no_proxy(monkeypatch, host, variable, spared):
     """Every combination of address, proxy variable and exemption: `destination` says where the request arrives."""
-    hosts = ("127.0.0.1", "localhost")
-    proxies = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", None)
-    exempt = ("", "*", "127.0.0.1", "localhost", "127.0.0.1,localhost", ".localhost", "127.0.0.0/8", "example.org")
     with answering() as (server, direct), answering() as (proxy, proxied):
-        for host, variable, spared in itertools.product(hosts, proxies, exempt):
-            with monkeypatch.context() as patched:
-                if variable:
-                    patched.setenv(variable, f"http://127.0.0.1:{proxy}")
-                patched.setenv("NO_PROXY", spared)
-                url = f"http://{host}:{server}/v1"
-                direct.clear(), proxied.clear()
-                assert ask(url) == "A"
-                # Another program's connection to a port that it had before is none of this request's.
-                arrived = tuple(sum(f":{server}" in head for head in heads) for heads in (direct, proxied))
-                stays = destination(url) is None
-                assert arrived == (1, 0) or not stays, (host, variable, spared)
-                if "/" not in spared:  # networks: what is said is on the safe side
-                    assert arrived == ((1, 0) if stays else (0, 1)), (host, variable, spared)
+        if variable:
+            monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy}")
+        monkeypatch.setenv("NO_PROXY", spared)
+        url = f"http://{host}:{server}/v1"
+        assert ask(url) == "A"
+        # Another program's connection to a port that it had before is none of this request's.
+        arrived = tuple(sum(f":{server}" in head for head in heads) for heads in (direct, proxied))
+        stays = destination(url) is None
+        assert arrived == (1, 0) or not stays
+        if "/" not in spared:  # networks: what is said is on the safe side
+            assert arrived == ((1, 0) if stays else (0, 1))
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", few([302, 307, 301, 303, 308], 2))
 def test_no_redirection_is_followed(status):
     with answering() as (elsewhere, reached):
         location = f"Location: http://127.0.0.1:{elsewhere}/v1/chat/completions".encode()
@@ -157,7 +161,7 @@ def test_a_private_authority_is_trusted_where_it_is_named_and_nowhere_else(certi
     authority, tls = certificates
     with answering(tls=tls) as (port, heads):
         url = f"https://127.0.0.1:{port}/v1"
-        with pytest.raises(BadInput, match="its certificate cannot be verified"):
+        with pytest.raises(BadInput, match="certificate cannot be verified"):
             ask(url)
         assert not heads
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
@@ -165,7 +169,7 @@ def test_a_private_authority_is_trusted_where_it_is_named_and_nowhere_else(certi
 
 
 def test_a_server_that_does_not_speak_https_is_told():
-    with answering() as (port, _), pytest.raises(BadInput, match="does not speak https"):
+    with answering() as (port, _), pytest.raises(BadInput, match="it does not speak https"):
         ask(f"https://127.0.0.1:{port}/v1")
 
 

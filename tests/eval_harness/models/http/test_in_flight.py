@@ -1,14 +1,13 @@
-"""`--in-flight N` means N: all of them from the second question on, fewer while the server is busy, none once no server listens."""
+"""`--in-flight N` means N: never more, and all of them from the second question on."""
 
 import threading
 import time
 
-from eval_harness.models.http.in_flight import InFlight
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request, text_of
 
 
-def test_the_number_in_flight_is_bounded_and_a_busy_server_is_asked_less():
+def test_the_number_in_flight_is_bounded_and_a_wait_that_a_server_asks_for_is_kept():
     with ChaosServer(delay=0.02) as server:
         assert len(list(model(server, in_flight=3).generate([request(i) for i in range(20)]))) == 20
         assert server.most <= 3
@@ -44,32 +43,3 @@ def test_all_places_are_used_from_the_second_question_on():
     with ChaosServer(answer=answer) as server:
         found = list(model(server, in_flight=48, timeout=250).generate(request(i) for i in range(1 + 48)))
     assert len(found) == 49 and not all_there.broken
-
-
-def test_a_busy_server_is_asked_less_and_then_more_again():
-    flight = InFlight(64)
-    flight.now = 64
-    for _ in range(5):
-        flight.busy()
-    assert flight.allowed == 32, "one burst of refusals is one piece of news"
-    for _ in range(4):
-        flight.now = int(flight.allowed) - 1
-        for _ in range(flight.now):
-            flight.answered()
-    assert flight.allowed > 60
-
-
-def test_a_server_with_a_limit_of_its_own_is_served_up_to_it():
-    """It refuses whatever exceeds ten at a time: every question is answered, most of the time at its limit."""
-
-    class Limited(ChaosServer):
-        refused = 0
-
-        def fault_for(self, question):
-            self.refused += self.now > 10
-            return "429" if self.now > 10 else None
-
-    with Limited(delay=0.2, retry_after="0.2") as server:
-        found = list(model(server, in_flight=40).generate(request(i) for i in range(200)))
-    assert [r.status for r in found] == ["answered"] * 200
-    assert server.refused < 300
