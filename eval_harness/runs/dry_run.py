@@ -13,14 +13,14 @@ import io
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from statistics import mean
 
 from dataset_builders.schema import image_ids
 from eval_harness.models.http.client import PROVIDER, permit_sending, server_address
-from eval_harness.models.interface import THINKING_ROOM, Backend
+from eval_harness.models.interface import THINKING_ROOM
 from eval_harness.models.load import keep_loaded
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
@@ -39,64 +39,61 @@ JUDGED = "not counted: what the judge is asked about answers that the rules cann
 @dataclass(frozen=True)
 class Size:
     """How much a run would ask: requests (a server gets one for each option that `ps` scores), distinct images, characters of all
-    prompts, pixels that each of the first requests shows, and the most tokens that may come back; `if_reasoning`: where a server's model
-    is seen to reason, which gives it more room."""
+    prompts, roughly the tokens that go in, the most that may come back, and what both cost where there is a price."""
 
-    requests: int
-    images: int
-    characters: int
-    pixels: tuple[int, ...]
-    most_tokens_out: int
-    if_reasoning: int
+    requests: int = 0
+    images: int = 0
+    characters: int = 0
+    tokens_in: float = 0.0
+    tokens_out: int = 0
+    cost_in: float = 0.0
+    cost_out: float = 0.0
 
-    @property
-    def tokens_in(self) -> tuple[float, float]:
-        """Roughly how many tokens go in: of text, of images."""
-        images = self.requests * mean(self.pixels) / PIXELS_PER_TOKEN if self.pixels else 0.0
-        return self.characters / CHARACTERS_PER_TOKEN, images
+    def __add__(self, other: Size) -> Size:
+        return Size(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
-    def cost(self, price: tuple[float, float]) -> tuple[float, float]:
-        """What goes in costs about, and what comes out at most, at this price of a million tokens in and out."""
-        return sum(self.tokens_in) * price[0] / 1e6, self.most_tokens_out * price[1] / 1e6
+    def __str__(self) -> str:
+        words = (
+            f"in all: {self.requests:,} requests, {self.images:,} distinct images; about {rounded(self.tokens_in)} tokens in, at most "
+            f"{rounded(self.tokens_out)} tokens out"
+        )
+        if self.cost_in or self.cost_out:
+            words += (
+                f"; cost: about {self.cost_in:.2f} for what goes in, at most {self.cost_out:.2f} for what comes out"
+            )
+        return words
 
 
-def size_of(plan: Plan, images: int = 64, instances: Sequence[Instance] | None = None) -> Size:
+def size_of(plan: Plan, instances: Sequence[Instance] | None = None, images: int = 64) -> Size:
     """What a run would ask (or these instances of it), measured on its prompts and on its first `images` images; asks nothing."""
     from PIL import Image
 
     backend, instances = plan.backend, plan.instances if instances is None else instances
-    fixed = not backend.is_api or plan.config.max_tokens is not None
-    requests = characters = most = if_reasoning = 0
+    requests = characters = out = 0
     for request in chain.from_iterable(plan.requests(instances, with_images=False)):
         texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
-        times = _times_sent(request, backend)
+        times = len(request.candidates) if backend.is_api and request.scoring == "sequence" else 1
         requests += times
         characters += times * sum(map(len, texts))
-        out = request.max_tokens if not request.candidates else times if backend.is_api else 0
-        most += out
-        if_reasoning += out if fixed or request.candidates else max(out, THINKING_ROOM)
+        out += request.max_tokens if not request.candidates else times if backend.is_api else 0
     pixels: list[int] = []
-    if plan.shows_images:
-        for request in chain.from_iterable(plan.requests(instances[:images])):
-            of_request = 0
-            for shown in request.all_images:
-                with contextlib.suppress(OSError), Image.open(io.BytesIO(shown)) as image:
-                    shrunk = min(1.0, (plan.config.settings.max_image_side or sys.maxsize) / max(image.size))
-                    of_request += int(image.width * shrunk) * int(image.height * shrunk)
-            pixels += [of_request] * _times_sent(request, backend) if of_request else []
+    for request in chain.from_iterable(plan.requests(instances[:images])) if plan.shows_images else ():
+        pixels.append(0)
+        for shown in request.all_images:
+            with contextlib.suppress(OSError), Image.open(io.BytesIO(shown)) as image:
+                shrunk = min(1.0, (plan.config.settings.max_image_side or sys.maxsize) / max(image.size))
+                pixels[-1] += int(image.width * shrunk) * int(image.height * shrunk)
     rows = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
     distinct = {(row["case_id"], name) for row in rows for name in image_ids(row)} if plan.shows_images else ()
-    return Size(requests, len(distinct), characters, tuple(pixels), most, if_reasoning)
+    tokens_in = characters / CHARACTERS_PER_TOKEN + requests * (mean(pixels) if pixels else 0.0) / PIXELS_PER_TOKEN
+    price = plan.config.settings.price or (0.0, 0.0)
+    cost = tokens_in * price[0] / 1e6, out * price[1] / 1e6
+    return Size(requests, len(distinct), characters, tokens_in, out, *cost)
 
 
-def _times_sent(request: Request, backend: Backend) -> int:
-    """How often a request goes to a server: with each of the options that are scored whole (`ps`), else once."""
-    return len(request.candidates) if backend.is_api and request.scoring == "sequence" else 1
-
-
-def first_request(plan: Plan) -> Request:
-    """The first request as it would be sent, with its image; asks nothing."""
-    return next(plan.requests(plan.instances[:1]))[0]
+def may_reason(plan: Plan) -> bool:
+    """True if a run's model gets more room where it is seen to reason."""
+    return plan.backend.is_api and plan.config.max_tokens is None and not plan.config.scores_options
 
 
 def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
@@ -105,7 +102,7 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
     load = keep_loaded()
     plan = make_plan(config, load)
     others = [make_plan(replace(config, image=image), load) for image in arms_of(plan)] if arms else []
-    request, run = first_request(plan), plan.run
+    request, run = next(plan.requests(plan.instances[:1]))[0], plan.run
     generation = ", ".join(f"{name} {value}" for name, value in run.method.generation.items())
     lines = [
         f"{run.model.name} on {run.benchmark.name} · {run.benchmark.split} · {run.benchmark.questions} questions, "
@@ -124,7 +121,9 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
         lines.append("scored: " + " | ".join(request.candidates))
     for each in (plan, *others):
         lines += [f"{each.run.request.image}:"] if others else []
-        lines += _cost(size_of(each), config.settings.price)
+        lines.append(str(size_of(each)))
+    if may_reason(plan):
+        lines.append(REASONING)
     if config.judge:
         lines.append(f"{JUDGED}: {config.judge}")
     return "\n".join(lines)
@@ -140,26 +139,6 @@ def _request_of(plan: Plan, question_id: str) -> Request:
     """The first request about a question; asks nothing."""
     row = plan.selection.questions["question_id"].tolist().index(question_id)
     return next(plan.requests([(row, 0)]))[0]
-
-
-def _cost(size: Size, price: tuple[float, float] | None) -> list[str]:
-    """Questions, images and tokens of the whole run, and what they would cost at most."""
-    texts, images = size.tokens_in
-    lines = [
-        f"in all: {size.requests} requests, {size.images} distinct images; about {rounded(texts + images)} tokens in "
-        f"({rounded(texts)} of text, {rounded(images)} of images: servers count images in ways of their own), at most "
-        f"{rounded(size.most_tokens_out)} tokens out"
-    ]
-    more = size.if_reasoning > size.most_tokens_out
-    if more:
-        lines.append(f"{REASONING}: at most {rounded(size.if_reasoning)} tokens out")
-    if price:
-        tokens_in, tokens_out = size.cost(price)
-        if_reasoning = f" ({size.if_reasoning * price[1] / 1e6:.2f} if it reasons)" if more else ""
-        lines.append(
-            f"cost: about {tokens_in:.2f} for what goes in, at most {tokens_out:.2f} for what comes out{if_reasoning}"
-        )
-    return lines
 
 
 def rounded(number: float) -> str:

@@ -16,11 +16,14 @@ from eval_harness.models.load import load_backend
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import UNDELIVERED, Model
 from eval_harness.records.run import read_run
-from eval_harness.runs.dry_run import JUDGED, REASONING, Size, rounded, size_of
+from eval_harness.runs.dry_run import JUDGED, REASONING, Size, may_reason, rounded, size_of
 from eval_harness.runs.plan import Plan, make_plan
 from eval_harness.runs.requests import Instance
 from eval_harness.runs.shards import answers_of
 from eval_harness.sweep.tasks import SweepTask, label_of
+
+
+NOTHING = Size()
 
 
 class StandIn(Backend):
@@ -60,7 +63,7 @@ class Forecast:
     task: SweepTask
     plan: Plan | None = None
     waiting: Sequence[Instance] = ()
-    size: Size | None = None
+    size: Size = NOTHING
     seconds: float | None = None
     problem: str | None = None
 
@@ -84,7 +87,7 @@ def _forecast(task: SweepTask) -> Forecast:
         planned = {plan.key(each) for each in plan.instances}
         if task.is_done and planned <= records.keys():
             waiting = []  # what failed was asked, and is told in the result
-        size = size_of(plan, images=16, instances=waiting) if waiting else None
+        size = size_of(plan, waiting, images=16) if waiting else NOTHING
     except BadInput as error:
         return Forecast(task, problem=str(error))
     seconds = [record["seconds"] for record in records.values() if record.get("seconds")]
@@ -113,64 +116,38 @@ def hours(each: Forecast, everything: Sequence[Forecast]) -> float | None:
 
 def before(everything: Sequence[Forecast]) -> str:
     """The table that is printed before a sweep begins."""
-    rows = [
-        ("task", "model", "benchmark", "method", "to ask", "tokens in", "tokens out at most", "cost at most", "hours")
-    ]
-    totals = [0.0, 0.0, 0.0, 0.0, 0.0]
-    priced = any(each.task.config.settings.price for each in everything)
-    known_hours = [hours(each, everything) for each in everything]
-    for each, time in zip(everything, known_hours, strict=True):
-        task, size = each.task, each.size
-        tokens_in, out = (sum(size.tokens_in), size.most_tokens_out) if size else (0.0, 0)
-        price = task.config.settings.price
-        cost = sum(size.cost(price)) if size and price else 0.0
-        row = (len(each.waiting), size.requests if size else 0, tokens_in, out, cost)
-        totals = [a + b for a, b in zip(totals, row, strict=True)]
-        numbers = (
-            (f"{len(each.waiting):,}", rounded(tokens_in), rounded(out), f"{cost:.2f}" if price else "", _time(time))
-            if not each.problem and not each.is_done
-            else ("done" if each.is_done else "cannot run", "", "", "", "")
-        )
-        rows.append((str(task.number), task.label, task.benchmark, task.how, *numbers))
-    answers, requests, *tokens, in_money = totals
-    in_all = (
-        f"in all: {answers:,.0f} answers, about {rounded(tokens[0])} tokens in, at most {rounded(tokens[1])} tokens out"
+    heads = (
+        "task",
+        "model",
+        "benchmark",
+        "method",
+        "to ask",
+        "tokens in",
+        "tokens out at most",
+        "cost at most",
+        "hours",
     )
-    in_all += f", at most {in_money:.2f} for the models with a price" if priced else ""
-    in_all += f"; {requests:,.0f} requests: `ps` sends a server each option" if requests > answers else ""
-    times = [time for each, time in zip(everything, known_hours, strict=True) if each.waiting]
+    rows, times = [heads], []
+    for each in everything:
+        task, size = each.task, each.size
+        numbers = ("done" if each.is_done else "cannot run", "", "", "", "")
+        if not each.problem and not each.is_done:
+            times.append(hours(each, everything))
+            cost = f"{size.cost_in + size.cost_out:.2f}" if task.config.settings.price else ""
+            said = "?" if times[-1] is None else f"{times[-1]:.2f}"
+            numbers = (f"{len(each.waiting):,}", rounded(size.tokens_in), rounded(size.tokens_out), cost, said)
+        rows.append((str(task.number), task.label, task.benchmark, task.how, *numbers))
+    lines = [*aligned(rows), str(sum((each.size for each in everything), NOTHING))]
     known = [time for time in times if time is not None]
-    in_all += f"; {_time(sum(known))} hours, one task after the other" if known else ""
+    lines[-1] += f"; {sum(known):.2f} hours, one task after the other" if known else ""
     if unknown := len(times) - len(known):
-        in_all += f"; how long {unknown} of {len(times)} tasks take is unknown (--first 16 measures it)"
-    lines = [*aligned(rows), in_all]
-    roomy = [each for each in everything if each.size and each.size.if_reasoning > each.size.most_tokens_out]
-    if roomy:
-        lines.append(
-            f"{REASONING}: {rounded(sum(_more_tokens(each) for each in roomy))} tokens more at most (tasks {_numbers(roomy)})"
-        )
-        dear = sum(
-            _more_tokens(each) * each.task.config.settings.price[1] / 1e6
-            for each in roomy
-            if each.task.config.settings.price
-        )
-        lines[-1] += f", which cost {dear:.2f}" if dear else ""
-    if judged := [each for each in everything if each.waiting and each.task.config.judge]:
-        lines.append(f"{JUDGED} (tasks {_numbers(judged)})")
+        lines[-1] += f"; how long {unknown} of {len(times)} tasks take is unknown (--first 16 measures it)"
+    asking = [each for each in everything if each.waiting and each.plan]
+    if any(may_reason(each.plan) for each in asking if each.plan):
+        lines.append(REASONING)
+    if any(each.task.config.judge for each in asking):
+        lines.append(JUDGED)
     return "\n".join(lines)
-
-
-def _more_tokens(each: Forecast) -> int:
-    """How many more tokens may come back where the model reasons."""
-    return each.size.if_reasoning - each.size.most_tokens_out if each.size else 0
-
-
-def _numbers(group: Sequence[Forecast]) -> str:
-    return ", ".join(str(each.task.number) for each in group)
-
-
-def _time(time: float | None) -> str:
-    return "?" if time is None else f"{time:.2f}" if time < 10 else f"{time:.0f}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -189,7 +189,7 @@ def test_a_sweep_runs_arms_and_forecasts_them(sides, tmp_path):
         "images: [real, withheld, blank, swapped]\n"
     )
     said = command("sweep", "models.yaml", "--dry-run", cwd=tmp_path).stdout
-    assert "in all: 8 answers" in said and all(
+    assert "in all: 8 requests" in said and all(
         f" mc, {image} images " in said for image in ("withheld", "blank", "swapped")
     )
     command("sweep", "models.yaml", cwd=tmp_path)

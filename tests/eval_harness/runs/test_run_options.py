@@ -218,12 +218,11 @@ def test_the_example_plug_in_runs_and_beats_chance_on_phantoms(data, tmp_path):
 
 def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    from eval_harness.runs.dry_run import describe_first_request, first_request
+    from eval_harness.runs.dry_run import describe_first_request
 
     words = describe_first_request(asked(data, model="baseline:chance", method="mc"))
     plan = make_plan(asked(data))
-    assert first_request(plan).prompt in words
-    assert plan.run.method.prompt in words
+    assert next(plan.requests(plan.instances[:1]))[0].prompt in words
     assert list(tmp_path.iterdir()) == []
 
 
