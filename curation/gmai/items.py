@@ -1,8 +1,8 @@
 """The first stage: reads every unit of every dataset once, keeps its pictures without their metadata, and journals the rest.
 
 A work folder's `private/` holds `journal.jsonl` (one line per unit, appended when its pictures are on the disk: a killed run goes on) and
-`pictures/<sha256>.png`. It is not for publication. Files, patients, studies and items go by the keyed hashes of `dataset.key`, since a file
-may be called like its patient; `dataset.names.csv`, beside the key and readable by its owner alone, says which file each is.
+`pictures/<sha256>.png`. It is not for publication. Files, patients and items go by the keyed hashes of `dataset.key`, since a file may be
+called like its patient.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from curation.gmai.sources import Sources
-from curation.images.file_names import file_names, list_beside, write_list
+from curation.images.file_names import list_beside
 from curation.readers.dataset import SourceDataset
 from curation.readers.formats import units_of
 from curation.readers.pictures import Picture, PictureLabel, Skip, Unit
@@ -50,7 +49,6 @@ class Item:
     """sha256 of the PNG, its file's name"""
     phash: str
     patient: str
-    study: str
     is_known_patient: bool
     label: str
     """raw"""
@@ -77,36 +75,6 @@ class Item:
         return ((self.picture, self.mask), *self.more)
 
 
-class FileIds:
-    """The private list of which file is which id, beside the dataset's key; written at the end of a run, also of one that fails."""
-
-    def __init__(self, repository: Path) -> None:
-        self._pseudonyms = pseudonyms_of(repository)
-        self._path = list_beside(repository)
-        self.files = file_names(repository)
-
-    def of(self, dataset: str, file: str) -> str:
-        """The id of a file of a dataset."""
-        return self._pseudonyms.of("f", f"{dataset}\0{file}")
-
-    def add(self, dataset: str, file: str) -> str:
-        """The id of a file, which goes on the list."""
-        made = self.of(dataset, file)
-        self.files[made] = file
-        return made
-
-    def drop(self, ids: Iterable[str]) -> None:
-        """Take ids off the list."""
-        for each in ids:
-            self.files.pop(each, None)
-
-    def __enter__(self) -> FileIds:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        write_list(self._path, sorted(self.files.items(), key=lambda each: each[1]))
-
-
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
     """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets).
 
@@ -118,28 +86,25 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
     items: list[Item] = []
     skips: list[Skip] = []
     counts: dict[str, Any] = {}
-    with Journal(private / JOURNAL) as journal, FileIds(private.with_name("dataset")) as files:
+    with Journal(private / JOURNAL) as journal:
         done = {(entry["dataset"], entry["unit"]): entry for entry in journal.entries}
         for dataset in sources.datasets:
             units, left_out = units_of(dataset)
-            skips += [_keyed(skip, files) for skip in left_out]
+            skips += left_out
             read = _settings(dataset, sources)
             found: list[Item] = []
             for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=None):
-                state = _state(unit, read)
-                entry = done.get((dataset.name, files.of(dataset.name, unit.key)))
-                listed = entry is not None and files.files.keys() >= set(skipped_files(entry))
-                has_pictures = entry is not None and all(
-                    (private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"]
-                )
-                if entry is None or not listed or entry["state"] != state or not has_pictures:
-                    entry = _read(unit, dataset, sources, private, ids, gone, files) | {"state": state}
+                state, name = _state(unit, read), ids.of("f", f"{dataset.name}\0{unit.key}")
+                entry = done.get((dataset.name, name))
+                if entry is None or entry["state"] != state or not _has_pictures(entry, private):
+                    entry = {"dataset": dataset.name, "registry": dataset.patients, "unit": name, "state": state}
+                    entry |= _read(unit, dataset, sources, private, ids, gone)
                     journal.append(entry)
-                if entry["items"] or skipped_files(entry):  # of a patient who has withdrawn nothing is listed
-                    files.add(dataset.name, unit.key)
                 own = [_item(each) for each in entry["items"]]
                 found += together(own) if dataset.together else own
-                skips += [Skip(**each) for each in entry["skips"]]
+                skips += [
+                    Skip(dataset.name, "" if reason == HAS_WITHDRAWN else unit.key, reason) for reason in entry["skips"]
+                ]
             items += found
             counts[dataset.name] = {
                 "units": len(units),
@@ -157,14 +122,8 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
     return items, skips, counts
 
 
-def _keyed(skip: Skip, files: FileIds) -> Skip:
-    """The same with an id in place of the file."""
-    return skip if skip.reason == HAS_WITHDRAWN else replace(skip, what=files.add(skip.dataset, skip.what))
-
-
-def skipped_files(entry: dict[str, Any]) -> list[str]:
-    """The ids of what a journal's entry says was skipped, but for patients who have withdrawn."""
-    return [skip["what"] for skip in entry["skips"] if skip["reason"] != HAS_WITHDRAWN]
+def _has_pictures(entry: dict[str, Any], private: Path) -> bool:
+    return all((private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"])
 
 
 def _item(entry: dict[str, Any]) -> Item:
@@ -210,7 +169,7 @@ def patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
 def _settings(dataset: SourceDataset, sources: Sources) -> str:
     """What decides how a unit is read, beside its files."""
     later = {"license", "ethics", "exhaustive", "task", "department", "region"}
-    if dataset.reader in ("wide", "dicom"):
+    if dataset.reader == "wide":
         later -= {"exhaustive"}
     given = dataset.model_dump(mode="json", exclude=later)
     return json.dumps([VERSION, given, sources.longest_side], sort_keys=True)
@@ -225,40 +184,23 @@ def _state(unit: Unit, settings: str) -> str:
 
 
 def _read(
-    unit: Unit,
-    dataset: SourceDataset,
-    sources: Sources,
-    private: Path,
-    ids: Pseudonyms,
-    gone: frozenset[str],
-    files: FileIds,
+    unit: Unit, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
 ) -> dict[str, Any]:
-    """The journal's entry of one unit; its pictures are on the disk, and what was skipped of it goes on the list of files."""
+    """The items of one unit, whose pictures are then on the disk, and the reasons of what was skipped of it."""
     items: list[dict[str, Any]] = []
-    skips: list[Skip] = []
     try:
         for picture in unit.load(unit):
-            made, left_out = _store(picture, dataset, sources, private, ids, gone)
-            items += made
-            skips += left_out
+            items += _store(picture, dataset, sources, private, ids, gone, unit)
     except Skipped as reason:
-        items, skips = [], [Skip(dataset.name, unit.key, str(reason))]
+        return {"items": [], "skips": [str(reason)]}
     except (BadInput, MemoryError, OSError) as error:
-        items, skips = [], [Skip(dataset.name, unit.key, f"cannot be read ({cause(error)})")]
-    if items or not any(skip.reason == HAS_WITHDRAWN for skip in skips):
-        skips += unit.skips
-    return {
-        "dataset": dataset.name,
-        "registry": dataset.patients,
-        "unit": files.of(dataset.name, unit.key),
-        "items": items,
-        "skips": [asdict(_keyed(skip, files)) for skip in skips],
-    }
+        return {"items": [], "skips": [f"cannot be read ({cause(error)})"]}
+    return {"items": items, "skips": [HAS_WITHDRAWN] if HAS_WITHDRAWN in unit.skips else unit.skips}
 
 
 def _store(
-    picture: Picture, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
-) -> tuple[list[dict[str, Any]], list[Skip]]:
+    picture: Picture, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str], unit: Unit,
+) -> list[dict[str, Any]]:  # fmt: skip
     """A picture as a PNG without metadata, and its items; targets that are too small are skipped, and patients who have withdrawn."""
     import imagehash
 
@@ -266,7 +208,8 @@ def _store(
     own_study = f"\0{dataset.name}\0{picture.study or picture.key}"
     patient = patient_id(dataset.patients, picture.patient or own_study, ids)
     if patient in gone:
-        return [], [Skip(dataset.name, patient, HAS_WITHDRAWN)]
+        unit.skips.append(HAS_WITHDRAWN)
+        return []
     original = picture.pixels.shape
     factor = min(1.0, sources.longest_side / max(original[:2]))
     height, width = (max(1, round(side * factor)) for side in original[:2])
@@ -276,13 +219,11 @@ def _store(
     file = private / PICTURES / f"{sha}.png"
     if not file.is_file():
         replace_file(file, lambda path: image.save(path, "PNG"))
-    study = ids.of("s", f"{dataset.patients}\0{picture.patient or ''}\0{picture.study or own_study}")
     shared = {
         "dataset": dataset.name,
         "picture": sha,
         "phash": str(imagehash.phash(image)),
         "patient": patient,
-        "study": study,
         "is_known_patient": bool(picture.patient),
         "present": sorted(map(storable, picture.present)),
         "unsure": sorted(map(storable, picture.unsure - picture.present)),
@@ -290,7 +231,7 @@ def _store(
         "attributes": picture.attributes,
         "tags": picture.tags,
     }
-    items, skips = [], []
+    items = []
     targets = _merged(picture.targets)
     for number, target in enumerate(targets):
         area = target.area / (original[0] * original[1]) if target.kind != "class" else 1.0
@@ -299,7 +240,7 @@ def _store(
         if target.mask is not None and not is_small:
             mask = resized(target.mask, height, width)
         if is_small or (mask is not None and not mask.any()):
-            skips.append(Skip(dataset.name, f"{picture.key} ({target.label})", "the target is too small"))
+            unit.skips.append(f"the target is too small ({target.label})")
             continue
         others = [other for other in (*targets, *picture.also) if other is not target]
         items.append(
@@ -314,7 +255,7 @@ def _store(
                 "overlapping": sorted({other.label for other in others if _overlap(target, other)}),
             }
         )
-    return items, skips
+    return items
 
 
 def _merged(targets: list[PictureLabel]) -> list[PictureLabel]:
@@ -354,32 +295,20 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
     """
     with lock(private, "gmai"):
         entries = read_journal(private / JOURNAL)
-        patient = _patient_called(group, entries, pseudonyms_of(private.with_name("dataset")))
-        if patient is None:
+        ids = pseudonyms_of(private.with_name("dataset"))
+        meant = {group, *(patient_id(entry["registry"], group, ids) for entry in entries)}
+        meant &= {item["patient"] for entry in entries for item in entry["items"]}
+        if len(meant) != 1:
             raise BadInput(
-                f"{private}: no item is of {group!r}. Give the patient as the sources do, or the id in the set's column `group` (g-...)."
+                f"{private}: {len(meant)} patients are called {group!r}. Give the id in the set's column `group` (g-...)."
             )
-        is_theirs = [any(item["patient"] == patient for item in entry["items"]) for entry in entries]
-        theirs = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if is_one]
-        kept = [entry for entry, is_one in zip(entries, is_theirs, strict=True) if not is_one]
-        replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | {patient})).encode())
+        theirs = [entry for entry in entries if any(item["patient"] in meant for item in entry["items"])]
+        kept = [entry for entry in entries if entry not in theirs]
+        replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | meant)).encode())
         replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
-        with FileIds(private.with_name("dataset")) as files:
-            files.drop(name for entry in theirs for name in (entry["unit"], *skipped_files(entry)))
+        list_beside(private.with_name("dataset")).unlink(missing_ok=True)
         used = {item["picture"] for entry in kept for item in entry["items"]}
         pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
         for picture in pictures:
             (private / PICTURES / f"{picture}.png").unlink(missing_ok=True)
     return {"images": len(pictures), "targets": sum(len(entry["items"]) for entry in theirs)}
-
-
-def _patient_called(name: str, entries: list[dict[str, Any]], ids: Pseudonyms) -> str | None:
-    """The id of the patient whose id or name in a source this is. Raises BadInput where registries call several patients so."""
-    meant = {name, *(patient_id(registry, name, ids) for registry in {entry["registry"] for entry in entries})}
-    found = meant & {item["patient"] for entry in entries for item in entry["items"]}
-    if len(found) > 1:
-        raise BadInput(
-            f"{name!r} is a patient of several registries, which may be different people. Give the id in the column `group` of the set: "
-            f"{', '.join(sorted(found))}."
-        )
-    return found.pop() if found else None

@@ -23,8 +23,8 @@ from curation.gmai.output import write_outputs, write_report
 from curation.gmai.overlay import without_text
 from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, read_kept, select, split, write_kept
 from curation.gmai.sources import Sources, read_sources
-from curation.images.file_names import list_beside
-from curation.readers.pictures import Skip, reasons
+from curation.images.file_names import list_beside, write_list
+from curation.readers.pictures import reasons
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import read_about
@@ -33,7 +33,6 @@ from dataset_builders.files import lock, remove_temp_files, replace_file
 from dataset_builders.terms import place_of
 
 PRIVATE = "private"
-SKIPPED = "skipped.csv"
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,10 @@ def run(
         private.chmod(0o700)  # it holds pictures that no person has looked at yet
         remove_temp_files(private)
         items, skips, read = read_items(sources, private)
-        _table(
-            private / SKIPPED, ("dataset", "what", "reason"), [[skip.dataset, skip.what, skip.reason] for skip in skips]
-        )
-        notes = _skip_notes(skips, private / SKIPPED, list_beside(out / "dataset"))
+        named = list_beside(out / "dataset")
+        write_list(named, ((skip.dataset, skip.what, skip.reason) for skip in skips), ("dataset", "file", "reason"))
+        notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
+        notes += [f"which files these are: {named}"] if skips else []
         tasks, departments = values_of(sources)
         tagged = merge_tags(read_votes(sources.tags, private / TAGS), table, tasks, departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tagged)
@@ -235,12 +234,6 @@ def _write(
     indices = kept.numbered([case for case, _, _ in made], splits)
     written = [Written(case, text, choice, splits[case.case], indices[case.case]) for case, text, choice in made]
     return sorted(written, key=lambda each: each.case.order), unwritten
-
-
-def _skip_notes(skips: list[Skip], path: Path, names: Path) -> list[str]:
-    """One line per dataset and reason. It may end up in a log, so files are named in the private list alone."""
-    lines = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
-    return [*lines, f"which files these are: {path}, by the ids of {names}"] if lines else []
 
 
 def _table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -63,8 +63,8 @@ def list_beside(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.names.csv")
 
 
-def write_list(path: Path, rows: Iterable[tuple[str, str]]) -> None:
-    """Write a list (id, file) that its owner alone can read."""
+def write_list(path: Path, rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = ("image", "file")) -> None:
+    """Write a list that its owner alone can read."""
 
     def write(partial: Path) -> None:
         with os.fdopen(
@@ -74,7 +74,7 @@ def write_list(path: Path, rows: Iterable[tuple[str, str]]) -> None:
             encoding="utf-8",
             errors="surrogateescape",  # a name that is not UTF-8 is written as it is on the disk
         ) as file:
-            csv.writer(file).writerows([("image", "file"), *rows])
+            csv.writer(file).writerows([columns, *rows])
 
     replace_file(path, write)
 

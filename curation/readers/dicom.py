@@ -137,7 +137,7 @@ def _volume(data: Any, path: Path, slices: list[Any], dataset: SourceDataset, un
     for each in slices:
         refuse_burned_in(each)
     slices.sort(key=_along)
-    masks = _of_segmentation(path, slices) if data.Modality == "SEG" else _of_structures(data, slices, dataset, unit)
+    masks = _of_segmentation(path, slices) if data.Modality == "SEG" else _of_structures(data, slices, unit)
     if not masks:
         raise Skipped("holds no contour or segment on the slices that are there")
     first = slices[0]
@@ -203,7 +203,7 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def _of_structures(data: Any, slices: list[Any], dataset: SourceDataset, unit: Unit) -> dict[str, np.ndarray]:
+def _of_structures(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.ndarray]:
     """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another cuts a hole. One that
     names no image lies on the slice whose plane it is in, within a millimetre."""
     names = {int(each.ROINumber): str(each.ROIName) for each in data.get("StructureSetROISequence", [])}
@@ -227,8 +227,7 @@ def _of_structures(data: Any, slices: list[Any], dataset: SourceDataset, unit: U
             mask = found.setdefault(label, np.zeros(shape, bool))
             mask[at] ^= decode([to_image[at](corners)[:, :2].ravel()], shape[1:])
     if left_out:
-        why = "contours without a name, an area, or a slice that is there"
-        unit.skips.append(Skip(dataset.name, f"{unit.key} ({left_out})", why))
+        unit.skips.append(f"contours without a name, an area, or a slice that is there ({left_out})")
     return {label: mask for label, mask in found.items() if mask.any()}
 
 

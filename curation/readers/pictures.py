@@ -108,8 +108,8 @@ class Unit:
     """Their size and time of change decide whether it has to be read again."""
     load: Callable[[Unit], list[Picture]]
     """Reads it; raises Skipped."""
-    skips: list[Skip] = field(default_factory=list)
-    """What `load` left out of this unit while it used the rest."""
+    skips: list[str] = field(default_factory=list)
+    """Why `load` left something out of this unit while it used the rest."""
 
 
 Targets = Callable[[tuple[int, int]], list[PictureLabel]]

@@ -66,7 +66,7 @@ def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Pi
         areas = mask.reshape(len(mask), -1).sum(1)
         slices = choose(areas, dataset.slices, dataset.min_area * mask[0].size)
         if not slices:
-            unit.skips.append(Skip(dataset.name, f"{volume.key} ({label})", "the target is too small on every slice"))
+            unit.skips.append(f"the target is too small on every slice ({label})")
         window = window_for(label, dataset.window) if volume.windowed or dataset.window is not None else None
         for at in slices:
             chosen[at, window].append(label)

@@ -17,7 +17,6 @@ from curation.deidentify.review_texts import build_app, decide, pending_images
 from curation.gmai import overlay, pipeline, validation
 from curation.gmai.sources import DEPARTMENTS
 from curation.images.burned_in_text import find_text
-from curation.images.file_names import file_names
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
@@ -55,8 +54,9 @@ def test_every_format_gives_questions_and_every_skip_is_named(made):
         "nifti-ct: 1 x is no volume of three dimensions\n" in said and "four.nii.gz" not in said
     )  # what is printed may be logged
     assert (folder / "private").stat().st_mode & 0o077 == 0
-    skipped, names = pd.read_csv(folder / "private" / "skipped.csv"), file_names(folder / "dataset")
-    assert {"900.png", "gone.png", "odd.png", "four.nii.gz"} <= {names[what] for what in skipped["what"]}
+    names = folder / "dataset.names.csv"
+    assert {"900.png", "gone.png", "odd.png", "four.nii.gz"} <= set(pd.read_csv(names)["file"])
+    assert names.stat().st_mode & 0o077 == 0
 
 
 def test_the_repository_has_every_level_of_the_tree(made):

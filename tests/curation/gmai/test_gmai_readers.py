@@ -33,7 +33,7 @@ def read(sources, name):
             pictures += unit.load(unit)
         except Skipped as reason:
             skips.append((unit.key, str(reason)))
-        skips += unit.skips
+        skips += [(unit.key, why) for why in unit.skips]
     return pictures, [(s.what, s.reason) if hasattr(s, "what") else s for s in skips]
 
 
@@ -124,7 +124,7 @@ def write_dicom(path, values, **fields):
 
 
 def test_windows_are_pydicoms_own(tmp_path):
-    """Over generated rescales, windows and VOI functions: our grey is pydicom's VOI over its own range to a grey level, inverted for MONOCHROME1."""
+    """Over generated rescales, windows and VOI functions: pydicom's VOI over its own range, to a grey level, inverted for MONOCHROME1."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
     from curation.readers.pixels import header, shown
