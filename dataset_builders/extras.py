@@ -26,7 +26,6 @@ EXTRAS = {
     "imagehash": "curation",
     "krippendorff": "curation",
     "nibabel": "curation",
-    "numba": "curation",
     "open_clip": "curation",
     "pycocotools": "curation",
     "statsmodels": "curation",

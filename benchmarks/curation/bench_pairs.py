@@ -214,7 +214,7 @@ def main() -> None:
             print("faiss is not installed: its row is left out")
     med, gen = synthetic(args.images, cone=args.cone)
     if "ours" in names:
-        by_us(med[:500], gen[:500])  # compiles, or loads what was compiled
+        by_us(med[:500], gen[:500])  # imports what it needs
     times: dict[str, list[float]] = {name: [] for name in names}
     memory: dict[str, float] = {}
     pairs: dict[str, np.ndarray] = {}

@@ -147,26 +147,20 @@ def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> Non
         embeddings(folder / "embeddings", images, seed)
     base = ("curate", "pairs", "embeddings", "--med", "med", "--gen", "gen", "--device", "cpu")
     ray = ("--ray", "local", "--workers", workers)
-    for name, options in (("all pairs", ()), ("10 per image", ("--per-image", 10))):
-        out = name.split(maxsplit=1)[0]
-        alone = finish(folder, *base, *options, "--out", f"{out}-alone")
-        calm = finish(folder, *base, *options, *ray, "--out", f"{out}-ray")
-        blocks = folder / f"{out}-killed" / "blocks"
-        process = start(sys.executable, folder, *base, *options, *ray, "--out", f"{out}-killed")
-        killed = kill_workers(process, "Searcher", kills, seed, lambda: len(list(blocks.glob("*.parquet"))), TIMEOUT)  # noqa: B023
-        assert process.wait() == 0, (folder / "said").read_text()
-        assert killed == kills, f"the search was over after {killed} kills"
-        expected = pd.read_parquet(folder / f"{out}-alone" / "pairs.parquet")
-        for other in ("ray", "killed"):
-            pd.testing.assert_frame_equal(pd.read_parquet(folder / f"{out}-{other}" / "pairs.parquet"), expected)
-        size = {
-            kind: sum(path.stat().st_size for path in (folder / f"{out}-{kind}" / "blocks").iterdir()) / 1e6
-            for kind in ("alone", "ray")
-        }
-        print(
-            f"{images:,} images, {name}: {len(expected):,} pairs; {alone:.0f} s in one process, {calm:.0f} s on {workers} workers (Ray's "
-            f"start included), the same pairs after {killed} kills; blocks {size['alone']:.0f} and {size['ray']:.0f} MB"
-        )
+    alone = finish(folder, *base, "--out", "alone")
+    calm = finish(folder, *base, *ray, "--out", "ray")
+    blocks = folder / "killed" / "blocks"
+    process = start(sys.executable, folder, *base, *ray, "--out", "killed")
+    killed = kill_workers(process, "Searcher", kills, seed, lambda: len(list(blocks.glob("*.parquet"))), TIMEOUT)
+    assert process.wait() == 0, (folder / "said").read_text()
+    assert killed == kills, f"the search was over after {killed} kills"
+    expected = pd.read_parquet(folder / "alone" / "pairs.parquet")
+    for other in ("ray", "killed"):
+        pd.testing.assert_frame_equal(pd.read_parquet(folder / other / "pairs.parquet"), expected)
+    print(
+        f"{images:,} images: {len(expected):,} pairs; {alone:.0f} s in one process, {calm:.0f} s on {workers} workers (Ray's start "
+        f"included), the same pairs after {killed} kills"
+    )
 
 
 def main() -> None:

@@ -34,14 +34,9 @@ def embed(
     name: Annotated[str | None, typer.Option(help="what to call this encoder (default: its id)")] = None,
     pooling: Annotated[
         str | None,
-        typer.Option(help="projected | cls | mean | pooler (default: projected; dinov2, transformers:ID: cls)"),
+        typer.Option(help="projected | cls | mean (default: projected; dinov2, transformers:ID: cls)"),
     ] = None,
-    precision: Annotated[
-        str, typer.Option(help="float32 | float16 | bfloat16: precision of the model's computation")
-    ] = "float32",
-    image_size: Annotated[int | None, typer.Option(help="pixels per side (default: the model's own)")] = None,
     revision: Annotated[str | None, typer.Option(help="revision of the model on the Hub")] = None,
-    dtype: Annotated[str, typer.Option(help="float32 | float16: data type of the stored vectors")] = "float32",
     batch_size: Annotated[int, typer.Option(help="images per batch")] = 32,
     device: Annotated[str, typer.Option(help="auto (a GPU if there is one) | cpu | cuda")] = "auto",
     ray: Ray = None,
@@ -57,7 +52,7 @@ def embed(
     from curation.mining.encoders import encoder_spec, load_encoder
     from curation.mining.pair_search import pick_device
 
-    spec = encoder_spec(encoder, pooling, precision, image_size, revision, name)
+    spec = encoder_spec(encoder, pooling, revision, name)
     if "://" not in images:
         list_images(images_at(images))  # raises where there are none, before an encoder is downloaded
     encode = None
@@ -68,7 +63,7 @@ def embed(
         encode = encode_on_ray(Cluster(ray, workers, gpus_per_worker), device)
         device = "cpu"  # here it only says which weights it is
     loaded = load_encoder(spec, pick_device(device))
-    path = embed_images(images, out, loaded, batch_size, dtype, encode=encode)
+    path = embed_images(images, out, loaded, batch_size, encode)
     typer.echo(f"wrote {path}")
     lost = pd.read_csv(out / UNREADABLE, dtype=str, keep_default_na=False)
     if len(lost):
@@ -106,12 +101,6 @@ def pairs(
         int | None, typer.Option(help="keep only this many pairs, those with the largest |sim_med - sim_gen|")
     ] = None,
     cap_per_image: Annotated[int | None, typer.Option(help="maximum number of pairs per image")] = None,
-    per_image: Annotated[
-        int | None,
-        typer.Option(
-            help="keep only the pairs with an image's K largest gaps, selected during the search: for millions of images"
-        ),
-    ] = None,
     near_duplicate: Annotated[
         int,
         typer.Option(help="set aside pairs whose perceptual hashes differ in at most this many of 64 bits; -1: none"),
@@ -178,7 +167,7 @@ def pairs(
         source = SearchInput(med_path, gen_path, thresholds, rows, device)
         run = run_on_ray(source, Cluster(ray, workers, gpus_per_worker))
     search = PairSearch(vectors(med), vectors(gen), thresholds, "cpu" if ray else device)
-    report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image, per_image), sample, seed, run=run)
+    report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image), sample, seed, run=run)
     share_list(embeddings, out)
     counts = report["counts"]
     typer.echo(

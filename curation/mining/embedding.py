@@ -30,13 +30,11 @@ from dataset_builders.files import lock, remove_temp_files, replace_file, write_
 if TYPE_CHECKING:
     from curation.mining.encoders import Encoder
 
-DTYPES = ("float32", "float16")
 
-
-def encoder_key(encoder: Encoder, dtype: str) -> str:
+def encoder_key(encoder: Encoder) -> str:
     """Name of an encoder's files: its own name and a hash of everything that decides its vectors: what was asked for, its
-    weights and preprocessing as loaded (a model on the Hub, or in a folder, may change under its name), the stored type."""
-    settings = json.dumps([asdict(encoder.spec), encoder.fingerprint, dtype], sort_keys=True)
+    weights and preprocessing as loaded (a model on the Hub, or in a folder, may change under its name)."""
+    settings = json.dumps([asdict(encoder.spec), encoder.fingerprint], sort_keys=True)
     return f"{encoder.spec.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
 
@@ -49,7 +47,6 @@ class Encoding:
     cache: Path
     encoder: Encoder
     batch_size: int
-    dtype: str
 
 
 Encode = Callable[[Encoding], Iterator[int]]
@@ -61,25 +58,21 @@ def embed(
     out: Path,
     encoder: Encoder,
     batch_size: int = 32,
-    dtype: str = "float32",
     encode: Encode | None = None,
 ) -> Path:
     """Embed all readable images of a folder or an address (`image_index.py`); returns the path of the array (n, d), whose rows follow
     out/images.parquet.
 
-    Vectors are stored as the encoder gives them, not normalised. dtype: float32 or float16 (half the disk; cosines then
-    differ by up to 1e-3). `encode`: who does the work; None: this process.
+    Vectors are stored in float32 as the encoder gives them, not normalised. `encode`: who does the work; None: this process.
     """
     if batch_size < 1:
         raise BadInput(f"--batch-size {batch_size}: give a positive integer.")
-    if dtype not in DTYPES:
-        raise BadInput(f"--dtype {dtype}: give {' or '.join(DTYPES)}.")
     files = images_at(images)
     list_images(files)  # before anything is made: raises where there are none
     with lock(out, "embed"):
         remove_temp_files(out)
         index = index_images(files, out)
-        key = encoder_key(encoder, dtype)
+        key = encoder_key(encoder)
         cache = out / "cache" / key
         cache.mkdir(parents=True, exist_ok=True)
         remove_temp_files(cache)
@@ -94,9 +87,9 @@ def embed(
             disable=None,
         )
         with bar:
-            for count in (encode or encode_here)(Encoding(files, todo, cache, encoder, batch_size, dtype)):
+            for count in (encode or encode_here)(Encoding(files, todo, cache, encoder, batch_size)):
                 bar.update(count)
-        return _assemble(out, key, index, encoder, dtype)
+        return _assemble(out, key, index, encoder)
 
 
 def encode_here(work: Encoding) -> Iterator[int]:
@@ -132,16 +125,13 @@ def _batches(work: Encoding) -> Iterable[tuple[list[str], Any]]:
 
 def _keep(work: Encoding, names: list[str], vectors: np.ndarray) -> None:
     """Keep the vectors (b, d) of these images."""
-    kept = vectors.astype(work.dtype)
-    bad = np.flatnonzero(~np.isfinite(kept).all(1) | ~kept.any(1))
+    bad = np.flatnonzero(~np.isfinite(vectors).all(1) | ~vectors.any(1))
     if len(bad):
-        raise BadInput(
-            f"image with sha256 {names[bad[0]]}: its embedding is zero or not finite. Use --precision float32, --dtype float32."
-        )
+        raise BadInput(f"image with sha256 {names[bad[0]]}: its embedding is zero or not finite. Use another encoder.")
 
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
-            np.savez(file, sha256=names, vectors=kept)
+            np.savez(file, sha256=names, vectors=vectors)
 
     replace_file(work.cache / f"{uuid.uuid4().hex}.npz", write)
 
@@ -153,31 +143,25 @@ def batches_in(cache: Path) -> Iterator[tuple[list[str], Callable[[], np.ndarray
             yield kept["sha256"].tolist(), partial(kept.__getitem__, "vectors")
 
 
-def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder, dtype: str) -> Path:
+def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Path:
     """One array from the cache, in the order of the index, without holding more than a batch of it."""
     rows: dict[str, list[int]] = {}
     for row, sha in enumerate(index["sha256"]):
         rows.setdefault(sha, []).append(row)
-    target, size = out / f"{key}.npy", 0
+    target, cache = out / f"{key}.npy", out / "cache" / key
+    size = next(read().shape[1] for _, read in batches_in(cache))
 
     def write(path: Path) -> None:
-        nonlocal size
-        array: np.memmap | None = None
-        for names, read in batches_in(out / "cache" / key):
-            vectors = read()
-            if array is None:
-                size = vectors.shape[1]
-                array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (len(index), size))
-            for sha, vector in zip(names, vectors, strict=True):
+        array = np.lib.format.open_memmap(path, "w+", np.dtype("float32"), (len(index), size))
+        for names, read in batches_in(cache):
+            for sha, vector in zip(names, read(), strict=True):
                 array[rows.get(sha, [])] = vector
-        assert array is not None, "an index has at least one image"
         array.flush()
 
     replace_file(target, write)
     about = {
         "encoder": asdict(encoder.spec),
         "weights_and_preprocessing": encoder.fingerprint,
-        "dtype": dtype,
         "images": len(index),
         "dimensions": size,
         "index_sha256": index_sha256(index),

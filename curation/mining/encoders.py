@@ -1,10 +1,10 @@
 """Image encoders: named ones (biomedclip, clip, dinov2) and any other of open_clip or transformers, behind one small
 interface.
 
-What the paper leaves open for mining (MediConfusion, section 2.1, names the encoders only) are options with these
-defaults: pooling `projected` for CLIP-like encoders (the vector that contrastive training compares) and `cls` for
-DINOv2; preprocessing as each model's authors ship it; float32. Appendix F, which compares encoders, averages over the
-patch tokens: `--pooling mean`.
+What the paper leaves open for mining (MediConfusion, section 2.1, names the encoders only): pooling is `projected` for
+CLIP-like encoders (the vector that contrastive training compares) and `cls` for DINOv2 by default; preprocessing is as each
+model's authors ship it, computation in float32. Appendix F, which compares encoders, averages over the patch tokens:
+`--pooling mean`.
 
 See also: going through images, caching vectors (`embedding.py`). Imports torch, and open_clip or transformers only when
 an encoder is loaded.
@@ -13,7 +13,6 @@ an encoder is loaded.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,12 +24,8 @@ from PIL import Image
 
 from dataset_builders.errors import BadInput
 
-POOLINGS = ("projected", "cls", "mean", "pooler")
-"""projected: the space shared with text. cls: first token. mean: average of the patch tokens. pooler: the model's own
-pooled output."""
-PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-
-
+POOLINGS = ("projected", "cls", "mean")
+"""projected: the space shared with text. cls: first token. mean: average of the patch tokens."""
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin", "*.safetensors", "*.bin", "*.pth", "*.pt")
 """How the weights in a folder of open_clip are called, the likeliest first."""
 
@@ -43,8 +38,6 @@ class EncoderSpec:
     library: str
     model: str
     pooling: str
-    precision: str = "float32"
-    image_size: int | None = None
     revision: str | None = None
 
 
@@ -72,15 +65,13 @@ class Encoder:
 def encoder_spec(
     encoder: str,
     pooling: str | None = None,
-    precision: str = "float32",
-    image_size: int | None = None,
     revision: str | None = None,
     name: str | None = None,
 ) -> EncoderSpec:
     """The encoder that `encoder` names: biomedclip | clip | dinov2 | open_clip:ID | transformers:ID (an ID may be a
     folder).
 
-    Raises BadInput for names, poolings and precisions that do not exist.
+    Raises BadInput for names and poolings that do not exist.
     """
     library, _, model = encoder.partition(":")
     if encoder in NAMED:
@@ -96,17 +87,11 @@ def encoder_spec(
         raise BadInput(f"--encoder {encoder}: give {', '.join(NAMED)}, open_clip:ID or transformers:ID.")
     if pooling is not None and pooling not in POOLINGS:
         raise BadInput(f"--pooling {pooling}: give one of {', '.join(POOLINGS)}.")
-    if precision not in PRECISIONS:
-        raise BadInput(f"--precision {precision}: give one of {', '.join(PRECISIONS)}.")
-    if image_size is not None and image_size < 1:
-        raise BadInput(f"--image-size {image_size}: give a positive number of pixels.")
     if revision is not None and base.library == "open_clip":
         raise BadInput(
             "--revision: open_clip takes no revision. Download the model and give open_clip:local-dir:FOLDER."
         )
-    return EncoderSpec(
-        name or base.name, base.library, base.model, pooling or base.pooling, precision, image_size, revision
-    )
+    return EncoderSpec(name or base.name, base.library, base.model, pooling or base.pooling, revision)
 
 
 def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
@@ -118,11 +103,10 @@ def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
         raise BadInput(
             f"--encoder {spec.model}: cannot be loaded with {spec.library} ({reason}). Give an id or a folder with weights."
         ) from None
-    kind = PRECISIONS[spec.precision]
 
     @torch.inference_mode()
     def encode(batch: torch.Tensor) -> torch.Tensor:
-        return forward(batch.to(device, kind, non_blocking=True)).float().cpu()
+        return forward(batch.to(device, non_blocking=True)).cpu()
 
     return Encoder(spec, prepare, encode, _fingerprint(loaded, steps))
 
@@ -143,58 +127,39 @@ Parts = tuple[Callable[..., Any], Callable[..., Any], torch.nn.Module, str]
 def _open_clip(spec: EncoderSpec, device: str) -> Parts:
     import open_clip
 
-    folder = Path(spec.model.removeprefix("local-dir:"))
-    if spec.model.startswith("local-dir:") and _names_a_hub_model(folder / "open_clip_config.json"):
-        model, prepare = _without_text(folder, spec.image_size)
+    if spec.model.startswith("local-dir:"):
+        model, prepare = _without_text(Path(spec.model.removeprefix("local-dir:")))
     else:
-        model, prepare = open_clip.create_model_from_pretrained(spec.model, force_image_size=spec.image_size)
-    visual = model.visual.to(device, PRECISIONS[spec.precision]).eval()
+        model, prepare = open_clip.create_model_from_pretrained(spec.model)
+    visual = model.visual.to(device).eval()
     if spec.pooling == "projected":
         return prepare, visual, visual, str(prepare)
     trunk = getattr(visual, "trunk", None)  # a timm model, as in BiomedCLIP
     special = getattr(trunk, "num_prefix_tokens", None)
-    if trunk is None or special is None or spec.pooling == "pooler" or (spec.pooling == "cls" and not special):
+    if trunk is None or special is None or (spec.pooling == "cls" and not special):
         raise BadInput(f"--pooling {spec.pooling}: {spec.model} has no such output. Use --pooling projected.")
     if spec.pooling == "cls":
         return prepare, lambda batch: trunk.forward_features(batch)[:, 0], visual, str(prepare)
     return prepare, lambda batch: trunk.forward_features(batch)[:, special:].mean(1), visual, str(prepare)
 
 
-def _names_a_hub_model(config: Path) -> bool:
-    """True if the text half of an open_clip folder is described on the Hub (BiomedCLIP's is), which open_clip would ask for."""
-    if not config.is_file():
-        return False  # open_clip says so
-    text = json.loads(config.read_text(encoding="utf-8")).get("model_cfg", {}).get("text_cfg", {})
-    return "hf_model_name" in text and not Path(text["hf_model_name"]).is_dir()
-
-
-def _without_text(folder: Path, image_size: int | None) -> tuple[Any, Callable[..., Any]]:
-    """The model of an open_clip folder with a stand-in for its text half, which no image needs: nothing outside the folder is asked for."""
+def _without_text(folder: Path) -> tuple[Any, Callable[..., Any]]:
+    """The model of an open_clip folder with a stand-in for its text half, which no image needs and which the folder may describe by a
+    name on the Hub (BiomedCLIP's does): nothing outside the folder is asked for."""
     import open_clip
     from open_clip.factory import load_state_dict
-    from open_clip.model import resize_pos_embed
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
     weights = next((found for pattern in WEIGHTS for found in sorted(folder.glob(pattern))), None)
     if weights is None:
         raise FileNotFoundError(f"no weights in {folder} ({', '.join(WEIGHTS)})")
-    config = json.loads((folder / "open_clip_config.json").read_text(encoding="utf-8"))["model_cfg"]
-    is_timm = "timm_model_name" in config["vision_cfg"]
     text = {"context_length": 8, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
     model = open_clip.create_model(
-        f"local-dir:{folder}",
-        load_weights=False,
-        pretrained_image=False,
-        pretrained_text=False,
-        force_image_size=None if is_timm else image_size,
-        text_cfg=text,
+        f"local-dir:{folder}", load_weights=False, pretrained_image=False, pretrained_text=False, text_cfg=text
     )
-    state = load_state_dict(str(weights))
-    resize_pos_embed(state, model)
     visual: Any = model.visual
+    state = load_state_dict(str(weights))
     visual.load_state_dict({key[7:]: value for key, value in state.items() if key.startswith("visual.")})
-    if is_timm and image_size is not None:
-        visual.set_input_size(image_size)
     steps = PreprocessCfg(**(visual.preprocess_cfg | {"size": visual.image_size}))
     return model, image_transform_v2(steps, is_train=False)
 
@@ -205,18 +170,8 @@ def _transformers(spec: EncoderSpec, device: str) -> Parts:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    size = {}
-    if spec.image_size is not None:
-        size = {
-            "size": {"shortest_edge": spec.image_size},
-            "crop_size": {"height": spec.image_size, "width": spec.image_size},
-        }
-    processor = AutoImageProcessor.from_pretrained(spec.model, revision=spec.revision, **size)
-    model = (
-        AutoModel.from_pretrained(spec.model, revision=spec.revision, dtype=PRECISIONS[spec.precision])
-        .to(device)
-        .eval()
-    )
+    processor = AutoImageProcessor.from_pretrained(spec.model, revision=spec.revision)
+    model = AutoModel.from_pretrained(spec.model, revision=spec.revision, dtype=torch.float32).to(device).eval()
     # A vision-language model's image half; a vision model is its own.
     vision = getattr(model, "vision_model", model)
 
@@ -231,28 +186,16 @@ def _transformers(spec: EncoderSpec, device: str) -> Parts:
                 f"--pooling projected: {spec.model} has no space shared with text. Use --pooling cls or mean."
             )
         return prepare, lambda batch: _vector(model.get_image_features(pixel_values=batch)), model, steps
-    if spec.pooling == "pooler":
-        return prepare, lambda batch: _vector(vision(pixel_values=batch)), vision, steps
     registers = getattr(vision.config, "num_register_tokens", 0) or 0
     has_cls = any("cls_token" in key or "class_embedding" in key for key, _ in vision.named_parameters())
     if spec.pooling == "cls":
         if not has_cls:
             raise BadInput(f"--pooling cls: {spec.model} has no class token. Use --pooling mean.")
-        return prepare, lambda batch: _tokens(vision(pixel_values=batch), spec)[:, 0], vision, steps
+        return prepare, lambda batch: vision(pixel_values=batch).last_hidden_state[:, 0], vision, steps
     skip = int(has_cls) + registers
-    return prepare, lambda batch: _tokens(vision(pixel_values=batch), spec)[:, skip:].mean(1), vision, steps
+    return prepare, lambda batch: vision(pixel_values=batch).last_hidden_state[:, skip:].mean(1), vision, steps
 
 
-def _vector(output: object) -> torch.Tensor:
-    """The pooled vector of an output that is either a tensor or a named tuple."""
-    vector = output if isinstance(output, torch.Tensor) else getattr(output, "pooler_output", None)
-    if vector is None:
-        raise BadInput("--pooling: this model gives no pooled vector. Use --pooling cls or mean.")
-    return vector
-
-
-def _tokens(output: object, spec: EncoderSpec) -> torch.Tensor:
-    tokens = getattr(output, "last_hidden_state", None)
-    if tokens is None or tokens.ndim != 3:
-        raise BadInput(f"--pooling {spec.pooling}: {spec.model} gives no tokens. Use --pooling projected or pooler.")
-    return tokens
+def _vector(output: Any) -> torch.Tensor:
+    """The projected vector, which newer versions of transformers return in a named tuple."""
+    return output if isinstance(output, torch.Tensor) else output.pooler_output

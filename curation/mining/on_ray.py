@@ -6,7 +6,7 @@ See also: the same in one process (`encode_here` in `embedding.py`, `run_here` i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from curation.mining.embedding import Encode, Encoding, encode_here
-from curation.mining.pair_mining import BlockWriter, Images, block_name
+from curation.mining.pair_mining import Runner, write_block
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
 
@@ -80,8 +80,6 @@ def encode_on_ray(cluster: Cluster, device: str) -> Encode:
 
 SEARCH_TRIES = 20
 """How often a block is tried whose worker died."""
-TOLD_EVERY = 16
-"""Blocks after which the workers hear what the largest gaps are by then."""
 
 
 @dataclass(frozen=True)
@@ -103,47 +101,33 @@ class SearchInput:
 class Searcher:
     """What runs in a worker's process."""
 
-    def __init__(self, source: SearchInput, writer: dict[str, Any], blocks: str, threads: int) -> None:
-        search = source.open()
-        search.threads = threads
-        self._writer, self._blocks = BlockWriter(search, **writer), Path(blocks)
+    def __init__(self, source: SearchInput, blocks: Path, threads: int) -> None:
+        import torch
 
-    def write(self, first: int, least: np.ndarray | None) -> int:
-        """Write one block; `least` as in `BlockWriter`."""
-        replace(self._writer, least=least).write(self._blocks, first)
+        torch.set_num_threads(threads)
+        self._search, self._blocks = source.open(), blocks
+
+    def write(self, first: int) -> int:
+        """Write one block."""
+        write_block(self._search, self._blocks, first)
         return first
 
 
-def run_on_ray(source: SearchInput, cluster: Cluster) -> Callable[[BlockWriter, Path, list[int]], Iterator[int]]:
+def run_on_ray(source: SearchInput, cluster: Cluster) -> Runner:
     """What `mine` takes to have its blocks written by workers."""
 
-    def run(writer: BlockWriter, blocks: Path, todo: list[int]) -> Iterator[int]:
+    def run(_: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
         with connected(cluster) as ray:
-            known = writer.largest_so_far(blocks)
-            nameless = Images(np.empty(0, object), writer.images.hashes, writer.images.groups, np.empty(0, np.int64))
-            given = ray.put({"images": nameless, "choice": writer.choice})
             options = cluster.resources | {"max_restarts": -1, "max_task_retries": SEARCH_TRIES}
             remote = ray.remote(Searcher).options(**options)
-            threads = max(1, int(cluster.cpus))
-            pool = ray.util.ActorPool(
-                [remote.remote(source, given, str(blocks.absolute()), threads) for _ in range(cluster.workers)]
-            )
-            least = ray.put(known.least) if known else None
-            waiting = list(todo)
-            done = 0
-            while waiting or pool.has_next():
-                while waiting and pool.has_free():
-                    pool.submit(lambda actor, given: actor.write.remote(*given), (waiting.pop(0), least))
+            given = (ray.put(source), blocks.absolute(), max(1, int(cluster.cpus)))
+            pool = ray.util.ActorPool([remote.remote(*given) for _ in range(cluster.workers)])
+            for first in todo:
+                pool.submit(lambda actor, first: actor.write.remote(first), first)
+            while pool.has_next():
                 try:
-                    first = pool.get_next_unordered(timeout=CHECK_AFTER)
+                    yield pool.get_next_unordered(timeout=CHECK_AFTER)
                 except TimeoutError:
                     check_nodes(ray, cluster)
-                    continue
-                done += 1
-                if known:
-                    writer.add(known, blocks / block_name(first))
-                    if done % TOLD_EVERY == 0:
-                        least = ray.put(known.least)
-                yield first
 
     return run

@@ -25,25 +25,16 @@ AT_MOST = 1_000_000
 
 
 def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Path) -> dict[str, float]:
-    """Write the page `out`; returns each encoder's median cosine over the pairs. Raises BadInput for folders that do
-    not fit together."""
+    """Write the page `out`; returns each encoder's median cosine over the pairs. Raises BadInput where there are no pairs."""
     file = pairs / "pairs.parquet"
-    if not file.is_file():
-        raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
-    table = pq.read_table(file, columns=["i", "j"])
+    table = pq.read_table(file, columns=["i", "j"]) if file.is_file() else ()
     if not len(table):
-        raise BadInput(f"{file}: holds no pairs, so there is nothing to draw. Search with other thresholds.")
+        raise BadInput(f"{pairs}: holds no pairs. Find some with `medprobe curate pairs`.")
     rows = np.linspace(0, len(table) - 1, min(len(table), AT_MOST)).astype(np.int64)
-    i, j = (table.column(name).to_numpy()[rows] for name in ("i", "j"))
+    i, j = (torch.from_numpy(table.column(name).to_numpy()[rows]) for name in ("i", "j"))
     drawn, medians = [], {}
     for name in encoders:
-        side = EncoderVectors(open_embeddings(embeddings, name), name, -np.inf, np.inf)
-        last = int(max(i.max(), j.max()))
-        if last >= len(side.x):
-            raise BadInput(
-                f"{embeddings}: has {len(side.x)} images, but {file} names image {last}. Give the folder it was found in."
-            )
-        cosines = side.listed(torch.from_numpy(i), torch.from_numpy(j))[0].numpy()
+        cosines = EncoderVectors(open_embeddings(embeddings, name)).cosines(i, j).numpy()
         medians[name] = float(np.median(cosines))
         drawn.append(f"<h2>{escape(name)}</h2>{histogram(cosines.tolist())}")
     head = (

@@ -101,5 +101,4 @@ def agreement_text(log: ReviewLog) -> str:
         lines.append(f"Krippendorff's alpha (ordinal): {found.alpha:.3f}")
     if found.ac1 is not None:
         lines.append(f"Gwet's AC1, keep or reject: {found.ac1:.3f}")
-    lines += [f"Weighted kappa (quadratic), {who}: {kappa:.3f}" for who, kappa in found.kappas.items()]
     return "\n".join(lines)

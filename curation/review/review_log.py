@@ -3,17 +3,16 @@
 Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds. A pair is kept if
 every reviewer who scored it gave both of its problems 5 or more (MediConfusion, section 2.3: problems under 5 were left
 out) and ticked correctness, relevance and language; without the ticks it is not reviewed. A score of 1 says that a problem
-is wrong or irrelevant (section 2.3): the pair is left out, and it does not go with both ticks; 2 to 4 need both.
+is wrong or irrelevant (section 2.3): the pair is left out.
 
-Agreement: Krippendorff's alpha (ordinal) on scores, weighted kappa of each two, Gwet's AC1 on keep or reject. AC1 stands beside kappa
-because kappa says little where nearly everything is kept. See also: the page (`review.py`).
+Agreement: Krippendorff's alpha (ordinal) on scores, and Gwet's AC1 on keep or reject, since alpha says little where nearly everything
+is kept. See also: the page (`review.py`).
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
-from itertools import combinations
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +64,6 @@ class Review:
         if WRONG in self.scores:
             return True
         return self.correctness and self.relevance and (self.language or min(self.scores) < KEEP_FROM)
-
-    @property
-    def contradictory(self) -> bool:
-        """True if a problem is scored as wrong or irrelevant that is ticked as correct and relevant."""
-        return WRONG in self.scores and self.correctness and self.relevance
 
     @property
     def keeps(self) -> bool:
@@ -144,13 +138,6 @@ class ReviewLog:
                 raise BadInput(
                     f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your text, reload the pair, then edit it again."
                 )
-            if name in OWN:
-                review = self.pairs[pair_id].reviews.get(reviewer.strip(), Review())
-                if replace(review, **{name: value}).contradictory:
-                    raise BadInput(
-                        f"a score of {WRONG} says that a problem is wrong or irrelevant, and both its correctness and its relevance are "
-                        "ticked. Untick one of them, or give 2 or more."
-                    )
             when = record(self.folder / LOG, storable(reviewer).strip(), pair_id, name, value)
             self._apply(storable(reviewer).strip(), pair_id, name, value)
         return when
@@ -221,7 +208,6 @@ class Agreement:
     reviewers: int
     problems_shared: int
     alpha: float | None
-    kappas: dict[str, float]
     ac1: float | None
 
 
@@ -232,29 +218,12 @@ def agreement(scores: pd.DataFrame) -> Agreement:
     table = scores.pivot(index="problem", columns="reviewer", values="score") if len(scores) else pd.DataFrame()
     shared = int((table.notna().sum(axis=1) > 1).sum()) if len(table) else 0
     if not shared:
-        return Agreement(table.shape[1], 0, None, {}, None)
+        return Agreement(table.shape[1], 0, None, None)
     seen = table.to_numpy(float)
     varied = len(np.unique(seen[~np.isnan(seen)])) > 1
     alpha = float(krippendorff.alpha(reliability_data=seen.T, level_of_measurement="ordinal")) if varied else None
-    kappas = {}
-    for first, second in combinations(table.columns, 2):
-        both = table[[first, second]].dropna()
-        kappa = _weighted_kappa(both[first].to_numpy(int), both[second].to_numpy(int))
-        if kappa is not None:
-            kappas[f"{first} / {second}"] = kappa
     kept = scores.drop_duplicates(["reviewer", "pair_id"]).pivot(index="pair_id", columns="reviewer", values="keeps")
-    return Agreement(table.shape[1], shared, alpha, kappas, gwet_ac1(kept.to_numpy(dtype=object)))
-
-
-def _weighted_kappa(first: np.ndarray, second: np.ndarray) -> float | None:
-    """Cohen's kappa with quadratic weights over the scores 1-10; None where it is not defined."""
-    from statsmodels.stats.inter_rater import cohens_kappa
-
-    if len(first) < 2 or (len(np.unique(first)) == 1 and len(np.unique(second)) == 1):
-        return None
-    counts = np.zeros((10, 10))
-    np.add.at(counts, (first - 1, second - 1), 1)
-    return float(cohens_kappa(counts, wt="quadratic", return_results=False))
+    return Agreement(table.shape[1], shared, alpha, gwet_ac1(kept.to_numpy(dtype=object)))
 
 
 def gwet_ac1(ratings: np.ndarray) -> float | None:

@@ -9,7 +9,7 @@ def brute(med, gen, thresholds):
     """All pairs that meet the thresholds, by the plainest code there is."""
 
     def cosines(x):
-        x = np.asarray(x, np.float64)
+        x = np.asarray(x, np.float32).astype(np.float64)  # as embeddings are stored
         x = x / np.linalg.norm(x, axis=1, keepdims=True)
         return (x @ x.T)[np.triu_indices(len(x), 1)]
 

@@ -1,18 +1,14 @@
-"""A search as files: it resumes, it sets near-duplicates and groups aside with counts, it chooses the largest gaps, of all pairs or of each
-image."""
+"""A search as files: it resumes, it sets near-duplicates and groups aside with counts, it chooses the largest gaps."""
 
 import json
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from curation.mining import pair_mining
-from curation.mining.pair_mining import NONE, Choice, Images, Largest, gaps_of, largest_of, mine, reaching
-from curation.mining.pair_search import Pairs, PairSearch, Thresholds
+from curation.mining.pair_mining import Choice, Images, mine, write_block
+from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 
@@ -41,7 +37,7 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     report = mine(search, images, tmp_path / "s", Choice(near_duplicate=6))
     kept, aside = read(tmp_path / "s"), read(tmp_path / "s", "set_aside")
     found = pd.concat([kept, aside]).sort_values(["i", "j"], ignore_index=True)
-    whole = pd.concat([pd.DataFrame(vars(part)) for part in search.blocks(0, search.n)], ignore_index=True)
+    whole = pd.concat([pd.DataFrame(vars(part)) for part in search.all()], ignore_index=True)
     pd.testing.assert_frame_equal(found[["i", "j", "sim_med", "sim_gen"]], whole)
     assert kept[["i", "j"]].to_numpy().tolist() == sorted(kept[["i", "j"]].to_numpy().tolist())
     assert report["counts"]["found"] == len(whole)
@@ -99,90 +95,40 @@ def test_a_sample_says_what_it_is(tmp_path):
     assert report == again == json.loads((tmp_path / "s" / "report.json").read_text())
     assert report["sample"] == 30
     assert report["counts"]["found"] == 30
-    assert report["all_there_are"] is False
-
-
-def kept_by_brute_force(pairs, n, k):
-    """Positions of the pairs whose gap is among the k largest of either image, ties included."""
-    gap = gaps_of(pairs)
-    kept = set()
-    for image in range(n):
-        mine = np.flatnonzero((pairs.i == image) | (pairs.j == image))
-        least = np.sort(gap[mine])[-k] if len(mine) >= k else NONE
-        kept |= {int(at) for at in mine if gap[at] >= least}
-    return sorted(kept)
-
-
-@given(st.integers(2, 12), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**31))
-def test_blocks_drop_only_what_no_image_keeps(n, k, blocks, seed):
-    rng = np.random.default_rng(seed)
-    i, j = np.triu_indices(n, 1)
-    there = rng.random(len(i)) < 0.7
-    i, j = i[there], j[there]
-    sims = rng.integers(0, 4, (2, len(i))) / 4  # few values, so that gaps tie
-    pairs = Pairs(i, j, sims[0], sims[1])
-    known, seen = Largest(n, k), []
-    for part in np.array_split(np.arange(len(pairs)), blocks):
-        pieces = [pairs.take(piece) for piece in np.array_split(part, 3)]
-        seen.append(largest_of(pieces, k, known.least))
-        known.add(seen[-1])
-    kept = reaching(Pairs.join(seen), known.least)
-    expected = pairs.take(np.array(kept_by_brute_force(pairs, n, k), np.int64))
-    assert sorted(zip(kept.i.tolist(), kept.j.tolist(), strict=True)) == list(
-        zip(expected.i.tolist(), expected.j.tolist(), strict=True)
-    )
 
 
 class Killed(Exception):
     pass
 
 
-def dies(writer, blocks, todo):
+def dies(search, blocks, todo):
     """Writes half of the blocks, the last ones first, and leaves another half written."""
     for first in reversed(todo[len(todo) // 2 :]):
-        writer.write(blocks, first)
+        write_block(search, blocks, first)
         yield first
     (blocks / ".0000000000.parquet.1.part").write_text("torn")
     raise Killed
 
 
-@pytest.mark.parametrize("choice", [Choice(), Choice(per_image=3)])
-def test_a_search_goes_on_where_it_was_killed_and_writes_no_block_again(tmp_path, monkeypatch, choice):
+def test_a_search_goes_on_where_it_was_killed_and_writes_no_block_again(tmp_path, monkeypatch):
     monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 32)
-    whole = mine(*made(), tmp_path / "whole", choice)
+    whole = mine(*made(), tmp_path / "whole", Choice())
     with pytest.raises(Killed):
-        mine(*made(), tmp_path / "s", choice, run=dies)
+        mine(*made(), tmp_path / "s", Choice(), run=dies)
     assert not (tmp_path / "s" / "pairs.parquet").exists()
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "s" / "blocks").glob("*.parquet")}
-    assert mine(*made(), tmp_path / "s", choice) == whole
+    assert mine(*made(), tmp_path / "s", Choice()) == whole
     assert not list(tmp_path.rglob("*.part"))
     assert {path: path.stat().st_mtime_ns for path in written} == written
     for name in ("pairs", "set_aside"):
-        ours, alone = (pd.read_parquet(tmp_path / folder / f"{name}.parquet") for folder in ("s", "whole"))
-        pd.testing.assert_frame_equal(ours, alone)
-
-
-def test_a_search_keeps_each_image_s_largest(tmp_path, monkeypatch):
-    monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 32)
-    everything = mine(*made(), tmp_path / "all", Choice())
-    listed = pd.read_parquet(tmp_path / "all" / "pairs.parquet")
-    pairs = Pairs(*(listed[name].to_numpy() for name in ("i", "j", "sim_med", "sim_gen")))
-    expected = listed.iloc[kept_by_brute_force(pairs, 400, 3)].reset_index(drop=True)
-    report = mine(*made(), tmp_path / "few", Choice(per_image=3))
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "few" / "pairs.parquet"), expected)
-    for name in ("found", "near_duplicate", "same_group", "kept"):
-        assert report["counts"][name] == everything["counts"][name]
-    held = sum(pq.read_metadata(path).num_rows for path in (tmp_path / "few" / "blocks").iterdir())
-    assert report["counts"]["chosen"] == len(expected) < held < len(listed)
-    with pytest.raises(BadInput, match="another search"):
-        mine(*made(), tmp_path / "few", Choice(per_image=4))
+        pd.testing.assert_frame_equal(read(tmp_path / "s", name), read(tmp_path / "whole", name))
 
 
 @pytest.mark.parametrize(
     ("choice", "sample", "seed"),
-    [({}, 0, 0), ({}, -5, 0), ({}, 5, -1), ({"per_image": 3, "top": 4}, None, 0), ({"per_image": 0}, None, 0), ({"per_image": 3}, 5, 0)],
-)  # fmt: skip
+    [({}, 0, 0), ({}, 5, -1), ({"top": 0}, None, 0), ({"cap_per_image": -1}, None, 0)],
+)
 def test_what_does_not_go_together_is_refused_before_anything_is_written(tmp_path, choice, sample, seed):
-    with pytest.raises(BadInput, match=r"integer|--per-image"):
+    with pytest.raises(BadInput, match="integer"):
         mine(*made(20), tmp_path / "s", Choice(**choice), sample, seed)
     assert not (tmp_path / "s").exists()

@@ -39,31 +39,21 @@ def test_killed_workers_change_no_vector_and_no_pair(ray_python, models, tmp_pat
         embed(images, tmp_path / "alone", load_encoder(encoder_spec(f"transformers:{models / model}", name=name)))
         ours, alone = (np.load(embedding_path(tmp_path / folder, name)) for folder in ("ray", "alone"))
         np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
-    for options in ((), ("--per-image", 3)):
-        command = (
-            "curate",
-            "pairs",
-            "ray",
-            "--med",
-            "med",
-            "--gen",
-            "gen",
-            "--med-at-least=-1",
-            "--gen-at-most=1",
-            *options,
-        )
-        medprobe(*command, "--out", f"alone{len(options)}", cwd=tmp_path)
-        process = start(ray_python, tmp_path, *command, "--out", f"pairs{len(options)}", "--ray", "local")
-        assert process.wait(300) == 0, (tmp_path / "said").read_text()
-        ours, alone = (
-            pd.read_parquet(tmp_path / f"{folder}{len(options)}" / "pairs.parquet") for folder in ("pairs", "alone")
-        )
-        pd.testing.assert_frame_equal(ours, alone)
-        assert len(alone)
-
-
-def test_no_workers_is_one_line(tmp_path):
-    said = medprobe(
-        "curate", "embed", tmp_path, "--out", "x", "--ray", "local", "--workers", 0, cwd=tmp_path, code=2
-    ).stderr
-    assert "--workers 0" in said
+    command = [
+        "curate",
+        "pairs",
+        "ray",
+        "--med",
+        "med",
+        "--gen",
+        "gen",
+        "--med-at-least=-1",
+        "--gen-at-most=1",
+        "--out",
+    ]
+    medprobe(*command, "pairs-alone", cwd=tmp_path)
+    process = start(ray_python, tmp_path, *command, "pairs-ray", "--ray", "local")
+    assert process.wait(300) == 0, (tmp_path / "said").read_text()
+    ours, alone = (pd.read_parquet(tmp_path / f"pairs-{name}" / "pairs.parquet") for name in ("ray", "alone"))
+    pd.testing.assert_frame_equal(ours, alone)
+    assert len(alone)
