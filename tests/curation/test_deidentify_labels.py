@@ -18,7 +18,7 @@ from curation.gmai.sources import read_sources
 from curation.images.burned_in_text import find_text
 from curation.images.file_names import file_names
 from curation.readers.formats import units_of
-from tests.curation.gmai.phantoms import MAKERS, write_all
+from tests.curation.gmai.phantoms import write_all
 from tests.helpers import refused
 from tests.planting import found_below, planted
 
@@ -161,12 +161,3 @@ def test_names_of_classes_lose_the_names_of_patients_and_stay_apart(tmp_path):
     names = [each["name"] for each in written["categories"]]
     assert names == ["lesion [removed]", "Lung", "[removed] lesion", "[removed]", "[removed] 4"]
     assert len(written["annotations"]) == 5 and labels.classes == set(names)
-
-
-def test_what_is_no_label_is_one_line(tmp_path):
-    (tmp_path / "raw").mkdir()
-    for name in ("a.xml", "a.txt"):
-        (tmp_path / "raw" / name).write_text("<annotation/>")
-    assert "does not exist" in refused(read_labels, tmp_path / "none", tmp_path / "raw")
-    assert "several kinds" in refused(read_labels, tmp_path / "raw", tmp_path / "raw")
-    assert set(NAMES) <= set(MAKERS)

@@ -20,6 +20,7 @@ from curation.readers.volumes import slices_apart
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import cannot_show, folded, holds_at, noun_of, place_of, terms
 from tests.helpers import refused
+from tests.sampling import few
 
 # Options, over generated tables
 
@@ -47,7 +48,7 @@ def generated(seed):
         answers = tuple(sorted(present)) if several else (rng.choice(sorted(present)),)
         known = [regions[n] for n in present if regions[n]]
         body = frozenset(set.intersection(*known) or set().union(*known)) if known else frozenset()
-        item = Item(f"i{k}", dataset, f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{rng.randint(0, 20)}", "s", True,
+        item = Item(f"i{k}", dataset, f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{rng.randint(0, 20)}", True,
                     answers[0], "class", None, None, 1.0, tuple(present), modality)  # fmt: skip
         task = f"task{rng.randint(0, 1)}"
         over = frozenset(n for n in present - set(answers) if rng.random() < 0.3)
@@ -79,7 +80,7 @@ def nested(one, other, parents):
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", few(range(60), 20))
 def test_options_are_what_the_paper_offers(seed):
     """Image level: labels of the same set that are not on the image, nor related to one that is. Region level: all of the cell but the
     answer's family and what lies where the target lies; labels elsewhere on the image stay, and one of them is always among the options."""
@@ -125,9 +126,7 @@ def test_letters_are_balanced_for_every_number_of_options():
     cases = []
     for k in range(400):
         name = f"l{k % 9}"
-        item = Item(
-            f"i{k}", "d", f"p{k}", "0" * 16, f"{k}", "s", True, name, "box", (0, 0, 1, 1), None, 1.0, (name,), "CT"
-        )
+        item = Item(f"i{k}", "d", f"p{k}", "0" * 16, f"{k}", True, name, "box", (0, 0, 1, 1), None, 1.0, (name,), "CT")
         cases.append(
             Candidate(f"c{k}", (name,), item, "t", "d", BOX, "CT", frozenset({name}), frozenset({"chest"}), str(k))
         )
@@ -154,7 +153,7 @@ def test_a_word_names_a_thing_only_where_region_and_modality_can_mean_it():
     places = [
         place_of([region.concept], modality.concept) for region in terms("region") for modality in terms("modality")
     ]
-    for place in places:
+    for place in places[::4]:
         for word, held in words.items():
             meant = {term.concept for term in held if holds_at(term, place) and not cannot_show(place, term)}
             assert {table.name_of(f"Left {word}", place)} == (meant or {None}), (word, place)
@@ -279,7 +278,7 @@ def cases_of(count, patients, **fields):
     rng = random.Random(count)
     made = []
     for k in range(count):
-        item = Item(f"i{k}", f"set{k % 2}", f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{k % patients}", "s", True, "liver", "mask",
+        item = Item(f"i{k}", f"set{k % 2}", f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{k % patients}", True, "liver", "mask",
                     None, None, rng.random(), ("liver",), "CT", attributes={"sex": "FM"[k % 3 == 0]})  # fmt: skip
         made.append(
             Candidate(
@@ -382,11 +381,11 @@ def test_what_the_text_gives_away_is_found_and_chance_is_not():
     rng = random.Random(0)
     false = sum(
         any(b.flagged for b in questions.majority(answered(rng, dict.fromkeys("abcd", 1), rng.randint(20, 150))))
-        for _ in range(200)
+        for _ in range(60)
     )
-    assert false <= 10
-    found = [questions.majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(40)]
-    assert sum(all(b.flagged for b in branches) for branches in found) >= 38
+    assert false <= 3
+    found = [questions.majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(12)]
+    assert sum(all(b.flagged for b in branches) for branches in found) >= 11
     for branches in found:
         everything, branch = (each.found for each in branches)
         assert (everything.questions, everything.correct) == (branch.questions, branch.correct) == (120, branch.correct)
