@@ -7,14 +7,10 @@ To add one, write its package and add its name to `benchmark_names.py`; the fold
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from dataset_builders.benchmark_names import BENCHMARKS
 from dataset_builders.benchmarks.spec import DatasetSpec, load_part, load_spec
 from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Kind
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NEEDED = {"reader": "read", "phantoms": "write"}
 """Modules that a benchmark's package must have -> the function they must define."""
@@ -46,12 +42,3 @@ RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
 def question_columns(name: str) -> dict[str, Kind]:
     """Every column that a question of a benchmark may have; a repository has those of which it has values (`parquet.held_columns`)."""
     return {**COMMON, **spec(name).columns, **SEVERAL_IMAGES}
-
-
-def recognise(questions: pd.DataFrame) -> str | None:
-    """The benchmark whose columns a frame of questions has; None where that cannot be told."""
-    for name in BENCHMARKS:
-        own = tuple(spec(name).columns)
-        if own and own[0] in questions.columns:
-            return name
-    return next((name for name in BENCHMARKS if (test := spec(name).recognises) is not None and test(questions)), None)

@@ -6,12 +6,9 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from dataset_builders.schema import Content, Kind, Question
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Spec = TypeVar("Spec")
 
@@ -40,7 +37,6 @@ class DatasetSpec:
     from the list column `categories`: a question counts once in each of its categories). `columns`: the benchmark's own columns beside
     the common ones; `scored`: those of them that a metric reads, so that the fingerprint covers them. `is_whole`: whether what was read
     has the paper's counts, asked where no released fingerprint is known.
-    `recognises`: whether a set without a manifest is of this family although it has none of the own columns.
     `released`: split -> fingerprint of the complete set that the authors released, where their files are known to us.
     `tasks`: metric -> the questions (with a key) whose plain accuracy it is; what eval.yaml offers to the Hub (`eval_yaml.py`).
     `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell users who lack images.
@@ -55,7 +51,6 @@ class DatasetSpec:
     columns: Mapping[str, Kind] = field(default_factory=dict)
     scored: tuple[str, ...] = ()
     is_whole: Callable[[Content], bool] = _never
-    recognises: Callable[[pd.DataFrame], bool] | None = None
     released: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, Callable[[Question], bool]] = field(default_factory=dict)
     configs: Mapping[str, str] = field(default_factory=dict)

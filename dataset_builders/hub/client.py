@@ -26,6 +26,16 @@ LONGEST_WAIT = 60.0
 RETRYABLE_STATUS = frozenset({409, 412, 429, 500, 502, 503, 504})
 """Another commit came in between, too many requests, a server in trouble."""
 NO_TOKEN = "no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write."
+LATER = ". Run this again later; what is there already is not sent twice"
+REASONS = {
+    401: "the Hub does not accept the token. Make a new one and run `hf auth login`, or set HF_TOKEN",
+    403: "{account} has no right to do so. Use a token that may, ask for access, or choose another ORG",
+    404: "it is not there, or {account} may not see it. Check the name, the revision and the token",
+    409: "somebody else changes it at the same time. Run this again",
+    412: "somebody else changes it at the same time. Run this again",
+    429: "the Hub had too many requests. Wait a few minutes, then run this again",
+}
+"""HTTP status -> cause and remedy; what the Hub itself says follows in brackets."""
 
 
 def endpoint() -> str:
@@ -36,13 +46,10 @@ def endpoint() -> str:
 
 
 def connect(token: str | None = None) -> HfApi:
-    """A client of the Hub at `endpoint()`. BadInput when the address is none."""
+    """A client of the Hub at `endpoint()`."""
     from huggingface_hub import HfApi
 
-    address = endpoint()
-    if not address.startswith(("http://", "https://")) or len(address.split("://")[1]) == 0:
-        raise BadInput(f"HF_ENDPOINT {address}: is not a web address. Give one that starts with https://, or unset it.")
-    return HfApi(endpoint=address, token=token, library_name="medprobe")
+    return HfApi(endpoint=endpoint(), token=token, library_name="medprobe")
 
 
 def connect_with_token(token: str | None = None) -> HfApi:
@@ -72,14 +79,12 @@ def check_repo_id(repo_id: str) -> None:
     from huggingface_hub.utils import validate_repo_id
 
     try:
-        if repo_id.count("/") != 1:
-            raise HFValidationError("it must be ORG/NAME, with one slash")
         validate_repo_id(repo_id)
+        reason = None if repo_id.count("/") == 1 else "one slash is needed"
     except HFValidationError as error:
-        reason = str(error).split(": '")[0].rstrip(".")
-        raise BadInput(
-            f"{repo_id}: is not a Hub repository id ({reason}). Give ORG/NAME, e.g. medlab/mediconfusion."
-        ) from None
+        reason = _one_line(str(error))
+    if reason:
+        raise BadInput(f"{repo_id}: is not a Hub repository id, such as medlab/mediconfusion ({reason}).")
 
 
 @contextmanager
@@ -97,7 +102,7 @@ def hub_errors(repo_id: str, doing: str, who: str | None = None) -> Iterator[Non
         reason = _reason(error, f"the account {who}" if who else "your account")
         if reason is None:
             raise
-        raise (Unavailable if is_unavailable(error) else BadInput)(f"{repo_id}: cannot {doing}: {reason}") from error
+        raise (Unavailable if is_unavailable(error) else BadInput)(f"{repo_id}: cannot {doing}: {reason}.") from error
 
 
 def is_unavailable(error: BaseException) -> bool:
@@ -137,25 +142,19 @@ def _response(error: BaseException) -> Any:
     return next((response for response in responses if response is not None), None)
 
 
-def _retry_after(error: BaseException) -> float:
-    """Seconds that the Hub asked to wait (the header Retry-After, in seconds); 0 where it asked for none."""
-    response = _response(error)
-    seconds = "" if response is None else str(response.headers.get("retry-after") or "").strip()
-    return float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 10 else 0.0
-
-
-def _is_retryable(error: BaseException) -> bool:
-    """True for a status that may pass and a connection that broke; false where no connection could be made."""
+def _seconds_to_wait(error: BaseException) -> float | None:
+    """What the Hub asks to wait (Retry-After) before the next try; None where another try is of no use."""
     from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.utils import httpx
 
-    status = status_of(error)
-    if status is not None:
-        return status in RETRYABLE_STATUS
-    if _caused_by(error, OfflineModeIsEnabled) or (_is_xet(error) and "client error" in str(error)):
-        return False
+    response = _response(error)
+    if response is not None:
+        asked = str(response.headers.get("retry-after") or "").strip()
+        seconds = float(asked) if asked.isascii() and asked.isdigit() else 0.0
+        return seconds if response.status_code in RETRYABLE_STATUS and seconds <= LONGEST_WAIT else None
     broke = _caused_by(error, (httpx.TransportError, ConnectionError))
-    return broke is not None and not isinstance(broke, httpx.ConnectError)
+    no_use = broke is None or isinstance(broke, httpx.ConnectError | OfflineModeIsEnabled)
+    return None if no_use else 0.0
 
 
 @contextmanager
@@ -187,8 +186,8 @@ def with_retries(action: Callable[[], T], look: Callable[[], T | None] | None = 
         except BadInput:
             raise
         except Exception as error:
-            wait = _retry_after(error)
-            if attempt == tries - 1 or not _is_retryable(error) or wait > LONGEST_WAIT:
+            wait = _seconds_to_wait(error)
+            if attempt == tries - 1 or wait is None:
                 raise
             time.sleep(wait + FIRST_WAIT * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
     raise AssertionError("unreachable")
@@ -200,56 +199,21 @@ def _reason(error: BaseException, account: str) -> str | None:
     from huggingface_hub.utils import httpx
 
     if _caused_by(error, errors.OfflineModeIsEnabled):
-        return "offline mode is on. Unset HF_HUB_OFFLINE (and TRANSFORMERS_OFFLINE)."
-    if isinstance(error, errors.LocalTokenNotFoundError):
-        return NO_TOKEN
-    if isinstance(error, errors.GatedRepoError):
-        return f"it is gated and {account} has no access. Ask for access on {endpoint()}, then run this again."
-    if isinstance(error, errors.RevisionNotFoundError):
-        return "the Hub knows no such revision. Check the branch, tag or commit."
+        return "offline mode is on. Unset HF_HUB_OFFLINE (and TRANSFORMERS_OFFLINE)"
     status = status_of(error)
-    if isinstance(error, errors.RepositoryNotFoundError) and status != 403:
-        return f"it is not there, or {account} may not see it. Check the name and the token."
     if status is not None:
-        return _reason_of_status(status, account, _server_message(error))
-    if isinstance(error, ValueError) and "README.md" in str(error):
-        return f"the Hub refuses the metadata of README.md ({_one_line(str(error))}). Fix it, then run this again."
+        said = next((told for cause in _causes(error) if (told := getattr(cause, "server_message", None))), "")
+        missing = isinstance(error, errors.RepositoryNotFoundError) and status == 401
+        reason = REASONS.get(404 if missing else status, f"the Hub answered {status}{LATER if status >= 500 else ''}")
+        return f"{reason.format(account=account)} ({_one_line(said) or f'{endpoint()} answered {status}'})"
+    if "xet" in f"{type(error).__module__} {error}".lower():  # its native client has no class of errors of its own
+        return f"the upload through Xet failed ({_one_line(str(error))}). Run this again, or set HF_HUB_DISABLE_XET=1"
     if _caused_by(error, json.JSONDecodeError):
-        return f"{endpoint()} does not answer as a Hub does. Check HF_ENDPOINT."
-    if _is_xet(error):
-        return (
-            f"the upload through Xet failed ({_one_line(str(error))}). "
-            "Run this again, or set HF_HUB_DISABLE_XET=1 to do without Xet."
-        )
+        return f"{endpoint()} does not answer as a Hub does. Check HF_ENDPOINT"
     if _caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError)):
         first = _one_line(str([*_causes(error)][-1]))
-        return f"{endpoint()} cannot be reached ({first}). Check the network and HF_ENDPOINT."
+        return f"{endpoint()} cannot be reached ({first}). Check the network and HF_ENDPOINT"
     return None
-
-
-def _reason_of_status(status: int, account: str, said: str) -> str:
-    if status == 401:
-        return "the Hub does not accept the token. Make a new one and run `hf auth login`, or set HF_TOKEN."
-    if status == 403:
-        return f"{account} has no right to do so{said}. Use a token that may write there, or another ORG."
-    if status == 429:
-        return "the Hub had too many requests. Wait a few minutes, then run this again."
-    if status in (409, 412):
-        return f"somebody else changes it at the same time{said}. Run this again."
-    if status in (404, 405):
-        return f"{endpoint()} answered {status}{said}: it has no such address. Check HF_ENDPOINT; an older Hub may lack what this needs."
-    remedy = " Run this again later; what is there already is not sent twice." if status >= 500 else ""
-    return f"the Hub answered {status}{said}.{remedy}"
-
-
-def _server_message(error: BaseException) -> str:
-    messages = (getattr(cause, "server_message", None) for cause in _causes(error))
-    return next((f" ({_one_line(message)})" for message in messages if message), "")
-
-
-def _is_xet(error: BaseException) -> bool:
-    """True for errors of Xet's native client, which have no class of their own."""
-    return status_of(error) is None and "xet" in f"{type(error).__module__} {error}".lower()
 
 
 def _one_line(text: str) -> str:

@@ -6,9 +6,8 @@ See also: which files belong to a repository (`dataset_files.py`, `space_files.p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +19,6 @@ from dataset_builders.hub.space_files import READ_PRIVATE, space_files
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
-    from huggingface_hub.hf_api import RepoFile
 
 OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html", ".whl")}
 """Files of these kinds that a repository holds and the folder does not are left from an earlier version, and are deleted with the same
@@ -39,9 +37,7 @@ class PublishReport:
     commit: str
     created: bool
     committed: bool
-    uploaded: tuple[str, ...]
     deleted: tuple[str, ...]
-    unchanged: int
     left_out: tuple[str, ...]
     private: bool
     tag: str | None = None
@@ -50,14 +46,13 @@ class PublishReport:
     """Settings made or still to be made, a sentence each."""
 
     def __str__(self) -> str:
-        lines = []
-        if self.committed:
-            done = f"published {self.repo_id}: {len(self.uploaded)} files in one commit {self.commit[:12]}"
-            lines.append(done + (f", {self.unchanged} unchanged" if self.unchanged else ""))
-            if self.deleted:
-                lines.append(f"deleted from an earlier version: {', '.join(self.deleted)}")
-        else:
-            lines.append(f"{self.repo_id} is up to date at {self.commit[:12]}: nothing uploaded, no commit made")
+        lines = [
+            f"published {self.repo_id}: what differs, in one commit {self.commit[:12]}"
+            if self.committed
+            else f"{self.repo_id} is up to date at {self.commit[:12]}: nothing uploaded, no commit made"
+        ]
+        if self.deleted:
+            lines.append(f"deleted from an earlier version: {', '.join(self.deleted)}")
         if self.tag:
             lines.append(f"{'tagged' if self.tagged else 'was tagged already'}: {self.tag}")
         if self.left_out:
@@ -69,16 +64,6 @@ class PublishReport:
             revision = f', revision="{self.tag}"' if self.tag else ""
             lines.append(f'load_dataset("{self.repo_id}"{revision})')
         return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class _RepositoryState:
-    """A repository as it is now: its newest commit, its files by path, the commit of each tag."""
-
-    head: str | None
-    private: bool
-    files: Mapping[str, RepoFile] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def publish(
@@ -105,7 +90,6 @@ def publish(
     """
     check_repo_id(repo_id)
     folder = Path(folder)
-    _check_tag(tag)
     if notes and not tag:
         raise BadInput("--notes: needs a version. Name it with --tag.")
     if (results or data or wheel) and not space:
@@ -126,63 +110,36 @@ def publish(
     with quiet(), hub_errors(repo_id, "publish it", who):
         created = not with_retries(lambda: api.repo_exists(repo_id, repo_type=kind))
         if created:
-            sdk = "gradio" if space else None
-            with hub_errors(repo_id, "create it", who):
-                with_retries(
-                    lambda: api.create_repo(
-                        repo_id, repo_type=kind, private=private or None, exist_ok=True, space_sdk=sdk
-                    )
-                )
+            made = {"private": private or None, "space_sdk": "gradio" if space else None}
+            with_retries(lambda: api.create_repo(repo_id, repo_type=kind, exist_ok=True, **made))
+        tagged = with_retries(
+            lambda: _target(api, repo_id, kind, tag)
+        )  # read first, so that it is no newer than the commit
+        info = with_retries(lambda: api.repo_info(repo_id, repo_type=kind))
+        if private and not info.private:
+            raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
+        if tagged not in (None, info.sha):
+            raise _names_another(repo_id, tag, tagged)
         configured = _gate(api, repo_id, gated) if gated else []
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
-        now, uploaded, deleted = _commit(api, repo_id, kind, files, tag, notes, private)
-        assert now.head is not None
-        tagged = _tag(api, repo_id, kind, tag, now.head, files, who, notes) if tag else False
+        head, deleted = _commit(api, repo_id, kind, files, notes)
+    if tag:
+        with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
+            _tag(api, repo_id, kind, tag, head, notes)
     return PublishReport(
         repo_id=repo_id,
         repo_type=kind,
         url=f"{api.endpoint}/{kind}s/{repo_id}",
-        commit=now.head,
+        commit=head,
         created=created,
-        committed=bool(uploaded or deleted),
-        uploaded=tuple(uploaded),
+        committed=head != info.sha,
         deleted=tuple(deleted),
-        unchanged=len(files) - len(uploaded),
         left_out=tuple(left_out),
-        private=now.private,
+        private=bool(info.private),
         tag=tag,
-        tagged=tagged,
+        tagged=tag is not None and tagged is None,
         configured=tuple(configured),
     )
-
-
-def _check_tag(tag: str | None) -> None:
-    """The rules of `git check-ref-format` that a version could break."""
-    if tag is None:
-        return
-    bad = any(ord(c) <= 32 or c in "~^:?*[\\\x7f" for c in tag) or ".." in tag or "@{" in tag or "//" in tag
-    if not tag or bad or tag.startswith(("-", ".", "/")) or tag.endswith((".", "/", ".lock")) or tag == "main":
-        raise BadInput(f"--tag {tag!r}: cannot be a tag. Give a version such as v1.0.0.")
-
-
-def _look(api: HfApi, repo_id: str, kind: str) -> _RepositoryState:
-    """The repository's state. Another's commit in between cannot mix two states: tags that are read first are no newer than the commit,
-    and the files are those of this commit and not of main."""
-    refs = api.list_repo_refs(repo_id, repo_type=kind)
-    info = api.repo_info(repo_id, repo_type=kind)
-    files = _files_at(api, repo_id, kind, info.sha) if info.sha else {}
-    return _RepositoryState(info.sha, bool(info.private), files, {ref.name: ref.target_commit for ref in refs.tags})
-
-
-def _files_at(api: HfApi, repo_id: str, kind: str, commit: str) -> dict[str, RepoFile]:
-    from huggingface_hub.errors import EntryNotFoundError
-    from huggingface_hub.hf_api import RepoFile
-
-    try:
-        entries = [*api.list_repo_tree(repo_id, recursive=True, repo_type=kind, revision=commit)]
-    except EntryNotFoundError:  # a commit without any file
-        return {}
-    return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
 
 
 def _gate(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
@@ -222,83 +179,41 @@ def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
 
 
 def _commit(
-    api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], tag: str | None, notes: str | None, private: bool
-) -> tuple[_RepositoryState, list[str], list[str]]:
-    """Bring main to what `files` are, in one commit or none; returns (state, paths sent, paths deleted).
+    api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], notes: str | None
+) -> tuple[str, list[str]]:
+    """Bring main to what `files` are, in one commit or none; returns (a commit on main with these files, paths deleted).
 
-    The state's `head` is a commit with these files: the one made here, or else the newest on main. Each try looks again first: when an
-    answer got lost on the way although the commit had landed, there is nothing left to do.
+    The Hub's client sends what differs. Each try looks again first: when an answer got lost on the way although the commit had landed,
+    there is nothing left to do.
     """
-    sent: list[str] = []
-    gone: list[str] = []
+    deleted: list[str] = []
 
-    def attempt() -> _RepositoryState:
-        there = _look(api, repo_id, kind)
-        if private and not there.private:
-            raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
-        adding, stale = _differences(files, there.files, kind)
-        if tag and tag in there.tags and (adding or stale):
-            raise _names_another(repo_id, tag, there.tags[tag])
-        if not adding and not stale:
-            return there
-        sent[:], gone[:] = adding, stale
-        changed = {path: files[path] for path in adding} | dict.fromkeys(stale)
-        title = f"Publish {tag}" if tag else "Publish"
-        made = commit_files(api, repo_id, changed, title, kind, description=notes, parent=there.head or None)
-        return replace(there, head=made.oid)
+    def attempt() -> str:
+        head = api.repo_info(repo_id, repo_type=kind).sha
+        there = api.list_repo_files(repo_id, repo_type=kind, revision=head)
+        stale = [path for path in there if path not in files and path.endswith(OURS[kind])]
+        deleted.extend(path for path in stale if path not in deleted)
+        changed = {**files, **dict.fromkeys(stale)}
+        return commit_files(api, repo_id, changed, "Publish", kind, description=notes, parent=head).oid
 
-    return with_retries(attempt), sent, gone
+    return with_retries(attempt), deleted
 
 
-def _differences(
-    files: Mapping[str, Content], stored: Mapping[str, RepoFile], kind: str
-) -> tuple[list[str], list[str]]:
-    """(paths that the repository lacks or holds otherwise, paths left in it from an earlier version)."""
-    adding = [path for path, content in files.items() if not _is_same(content, stored.get(path))]
-    return adding, [path for path in stored if path not in files and path.endswith(OURS[kind])]
+def _target(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:
+    """The commit that a tag names; None where there is no such tag."""
+    tags = api.list_repo_refs(repo_id, repo_type=kind).tags if tag else []
+    return next((ref.target_commit for ref in tags if ref.name == tag), None)
 
 
-def _is_same(content: Content, stored: RepoFile | None) -> bool:
-    """True where the repository holds these bytes; a file is only read where the sizes agree."""
-    from huggingface_hub.utils.sha import git_hash, sha_fileobj
-
-    size = content.stat().st_size if isinstance(content, Path) else len(content)
-    if stored is None or stored.size != size:
-        return False
-    with content.open("rb") if isinstance(content, Path) else BytesIO(content) as file:
-        if stored.lfs:
-            return sha_fileobj(file).hex() == stored.lfs.sha256
-        return git_hash(file.read()) == stored.blob_id
+def _tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
+    """Make `tag` name the commit `head`. Raises BadInput where it names another."""
+    if with_retries(lambda: _target(api, repo_id, kind, tag)) is None:
+        named = {"tag": tag, "tag_message": notes, "revision": head}
+        with_retries(lambda: api.create_tag(repo_id, repo_type=kind, exist_ok=True, **named))
+    now = with_retries(lambda: _target(api, repo_id, kind, tag))
+    if now != head:
+        raise _names_another(repo_id, tag, now)
 
 
-def _tag(
-    api: HfApi, repo_id: str, kind: str, tag: str, head: str, files: Mapping[str, Content], who: str, notes: str | None
-) -> bool:
-    """Make `tag` name the commit `head`, which holds `files`; returns False where it names one with these files already.
-
-    Raises BadInput where it names one with others.
-    """
-
-    def target() -> str | None:
-        refs = api.list_repo_refs(repo_id, repo_type=kind).tags
-        return next((ref.target_commit for ref in refs if ref.name == tag), None)
-
-    with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
-        was_there = with_retries(target)
-        if was_there is None:
-            with_retries(
-                lambda: api.create_tag(
-                    repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True
-                )
-            )
-        now = was_there or with_retries(target)
-        if now != head and (now is None or any(_differences(files, _files_at(api, repo_id, kind, now), kind))):
-            raise _names_another(repo_id, tag, now or "no commit")
-    return was_there is None
-
-
-def _names_another(repo_id: str, tag: str, commit: str) -> BadInput:
-    return BadInput(
-        f"{repo_id}: the tag {tag} names another version ({commit[:12]}), and this folder differs from it or from what came after. "
-        "Choose a new tag."
-    )
+def _names_another(repo_id: str, tag: str | None, commit: str | None) -> BadInput:
+    return BadInput(f"{repo_id}: the tag {tag} names another version ({str(commit)[:12]}). Choose a new tag.")

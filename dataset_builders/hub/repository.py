@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataset_builders.benchmarks import BENCHMARKS, question_columns, recognise
+from dataset_builders.benchmarks import BENCHMARKS, question_columns
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import QUESTION_COLUMNS, fingerprint_of
-from dataset_builders.hub.repository_layout import REMEDY, data_files, read_card, read_manifest
 from dataset_builders.schema import SCHEMA_VERSION, SEVERAL_IMAGES, text_columns
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
+
+REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
+DATA_FILE = re.compile(r"(\w+)/(\w+)-\d{5}-of-\d{5}\.parquet")
+"""Config and split of a data file by its path in the repository."""
+SPLITS = ("train", "validation", "test")
+"""Their order."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +86,10 @@ class Repository:
             raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
         config = "questions_text" if "questions_text" in self._files else "questions"
         tables = [_read_table(path) for path in self._paths(config, split)]
-        known = {name: list(kind.names) for family in BENCHMARKS for name, kind in question_columns(family).items()}
-        labels = known | _label_names(tables[0].schema)
+        declared = question_columns(self.family)
+        labels = {name: list(kind.names) for name, kind in declared.items()}
         held = {name: _column(tables, name, labels.get(name)) for name in tables[0].column_names}
         nothing = pd.Series([None] * sum(table.num_rows for table in tables), dtype=object)
-        declared = question_columns(self.family) if self.family else {}
         absent = [name for name in text_columns(declared) if name not in held and name not in SEVERAL_IMAGES]
         return pd.DataFrame(held | dict.fromkeys(absent, nothing))
 
@@ -112,7 +115,7 @@ class Repository:
         """The rows (subject, category, modality, keyword) of the official lexical tree; empty where the repository has none."""
         names = ["subject", "category", "modality", "keyword"]
         splits = self._files.get("lexical_tree", {})
-        tables = [_read_table(path, names) for split in splits for path in self._paths("lexical_tree", split)]
+        tables = [_read_table(path) for split in splits for path in self._paths("lexical_tree", split)]
         return pd.DataFrame({name: _column(tables, name) for name in names})
 
     def file_names(self, config: str, split: str) -> list[str]:
@@ -126,29 +129,18 @@ class Repository:
         """A whole config as `datasets.load_dataset` reads it: split -> `datasets.Dataset`, images decoded when they are looked at.
 
         `config`: `questions` (a row per question with its image; the default), `cases`, `questions_text` (no images; the default of a
-        text-only build), or another that the card names. Raises BadInput where it is not there, cannot be read, or a file `datasets.py`
-        of the caller's hides the library; Unavailable where the Hub cannot be asked.
+        text-only build), or another that the card names. Raises BadInput where it is not there, or a file `datasets.py` of
+        the caller's hides the library; Unavailable where the Hub cannot be asked.
         """
+        try:
+            from datasets import load_dataset
+        except ImportError as error:
+            raise BadInput(f"the library datasets cannot be imported ({error}). Rename a file of that name.") from None
         config = config or ("questions" if "questions" in self._files else "questions_text")
         if config not in self._files:
             raise BadInput(f"{self.data}: has no config {config!r}. It has {', '.join(self._files)}.")
-        try:
-            from datasets import load_dataset
-            from datasets.exceptions import DatasetGenerationError
-        except ImportError as error:
-            hidden = find_spec("datasets")
-            where = hidden.origin if hidden else "nothing"
-            raise BadInput(
-                f"the library datasets cannot be imported: Python finds {where} ({error}). Rename a file of that name."
-            ) from None
         files = {split: [str(path) for path in self._paths(config, split)] for split in self._files[config]}
-        try:
-            loaded: DatasetDict = load_dataset("parquet", data_files=files)
-        except DatasetGenerationError as error:
-            cause = str(error.__cause__ or error).splitlines()[0]
-            raise BadInput(
-                f"{self.data}: {config} cannot be read ({cause}). Build or download the dataset again."
-            ) from None
+        loaded: DatasetDict = load_dataset("parquet", data_files=files)
         return loaded
 
     def _paths(self, config: str, split: str) -> list[Path]:
@@ -161,7 +153,6 @@ class Repository:
 def open_repository(data: str | Path, revision: str | None = None) -> Repository:
     """Open a dataset repository: a folder, or ORG/NAME on the Hub (an existing folder wins).
 
-    One without our manifest opens too, if its columns are those of one of the four formats; its fingerprints are then computed.
     Raises BadInput with a remedy for anything else, Unavailable where the Hub cannot be asked.
     """
     folder = Path(data)
@@ -175,19 +166,29 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
     return _from_hub(str(data), revision)
 
 
-def text_files(folder: Path | None, present: list[str]) -> list[str]:
-    """Of a repository's files, those that hold questions and lexical trees without images, by the card in `folder` (None: no card).
+def load_manifest(folder: Path) -> dict[str, Any]:
+    """manifest.json as an object of the known version. Raises BadInput for anything else."""
+    path = folder / "manifest.json"
+    try:
+        manifest = json.loads(path.read_bytes())
+        version = manifest["schema_version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadInput(f"{path}: is not a manifest of a dataset repository. {REMEDY}") from None
+    if version != SCHEMA_VERSION:
+        raise BadInput(
+            f"{path}: the file has version {version}, and this medprobe reads version {SCHEMA_VERSION}. "
+            "Build the dataset again with this medprobe, or use the one that wrote it."
+        )
+    return dict(manifest)
 
-    Raises BadInput for a card that cannot be read.
-    """
-    files = _files(folder, present)
-    texts = "questions_text" if "questions_text" in files else "questions"
-    return [name for config in (texts, "lexical_tree") for names in files.get(config, {}).values() for name in names]
 
-
-def _files(folder: Path | None, present: list[str]) -> dict[str, dict[str, list[str]]]:
-    card = read_card(folder / "README.md")[0] if folder and (folder / "README.md").is_file() else None
-    return data_files(card or {}, sorted(name for name in present if name.endswith(".parquet")))
+def data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]]:
+    """Config -> split -> Parquet files, of the paths in a repository."""
+    files: dict[str, dict[str, list[str]]] = {}
+    found = [match for name in sorted(present) if (match := DATA_FILE.fullmatch(name))]
+    for match in sorted(found, key=lambda match: SPLITS.index(match[2]) if match[2] in SPLITS else len(SPLITS)):
+        files.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
+    return files
 
 
 def _from_hub(data: str, revision: str | None) -> Repository:
@@ -217,53 +218,18 @@ def _downloaded(data: str, revision: str, name: str) -> Path:
 
 def _opened(data: str, folder: Path, revision: str | None, present: list[str]) -> Repository:
     """`present`: the files of the repository (paths in it)."""
-    files = _files(folder, present)
-    manifest = read_manifest(folder)
-    if not files:
-        held = (
-            "holds a manifest but no Parquet files"
-            if manifest
-            else "is not a dataset folder (no Parquet files of a config `questions`)"
-        )
-        raise BadInput(f"{data}: {held}. {REMEDY}")
-    return Repository(data, folder, revision, manifest or _inferred(data, folder, revision, files), files)
-
-
-def _inferred(data: str, folder: Path, revision: str | None, files: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
-    """A manifest for a repository that has none: benchmark by its columns, fingerprints computed."""
-    config = "questions_text" if "questions_text" in files else "questions"
-    base: dict[str, Any] = {"name": folder.name if revision is None else data.rsplit("/", 1)[-1], "origin": "custom"}
-    base |= {"schema_version": SCHEMA_VERSION, "partial": None, "images": {}, "report": {}, "format": ""}
-    base["splits"] = dict.fromkeys(files[config])
-    unfinished = Repository(data, folder, revision, base, files)
-    for split in files[config]:
-        frame = unfinished.questions(split)
-        base["format"] = base["format"] or _format_of(frame, data)
-        base["splits"][split] = {
-            "questions": len(frame),
-            "cases": int(frame["case_id"].nunique()),
-            "fingerprint": fingerprint_of(frame),
-        }
-    return base
-
-
-def _format_of(frame: pd.DataFrame, data: str) -> str:
-    missing = [name for name in ("case_id", *QUESTION_COLUMNS) if name not in frame.columns]
-    if missing:
-        raise BadInput(f"{data}: the column {', '.join(missing)} is missing, so it is not a dataset of ours. {REMEDY}")
-    family = recognise(frame)
-    if family is None:
-        raise BadInput(
-            f"{data}: has no manifest.json, and its columns fit none of {', '.join(BENCHMARKS)}. Build it with `medprobe build`."
-        )
-    return family
-
-
-def _label_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """Names of the ClassLabel columns, as `datasets` and our writer note them in a Parquet file's metadata."""
-    noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = noted.get("info", {}).get("features", {})
-    return {name: each["names"] for name, each in features.items() if isinstance(each, dict) and "names" in each}
+    files = data_files(present)
+    if not files.keys() & {"questions", "questions_text"}:
+        raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {REMEDY}")
+    manifest = load_manifest(folder)
+    if not (
+        all(isinstance(manifest.get(key), str) for key in ("name", "format", "origin"))
+        and "partial" in manifest
+        and manifest["format"] in BENCHMARKS
+        and isinstance(manifest.get("splits"), dict)
+    ):
+        raise BadInput(f"{folder / 'manifest.json'}: is not a manifest of a dataset repository. {REMEDY}")
+    return Repository(data, folder, revision, manifest, files)
 
 
 def _column(tables: list[pa.Table], name: str, labels: list[str] | None = None) -> pd.Series:
@@ -289,25 +255,17 @@ def _stored(file: pq.ParquetFile, group: int, wanted: set[str] | None) -> Iterat
         )
 
 
-def _parquet(path: Path) -> pq.ParquetFile:
+@contextmanager
+def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        return pq.ParquetFile(path)
+        with pq.ParquetFile(path) as file:
+            yield file
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
+        reason = str(error).splitlines()[0]
+        raise BadInput(f"{path}: cannot be read ({reason}). Build or download the dataset again.") from None
 
 
-def _read_table(path: Path, columns: Collection[str] | None = None) -> pa.Table:
-    """These columns; without `columns`, all but the images."""
+def _read_table(path: Path) -> pa.Table:
+    """All columns but the images."""
     with _parquet(path) as file:
-        there = file.schema_arrow.names
-        missing = [name for name in columns or () if name not in there]
-        if missing:
-            raise BadInput(f"{path}: the column {', '.join(missing)} is missing. Build or download the dataset again.")
-        try:
-            return file.read(columns=list(columns or [name for name in there if name not in ("image", "more_images")]))
-        except (OSError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> BadInput:
-    return BadInput(f"{path}: cannot be read ({str(error).splitlines()[0]}). Build or download the dataset again.")
+        return file.read(columns=[name for name in file.schema_arrow.names if name not in ("image", "more_images")])

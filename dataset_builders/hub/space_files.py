@@ -9,12 +9,8 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.repository_layout import check_header, read_card
 
 BELOW = ("dataset_builders", "eval_harness")
 SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints"})
@@ -56,15 +52,20 @@ def space_files(
     `private`: one of the datasets is, so that the card asks for the scope that reads it. Raises BadInput when the folder is no Space of
     that kind, or the file no wheel of medprobe.
     """
+    from huggingface_hub import RepoCard
+
     folder = folder.resolve()
-    card, body = _checked(folder)
+    for name in ("app.py", "README.md", "requirements.txt", "__init__.py"):
+        if not (folder / name).is_file():
+            raise BadInput(f"{folder}: is no Space of the board: {name} is missing. Give the folder leaderboard_space.")
     files: dict[str, Path | bytes] = {"app.py": LAUNCHER.format(package=folder.name).encode()}
     files |= {name: folder / name for name in ("README.md", "requirements.txt")}
-    if private:
-        card["hf_oauth_scopes"] = list(dict.fromkeys([*card.get("hf_oauth_scopes", []), READ_PRIVATE]))
     if datasets:
-        head = yaml.safe_dump(card | {"datasets": list(datasets)}, sort_keys=False, allow_unicode=True, width=1000)
-        files["README.md"] = f"---\n{head}---\n{body}".encode()
+        card = RepoCard.load(folder / "README.md")
+        card.data["datasets"] = list(datasets)
+        if private:
+            card.data["hf_oauth_scopes"] = list(dict.fromkeys([*card.data.get("hf_oauth_scopes", []), READ_PRIVATE]))
+        files["README.md"] = str(card).encode()
     if wheel is not None:
         _check_wheel(wheel, folder.name)
         files["app.py"] = WHEEL_LAUNCHER.format(wheel=wheel.name, package=folder.name).encode()
@@ -82,13 +83,7 @@ def space_files(
 
 
 def _check_wheel(wheel: Path, package: str) -> None:
-    try:
-        names = zipfile.ZipFile(wheel).namelist()
-    except (OSError, zipfile.BadZipFile) as error:
-        raise BadInput(
-            f"--wheel {wheel}: cannot be read as a wheel ({error}). Build one: `pip wheel --no-deps .`"
-        ) from None
-    if not wheel.name.endswith("-none-any.whl") or f"{package}/app.py" not in names:
+    if not zipfile.is_zipfile(wheel) or f"{package}/app.py" not in zipfile.ZipFile(wheel).namelist():
         raise BadInput(f"--wheel {wheel}: is no wheel of medprobe. Build one in its folder: `pip wheel --no-deps .`")
 
 
@@ -98,15 +93,3 @@ def _files_below(folder: Path) -> Iterator[tuple[str, Path]]:
         inside = path.relative_to(folder)
         if path.is_file() and not SKIPPED & set(inside.parts):
             yield inside.as_posix(), path
-
-
-def _checked(folder: Path) -> tuple[dict[str, Any], str]:
-    """The Space's card (metadata, text)."""
-    for name in ("app.py", "README.md", "requirements.txt", "__init__.py"):
-        if not (folder / name).is_file():
-            raise BadInput(f"{folder}: is no Space of the board: {name} is missing. Give the folder leaderboard_space.")
-    card, body = read_card(folder / "README.md")
-    if card is None:
-        raise BadInput(f"{folder / 'README.md'}: does not begin with YAML metadata between two lines of ---.")
-    check_header(folder / "README.md", card, "space")
-    return card, body

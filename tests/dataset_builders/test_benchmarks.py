@@ -1,13 +1,12 @@
-"""A benchmark's package gives what it must, and a set which is of none is not taken for one."""
+"""A benchmark's package gives what it must."""
 
 import sys
 import types
 
-import pandas as pd
 import pytest
 
 from dataset_builders import benchmarks
-from dataset_builders.benchmarks import BENCHMARKS, part, recognise, spec
+from dataset_builders.benchmarks import BENCHMARKS, part, spec
 from dataset_builders.benchmarks.spec import DatasetSpec, Facts
 
 FACTS = Facts("A title", "", "", "", "", "")
@@ -38,16 +37,6 @@ def test_what_it_leaves_out_has_a_default(fifth):
     fifth.SPEC = DatasetSpec(facts=FACTS)
     assert list(benchmarks.question_columns("vqa-fifth")) == [*benchmarks.COMMON, *benchmarks.SEVERAL_IMAGES]
     assert not spec("vqa-fifth").is_whole(None)
-
-
-def test_a_set_of_no_family_is_told_so():
-    columns = ("question_id", "question", "options", "answer", "question_type")
-    common = {name: ["x", "y", "z"] for name in columns}
-    plain = pd.DataFrame({**common, "case_id": ["1", "1", "1"], "task": None, "modality": None})
-    assert recognise(plain) is None
-    assert recognise(plain.assign(modality="CT")) == "gmai-mmbench"
-    assert recognise(plain.iloc[:2].assign(case_id="1")) == "mediconfusion"
-    assert recognise(plain.assign(scenario="fake")) == "halt-medvqa"
 
 
 def test_the_harness_side_says_what_is_missing_too():

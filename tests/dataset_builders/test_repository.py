@@ -23,6 +23,7 @@ from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import as_png
 from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Case, CaseImage, Content, Question
+from tests.sampling import few
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
@@ -39,19 +40,7 @@ def test_what_was_built_is_read_back(family, phantoms):
         repository.questions("train")
 
 
-def test_a_repository_without_our_manifest_opens(phantoms, tmp_path):
-    for family in BENCHMARKS:
-        folder = tmp_path / f"foreign-{family}"
-        shutil.copytree(phantoms / family, folder)
-        (folder / "manifest.json").unlink()
-        ours, foreign = open_repository(phantoms / family), open_repository(folder)
-        assert (foreign.family, foreign.name, foreign.origin) == (family, f"foreign-{family}", "custom")
-        assert foreign.manifest["splits"] == ours.manifest["splits"]
-        (folder / "README.md").unlink()
-        pd.testing.assert_frame_equal(open_repository(folder).questions(ours.splits[0]), ours.questions(ours.splits[0]))
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(6), 2))
 def test_files_have_the_columns_of_which_some_question_has_a_value(seed, tmp_path):
     """The frame of a split has every column that the benchmark declares; the fingerprint does not depend on which are stored."""
     rng = random.Random(seed)
@@ -98,29 +87,21 @@ def picture():
     [
         (shutil.rmtree, "no such folder"),
         (lambda folder: [path.unlink() for path in folder.rglob("*.parquet")], "no Parquet files"),
-        (lambda folder: (folder / "manifest.json").write_text("{}"), "not a manifest"),
+        (lambda folder: (folder / "manifest.json").unlink(), "not a manifest"),
+        (lambda folder: (folder / "manifest.json").write_text('{"schema_version": 1}'), "not a manifest"),
         (
             lambda folder: (folder / "manifest.json").write_text('{"schema_version": 9}'),
             "has version 9, and this medprobe reads version 1",
         ),
-        (lambda folder: (folder / "README.md").write_text("---\na: [\n---\n"), "YAML"),
         (lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")], "cannot be read"),
     ],
 )
-def test_damaged_repositories_are_refused_clearly(phantoms, tmp_path, spoil, words):
+def test_what_is_no_repository_is_refused_clearly(phantoms, tmp_path, spoil, words):
     folder = tmp_path / "d"
     shutil.copytree(phantoms / "halt-medvqa", folder)
     spoil(folder)
     with pytest.raises(BadInput, match=words):
         open_repository(folder).questions("test")
-
-
-def test_opening_something_else_is_refused_clearly(tmp_path):
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "empty").mkdir()
-    for name, words in (("file", "is a file"), ("empty", "no Parquet files"), ("not/there/at/all", "no such folder")):
-        with pytest.raises(BadInput, match=words):
-            open_repository(tmp_path / name)
 
 
 def many_questions(folder, images, size=20_000):

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dataset_builders.benchmarks.spec import DatasetSpec, Facts
 from dataset_builders.schema import Content
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 PAPER_SIZES = {"validation": 4550, "test": 21281}
 """Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
@@ -18,11 +12,6 @@ PAPER_SIZES = {"validation": 4550, "test": 21281}
 def _has_paper_counts(content: Content) -> bool:
     size = content.sizes()
     return bool(size) and all(size[split] == PAPER_SIZES.get(split) for split in size)
-
-
-def _is_labelled(questions: pd.DataFrame) -> bool:
-    facets = [name for name in SPEC.facets if name in questions.columns]
-    return bool(questions[facets].notna().to_numpy().any())
 
 
 SPEC = DatasetSpec(
@@ -56,5 +45,4 @@ SPEC = DatasetSpec(
     default_split="validation",
     tasks={"accuracy": lambda question: question.question_type == "single"},
     is_whole=_has_paper_counts,
-    recognises=_is_labelled,
 )

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dataset_builders.benchmarks.spec import DatasetSpec, Facts
 from dataset_builders.schema import NUMBER, TEXT, TEXTS
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-def _are_pairs(questions: pd.DataFrame) -> bool:
-    return bool((questions.groupby("case_id").size() == 2).all())
-
 
 SPEC = DatasetSpec(
     facts=Facts(
@@ -60,7 +50,6 @@ SPEC = DatasetSpec(
         "ai_question": TEXT.of("the question as a language model drafted it"),
         "ai_options": TEXTS.of("the options as a language model drafted them"),
     },
-    recognises=_are_pairs,
     released={"test": "v1-f21b47b1a50f2e268e8c3c61d74030e726fbd22bd435e724968728700f7fef6a"},
     tasks={"individual_accuracy": lambda question: True},
     configs={
