@@ -34,7 +34,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
                 "kind": section.kind,
                 "questions": section.questions,
                 "results": len(section.entries),
-                "metrics": metrics_of(section, (board.outcomes(section) or (None,))[0]),
+                "metrics": metrics_of(section, board.outcomes(section)[0]),
             }
             for sections in board.snapshot.sections.values()
             for section in sections
@@ -80,12 +80,11 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             contains: a part of the branch's name; every branch if empty
         """
         section = _section(board, benchmark, question_set)
-        loaded = board.outcomes(section)
-        assert loaded is not None
+        _, tree = board.outcomes(section)
         wanted = _words(contains, "contains").strip().lower()
         found = [
             f"{path[0]}: {SEPARATOR.join(path[1:])}"
-            for path in loaded[1].rows
+            for path in tree.rows
             if facet_of(path) is None and (wanted in path[-1].lower() or wanted in branch_name(path).lower())
         ]
         return found[:200]
@@ -143,13 +142,12 @@ def _understood(
 ) -> BoardQuery:
     """A call, checked. Raises BadInput for what is not on the board. Without a score named, one that is known of the selection."""
     section = _section(board, benchmark, question_set)
-    loaded = board.outcomes(section)
-    assert loaded is not None
+    _, tree = board.outcomes(section)
     if not isinstance(every_run, bool):
         raise BadInput(f"every_run {_shown(every_run)}: give true or false.")
     said, labels = _list(branches, "branches"), _list(facets, "facets")
-    paths = [list(path) for branch in said for path in find_branch(loaded[1], branch)]
-    known = {facet: [node.label for node in nodes] for facet, nodes in loaded[1].facets}
+    paths = [list(path) for branch in said for path in find_branch(tree, branch)]
+    known = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
     paths += [list(choice(facet, label)) for facet, label in read_facets(labels, known)]
     metric = _words(metric, "metric")
     query = service.memory.query(

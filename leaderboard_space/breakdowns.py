@@ -36,7 +36,7 @@ def view(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> st
     def draw() -> str:
         chosen, under = _drawn(memory, query, facet, window)
         keys = frozenset(entry.key for entry in chosen)
-        found, family = memory.known_standings(query), query.section.family
+        found, family = memory.standings(query), query.section.family
         about = plot_note(query.section, found, query.branches)
         rows = [row for row in found.standing if row.entry.key in keys]
         stated = _stated(query, rows)
@@ -60,7 +60,7 @@ def view(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> st
 def _drawn(memory: ViewCache, query: BoardQuery, facet: str, window: Window) -> tuple[list[Entry], str]:
     """The results that the breakdown shows, and what stands under it: how many of how many."""
     entries = [entry for entry in memory.entries(query) if speaks_of(entry, query.outcomes, facet, query.metric)]
-    if not memory.known_standings(query).rows:  # nothing is ranked above: the best in the first column stands first
+    if not memory.standings(query).rows:  # nothing is ranked above: the best in the first column stands first
         known = _cells(query, facet)
         leading = known.get(next(iter(breakdown.columns_of(known, facet)), ""), {})
         sign = -1 if info_of(query.metric).higher_is_better is not False else 1
@@ -94,7 +94,7 @@ def _plot(memory: ViewCache, query: BoardQuery, keys: frozenset[str], about: str
 
 
 def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], where: str, about: str) -> str:
-    rows = [row for row in memory.known_standings(query).standing if row.entry.key in keys]
+    rows = [row for row in memory.standings(query).standing if row.entry.key in keys]
 
     def known(metric: str) -> dict[str, Score]:
         """A score of every row: the table's where it is the table's score, else that of the same result or of the same model's result
@@ -142,7 +142,7 @@ def _facet(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> 
     """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
     facets = facets_of(query.section, query.outcomes)
     wanted = str(request.get("facet") or "")
-    found = memory.known_standings(query)
+    found = memory.standings(query)
     if not found.rows and (parts := found.facets_of_parts(query.branches)):  # the parts are the answer
         return (wanted if wanted in facets else next(name for name in facets if name in parts)), facets
     known = (

@@ -22,12 +22,12 @@ from eval_harness.scores.comparing.unpaired import unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import Owner, grouped
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
 from leaderboard_space.data.result_names import find_result, labels
+from leaderboard_space.data.scoring import scores_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.units.outcomes import Outcomes
-from leaderboard_space.data.units.scoring import scores_of
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """The keys of an address that name the results to compare."""
@@ -188,8 +188,7 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     # Without a set, the first that has a result of every name.
     has_all = (one for one in sections if all(find_result(one.entries, name) for name in said))
     section = next((one for one in sections if f"{one.family}/{one.key}" == wanted), next(has_all, sections[0]))
-    loaded = board.outcomes(section)
-    outcomes = loaded[0] if loaded else None
+    outcomes, _ = board.outcomes(section)
     named = labels(section.entries)
     taken = [slot for slot in SLOTS if str(request.get(slot) or "").strip()]
     found = [(name, find_result(section.entries, name)) for name in said]
@@ -255,7 +254,7 @@ def _values(draft: Comparison, metric: str) -> dict[str, float]:
     """Entry key -> its score, from the answers where they are known; those that have one."""
     printed = {entry.key: score.value for entry in draft.section.entries if (score := entry.result.scores.get(metric))}
     if draft.outcomes is not None and metric in draft.outcomes.metrics:
-        shares = draft.outcomes.metrics[metric].shares(None)
+        shares = draft.outcomes.metrics[metric].shares()
         printed |= dict(zip(draft.outcomes.runs, shares.tolist(), strict=True))
     return {key: value for key, value in printed.items() if value is not None and math.isfinite(value)}
 

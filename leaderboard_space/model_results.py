@@ -14,11 +14,11 @@ from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data import cells
 from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
 from leaderboard_space.data.ranks.standings import ONE, Row, info_of, metrics_of, with_interval
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import UNLABELLED, Tree, shown_label
-from leaderboard_space.data.units.outcomes import Outcomes
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.sentences import FEW, SAME
 
@@ -103,11 +103,10 @@ def all_models(memory: ViewCache) -> list[str]:
 
 def lines_of(memory: ViewCache, name: str) -> list[Line]:
     """One line for every set of questions and account, ranked ones first within a set, of these the one that stands for the model
-    (`groups.order_of`); waits for answers that are still being read."""
+    (`groups.order_of`)."""
     wanted, lines = identity_of(name), []
     sections = {id(section): section for section, _ in entries_of(memory, name)}
     for section in sections.values():
-        memory.board.outcomes(section)
         query = memory.query({"format": section.family, "section": section.key, "shown": ONE})
         found = memory.standings(query)
         mine = [row for row in found.rows if identity_of(row.entry.result.model.name) == wanted]

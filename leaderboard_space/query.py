@@ -13,15 +13,12 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import METRICS
 from leaderboard_space.benchmarks import gives_away
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import ALL, ONE, methods_of, metrics_of
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import Path, Tree, branch_name, facets_in
-from leaderboard_space.data.units.outcomes import Outcomes
 
 MOST_BRANCHES = 2000
-TIMEOUT, LONG_TIMEOUT = 0.2, 20.0
-"""Seconds a reader waits for answers that are still being read, before seeing the scores as they were derived; and of a selection, of which
-nothing is known without them."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +34,12 @@ class BoardQuery:
     branches: tuple[Path, ...]
     shown: str
     dropped: tuple[str, ...]
-    ready: bool
     unknown: tuple[str, ...] = ()
     """What the request names and the board does not know, one line each."""
-    ranks: bool = True
-    """True if ranks that take seconds are to be computed. Who has only just chosen may choose again at once: the browser asks for the table
-    first, and for the ranks when the reader has stayed."""
 
     @property
     def key(self) -> tuple[Any, ...]:
-        read = len(self.outcomes.runs) if self.outcomes is not None else -1
-        return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.shown, self.ready, read)
+        return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.shown)
 
 
 def checked(board: Board, request: Mapping[str, Any]) -> BoardQuery:
@@ -57,10 +49,8 @@ def checked(board: Board, request: Mapping[str, Any]) -> BoardQuery:
     if section is None:
         raise BadInput(f"benchmark {request.get('format')!r}: this board has no results for it.")
     wanted = _branches(request.get("branches"))
-    loaded = board.outcomes(section, LONG_TIMEOUT if wanted else TIMEOUT)
-    outcomes, tree = loaded or board.outline(section)
-    # Of a section that is still being read, it is not known yet which labels its questions have.
-    branches = tuple(path for path in wanted if not loaded or path in tree.rows or tree.is_unprinted(path))
+    outcomes, tree = board.outcomes(section)
+    branches = tuple(path for path in wanted if path in tree.rows or tree.is_unprinted(path))
     dropped = tuple(branch_name(branch) for branch in wanted if branch not in branches)
     metrics = rankable(section, outcomes, branches)
     wanted_shown = str(request.get("shown"))
@@ -77,11 +67,7 @@ def checked(board: Board, request: Mapping[str, Any]) -> BoardQuery:
     ]
     if metric not in metrics:
         metric = metrics[0] if metrics else metric
-    ready = loaded is not None
-    return BoardQuery(
-        snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, ready, tuple(unknown),
-        request.get("ranks") is not False,
-    )  # fmt: skip
+    return BoardQuery(snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, tuple(unknown))
 
 
 def rankable(section: Section, outcomes: Outcomes | None, branches: Sequence[Path]) -> list[str]:

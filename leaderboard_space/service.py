@@ -41,9 +41,9 @@ class Service:
             return {"unchanged": True}
         wanted = self.memory.query(request)
         query = self.memory.fitting(wanted)
-        found, window = self.memory.known_standings(query), window_of(request)
+        found, window = self.memory.standings(query), window_of(request)
         html = self.memory.remember(
-            ("panel", window, found.pending, *query.key),
+            ("panel", window, *query.key),
             lambda: leaderboard.panel(query, found, window),
         )
         if query.metric != wanted.metric:
@@ -65,7 +65,6 @@ class Service:
             "stamp": query.snapshot.stamp,
             "state": state,
             "tree": f"{query.section.key}@{query.tree.digest}",
-            "ready": query.ready and not found.pending,
             "selected": found.selected,
             "counts": self.memory.remember(("counts", *query.key), lambda: query.tree.counts(query.branches)),
         }
@@ -102,8 +101,3 @@ class Service:
         return citation(
             query.section, self.memory.standings(query), query.branches, str(request.get("link") or "")[:4000]
         )
-
-    def ready(self, request: Mapping[str, Any]) -> bool:
-        """True if a request can be answered without waiting for answers that are still being read."""
-        section = self.board.snapshot.section(str(request.get("format")), request.get("section"))
-        return section is None or section.ready

@@ -79,11 +79,11 @@ function show(area, html) {
   const cite = area.querySelector(".cite:not([hidden])");
   if (cite) ask("cite", { link: link() }).then((said) => { cite.textContent = said; }, () => null);
 }
-async function update(quiet, ranks = false) {  // ranks: also those that take seconds; who clicks on does not wait for them
+async function update(quiet) {
   const number = ++asked;
   const slow = setTimeout(() => panel.classList.toggle("busy", !quiet), 150);  // a look for news dims nothing
   try {
-    const shown = await ask("view", { stamp: quiet ? stamp : null, ranks });
+    const shown = await ask("view", { stamp: quiet ? stamp : null });
     if (number !== asked) return;
     if (shown.unchanged) return;
     clearTimeout(slow);  // what follows is below the table
@@ -99,7 +99,6 @@ async function update(quiet, ranks = false) {  // ranks: also those that take se
     else tree.show(state.branches, counts, total);
     if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
-    if (shown.ready === false) setTimeout(() => { if (number === asked) { stamp = null; update(true, true); } }, ranks ? 1500 : 1000);
   } catch (error) {
     if (number === asked) say(error.message);
   } finally {
@@ -113,7 +112,7 @@ async function loadTree(key) {
 }
 async function loadBreakdown() {
   const number = asked;
-  const html = await ask("breakdown", { facet: state.facet, one: state.one, ranks: false });
+  const html = await ask("breakdown", { facet: state.facet, one: state.one });
   if (number !== asked) return;
   show(below, html);
 }

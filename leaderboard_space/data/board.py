@@ -9,7 +9,6 @@ import hashlib
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -18,22 +17,13 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result
 from eval_harness.store.scan import Folder, open_store, scan_store
-from leaderboard_space.data.answers_shown import tokens_of
+from leaderboard_space.data.outcomes import read_outcomes, read_questions
 from leaderboard_space.data.ranks.sight import read_sights
 from leaderboard_space.data.store import unverified
-from leaderboard_space.data.store.result_files import ResultFiles, Stamp, stamp_of
+from leaderboard_space.data.store.result_files import ResultFiles, stamp_of
 from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.data.tree import published_tree, tree_of
-from leaderboard_space.data.units.outcomes import (
-    Layout,
-    RunUnits,
-    align,
-    apart,
-    read_questions,
-    read_run,
-    stacked,
-)
 
 RESCAN_SECONDS = 5.0
 """How often the store is looked at for new files."""
@@ -50,10 +40,7 @@ class Board:
         self.store: Path | None = None
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
         self._files = ResultFiles()
-        self._units: dict[tuple[str, str, Stamp], RunUnits] = {}
-        self._lock, self._scanning = threading.Lock(), threading.Lock()
-        # Two: one reads all sections in turn, the other the one a reader has opened before its turn came.
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="read-answers")
+        self._reading, self._scanning = threading.Lock(), threading.Lock()
         if self._source is not None:
             folder = self._source.folder()
             if isinstance(self._source, Folder) and not (folder / "results").is_dir():
@@ -63,28 +50,23 @@ class Board:
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
-        """Look at the store again; sections whose files are the same are kept with what was computed for them. One that replaces another,
-        whose answers have been read, comes on show when its own have been.
+        """Look at the store again, and read what is new; sections whose files are the same are kept with what was computed for them.
 
         Raises OSError while the store is away; what was read stays on show.
         """
         with self._scanning:
             found = self._scan()
-            for section in (section for held in found.sections.values() for section in held):
-                before = self.snapshot.section(section.family, section.key)
-                if section.loading is None and before is not None and before.key == section.key and before.ready:
-                    self.outcomes(section)
+            self._prepare(found)
             self.snapshot = found
         return self.snapshot
 
     def watch(self) -> None:
-        """Refresh every few seconds, in a thread that ends with the process."""
+        """Read all answers, then refresh every few seconds, in a thread that ends with the process."""
 
         def loop() -> None:
             unverified.prune()
             self.prepare()
             while True:
-                self.prepare()
                 time.sleep(RESCAN_SECONDS)
                 try:
                     self.trusted.refresh()
@@ -96,79 +78,37 @@ class Board:
 
     def prepare(self) -> None:
         """Read the answers of all sections, so that the first reader does not wait for them."""
-        for section in [section for sections in self.snapshot.sections.values() for section in sections]:
-            is_new = section.loading is None
+        self._prepare(self.snapshot)
+
+    def _prepare(self, snapshot: Snapshot) -> None:
+        for section in [section for sections in snapshot.sections.values() for section in sections]:
             self.outcomes(section)
-            if is_new:
-                tokens_of(
-                    section.entries
-                )  # kept from now on: reading them for the first plot by cost takes as long as all the rest
 
-    def outcomes(self, section: Section, timeout: float | None = None) -> Loaded | None:
-        """The aligned answers of a section (None where there are none), and its tree. Read once, then kept.
-
-        None when reading them takes longer than `timeout` seconds; it goes on meanwhile.
-        """
-        with self._lock:
-            if section.loading is None:
-                section.loading = self._pool.submit(self._load, section)
-        try:
-            return section.loading.result(timeout=timeout)
-        except TimeoutError:
-            return None
-
-    def outline(self, section: Section) -> Loaded:
-        """What is known of a section before its answers are read: what papers print, and what the first of those on its questions says."""
-        measured = [entry for entry in section.entries if entry.result.kind == "measured"]
-        others = [entry for entry in section.entries if entry.result.kind != "measured"]
-        return self._as_handed_in([*others, *measured[: 1 if section.fingerprint else None]], section.family)
+    def outcomes(self, section: Section) -> Loaded:
+        """The aligned answers of a section (None where there are none), and its tree. Read once, then kept."""
+        with self._reading:
+            if section.loaded is None:
+                section.loaded = self._load(section)
+                read_sights(section)
+            return section.loaded
 
     def _load(self, section: Section) -> Loaded:
-        found = self._read_answers(section)
-        read_sights(section)
-        return found
-
-    def _read_answers(self, section: Section) -> Loaded:
-        measured = [entry for entry in section.entries if entry.result.kind == "measured"]
+        nothing = None, published_tree(section.family, [entry.result.breakdown for entry in section.entries])
+        measured = {entry.key: entry for entry in section.entries if entry.result.kind == "measured"}
         if not measured or section.fingerprint is None or self.store is None:
-            return self._as_handed_in(section.entries, section.family)
+            return nothing
         try:
             questions = self._questions(section.fingerprint)
         except BadInput as error:
             section.notes.append(f"{error} Scores are shown as they were derived; the questions are not known.")
-            return self._as_handed_in(section.entries, section.family)
-        tree = tree_of(section.family, questions)
-        official = {entry.key for entry in measured if entry.result.method.extraction == "official"}
-        runs = self._read_runs(section, measured)
-        if not runs:
-            return None, tree
-        keys, layout, numbers = list(runs), next(iter(runs.values())).layout, stacked(list(runs.values()))
-        by_key = {entry.key: entry for entry in measured}
-        for key, run in zip(keys, apart(numbers, layout, len(keys)), strict=True):
-            self._units[self._run_key(section, by_key[key])] = run
-        return align(section.family, questions, keys, layout, numbers, official), tree
-
-    def _read_runs(self, section: Section, measured: Sequence[Entry]) -> dict[str, RunUnits]:
-        """Entry key -> the units of its run; of one that cannot be read a note."""
-        runs: dict[str, RunUnits] = {}
-        known = (self._units.get(self._run_key(section, entry)) for entry in measured)
-        layout = next((run.layout for run in known if run is not None), None)
-        for entry in measured:
-            try:
-                found = self._run(section, entry, layout)
-                if layout is not None and found.layout is not layout:
-                    raise BadInput("it was scored on different units than the others.")
-                runs[entry.key], layout = found, found.layout
-            except BadInput as error:
-                section.notes.append(f"{entry.result.model.name}: {error} Its scores are shown as they were derived.")
-        return runs
-
-    def _run_key(self, section: Section, entry: Entry) -> tuple[str, str, Stamp]:
-        """Where the units of a run are kept in memory, as long as they are the same."""
-        return (section.key, entry.key, stamp_of(entry.units))
-
-    def _as_handed_in(self, entries: Sequence[Entry], family: str) -> Loaded:
-        return None, published_tree(family, [entry.result.breakdown for entry in entries])
+            return nothing
+        official = {key for key, entry in measured.items() if entry.result.method.extraction == "official"}
+        paths = {key: entry.units for key, entry in measured.items() if entry.units is not None}
+        outcomes, problems = read_outcomes(section.family, questions, paths, official)
+        for key, problem in problems.items():
+            name = measured[key].result.model.name
+            section.notes.append(f"{name}: {problem} Its scores are shown as they were derived.")
+        return outcomes, tree_of(section.family, questions)
 
     def _questions(self, fingerprint: str) -> pd.DataFrame:
         """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
@@ -183,14 +123,6 @@ class Board:
     def questions_path(self, fingerprint: str) -> Path | None:
         """Where the store keeps the questions of a fingerprint, if it does."""
         return self.store / "questions" / f"{fingerprint}.parquet" if self.store is not None else None
-
-    def _run(self, section: Section, entry: Entry, layout: Layout | None) -> RunUnits:
-        key = self._run_key(section, entry)
-        if key not in self._units:
-            if entry.units is None or key[2] is None:
-                raise BadInput("its answers are not in the store.")
-            self._units[key] = read_run(entry.units, layout)
-        return self._units[key]
 
     def _scan(self) -> Snapshot:
         if self._source is not None:
@@ -217,8 +149,6 @@ class Board:
                 and old.kind == section.kind
             )
             sections[section.family].append(old if same and old is not None else section)
-        there = {entry.key for entry in entries}
-        self._units = {key: units for key, units in list(self._units.items()) if key[1] in there}
         whole = [(s.family, s.key, s.kind, s.marks) for found in sections.values() for s in found]
         stamp = hashlib.sha256(repr((whole, problems)).encode("utf-8", "replace")).hexdigest()[:16]
         return Snapshot(stamp, sections, problems)

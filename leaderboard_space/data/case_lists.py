@@ -9,9 +9,9 @@ import numpy as np
 from dataset_builders.benchmarks import FACETS
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.scores.grading import shown_images
+from leaderboard_space.data.outcomes import Outcomes
+from leaderboard_space.data.scoring import Bools, Floats, Ints
 from leaderboard_space.data.tree import UNLABELLED
-from leaderboard_space.data.units.outcomes import Outcomes
-from leaderboard_space.data.units.scoring import Bools, Floats, Ints
 
 SEARCHED = ("question_id", "case_id", "question", "options", "categories", "department", "modality", "task", "keyword", "organ",
             "image_type", "scenario")  # fmt: skip

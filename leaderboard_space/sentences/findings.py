@@ -55,7 +55,6 @@ def headline(family: str, found: Standings) -> str:
             apart=len(found.rows) - len(among),
             partial=len(found.hidden),
             unit=info.unit,
-            pending=found.pending,
         )
     )
 

@@ -31,8 +31,7 @@ class HeadlineFacts:
     """What the headline speaks of. `ranked`: best first. `about`: the score where the sentence has to name it, empty for a benchmark's own.
     `guess`: what chance is called ("guessing"). `are_models`: every row is a model of its own (else they are results). `higher`: whether
     the first row has the highest value. `baselines`: baselines with a score; `uncounted`: results whose score is undefined here;
-    `partial`: results of which only other selections are known; `apart`: results that are shown and not ranked with the others; `pending`:
-    the ranks are being computed."""
+    `partial`: results of which only other selections are known; `apart`: results that are shown and not ranked with the others."""
 
     about: str
     guess: str
@@ -44,7 +43,6 @@ class HeadlineFacts:
     partial: int = 0
     apart: int = 0
     unit: str = "percent"
-    pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,8 +129,6 @@ def _leader(found: HeadlineFacts) -> str:
     who = _few([row.name for row in equal], many)
     who = who if equal[0].name in who else who.capitalize()  # a model's name stays as it is
     lead = f"{who} {'scores' if len(equal) == 1 else 'score'} {end} ({value})"
-    if found.pending:
-        return f"{lead}; whether others may be as good is being computed."
     rivals = [row.name for row in found.ranked if row.first == 1 and row not in equal]
     return f"{lead}; {_few(rivals, 'others')} may be as good." if rivals else f"{lead}."
 

@@ -20,8 +20,8 @@ from eval_harness.store.sandbox import call, in_turn
 from eval_harness.store.untrusted import check_file, parse_object
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.outcomes import read_questions
 from leaderboard_space.data.store.trusted_data import TrustedData, TrustedSplit
-from leaderboard_space.data.units.outcomes import read_questions
 from leaderboard_space.html import plural
 
 

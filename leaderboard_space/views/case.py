@@ -14,10 +14,10 @@ from leaderboard_space.data.answers_shown import NONE, Answer, answers_to
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.case_images import CaseImages, Dataset
 from leaderboard_space.data.case_lists import headline_of
+from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import shown_label
-from leaderboard_space.data.units.outcomes import Outcomes
 from leaderboard_space.html import count, names, text
 from leaderboard_space.views.addresses import address_of, case_address
 from leaderboard_space.views.tables.choices import key_of
@@ -180,7 +180,7 @@ def shown_of(section: Section, outcomes: Outcomes) -> list[Entry]:
     name = headline_of(outcomes)
     if name is None:
         return [entry for entry in section.entries if entry.key in outcomes.row_of][:MOST_RUNS]
-    share = dict(zip(outcomes.runs, outcomes.metrics[name].shares(None).tolist(), strict=True))
+    share = dict(zip(outcomes.runs, outcomes.metrics[name].shares().tolist(), strict=True))
     entries = [entry for entry in section.entries if entry.key in share]
     best = {entry.key for entry in sorted(entries, key=lambda entry: -np.nan_to_num(share[entry.key]))[:MOST_RUNS]}
     return [entry for entry in entries if entry.key in best]

@@ -25,12 +25,12 @@ from leaderboard_space.data.case_lists import (
     selected,
     sharing_images,
 )
+from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.sight import arms_of
 from leaderboard_space.data.result_names import find_result, labels
+from leaderboard_space.data.scoring import Ints
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
-from leaderboard_space.data.units.outcomes import Outcomes
-from leaderboard_space.data.units.scoring import Ints
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, options, plural, text
 from leaderboard_space.views.addresses import address_of, case_address, set_name

@@ -32,10 +32,6 @@ def notes(query: BoardQuery, found: Standings) -> str:
     if False in validated and True not in validated:
         lines.append("No person has checked the questions of this set.")
     lines += _unranked(query, found)
-    if not query.ready:
-        lines.append(
-            "The answers are still being read: scores are shown as they were derived, ranks are from unpaired tests."
-        )
     lines += section.notes
     lines += [note for entry in section.entries for note in entry.notes]
     problems = [f"Set aside, unreadable: {problem}" for problem in query.snapshot.problems]

@@ -138,7 +138,7 @@ def _table(shown: LabelSummary, every: bool) -> str:
     for name in drawn:
         cells = "".join(_cell(shown, aspect, held[name].get(at)) for at, aspect in enumerate(shown.aspects))
         leader = held[name].get(0) if ranks else None
-        rank = rank_cell(leader, False, others, "topic") if leader else '<td class="place" data-v="">–</td>'
+        rank = rank_cell(leader, others, "topic") if leader else '<td class="place" data-v="">–</td>'
         body += (
             f'<tr data-key="{text(name, 300)}">{rank}<th scope="row"><a href="{model_address(name)}"><bdi>{text(name)}</bdi></a></th>'
             f"{cells}</tr>"

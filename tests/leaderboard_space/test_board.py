@@ -182,15 +182,6 @@ def test_a_folder_that_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> N
     assert Board(None).snapshot.problems == []
 
 
-def test_published_results_are_ranked_at_once() -> None:
-    """However many the papers print, no page of theirs is shown first without its ranks: nothing about them takes long."""
-    service = Service(Board(None, board_results()))
-    for sections in service.board.snapshot.sections.values():
-        for section in sections:
-            shown = service.view({"format": section.family, "section": section.key})
-            assert shown["ready"] and "being computed" not in shown["html"]
-
-
 def test_published_results_alone_make_a_board() -> None:
     board = Board(None, [published(29.5, Cerebral=20.0), published(8.5, "Other")])
     service = Service(board)

@@ -1,6 +1,5 @@
-"""What the pages ask over plain HTTP, and the page itself: answers, refusals, compression; no reader gets what another one asked."""
+"""What the pages ask over plain HTTP, and the page itself: answers and refusals; no reader gets what another one asked."""
 
-import gzip
 import json
 from typing import Any
 
@@ -40,16 +39,6 @@ def test_a_request_is_answered_or_refused_in_one_line(client: TestClient) -> Non
     assert client.post(ask, content=rb'{"a": "\ud800 \ud83d\ude00"}').json() == {"ok": [LONG, {"a": "? 😀"}]}
     assert client.get(ask).status_code == client.post("/board/page/other", json={}).status_code == 404
     assert client.post(ask, content=b" " * (5 << 20)).status_code == 413
-
-
-def test_what_is_long_is_compressed_for_who_takes_it(client: TestClient) -> None:
-    def asked(encoding: str) -> bytes:
-        with client.stream("POST", "/board/page/ask", headers={"accept-encoding": encoding}, content=b"{}") as found:
-            assert found.headers.get("content-encoding") == (encoding if encoding == "gzip" else None)
-            return b"".join(found.iter_raw())
-
-    assert gzip.decompress(asked("gzip")) == asked("identity")
-    assert json.loads(asked("identity")) == {"ok": [LONG, {}]}
 
 
 @pytest.mark.parametrize("root", ["", "/sub", "/sub/", "/board", "/b"])

@@ -21,6 +21,7 @@ from eval_harness.scores.comparing.unpaired import unpaired_differences
 from eval_harness.scores.intervals import METHOD, printed_interval
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.facets import cells_in, groups_of
+from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.published_tables import ONLY_PRINTED
 from leaderboard_space.data.ranks.groups import (
     GROUPS,
@@ -30,10 +31,9 @@ from leaderboard_space.data.ranks.groups import (
     grouped,
 )
 from leaderboard_space.data.ranks.significance import is_random_run, random_run, tested
+from leaderboard_space.data.scoring import Bools, Floats, MetricUnits, p_values, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Path, Tree
-from leaderboard_space.data.units.outcomes import Outcomes
-from leaderboard_space.data.units.scoring import Bools, Floats, MetricUnits, p_values, scores_of
 
 ALL, ONE = "all", "one"
 """Which results are shown: every one of them, or one per model and account."""
@@ -72,15 +72,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Standings:
-    """`rows`, best first. `hidden`: results of which nothing is known for this selection. `selected`: how many questions. `pending`: the
-    ranks are not computed yet."""
+    """`rows`, best first. `hidden`: results of which nothing is known for this selection. `selected`: how many questions."""
 
     metric: str
     rows: list[Row]
     hidden: list[Entry] = field(default_factory=list)
     selected: int = 0
     one_per_model: bool = False
-    pending: bool = False
 
     @property
     def models(self) -> list[Row]:
@@ -153,12 +151,10 @@ def standings(
     metric: str,
     branches: Sequence[Path] = (),
     shown: str = ALL,
-    with_ranks: bool = True,
 ) -> Standings:
     """Score and rank the results of a section on the questions in the union of `branches` (none: all of them).
 
-    `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name. `with_ranks` False: without the tests of
-    all pairs, which of hundreds of models take seconds.
+    `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name.
 
     Results with answers are scored from these; of the others the result's own number is shown, or the published cell that is exactly
     the selected branch. Raises BadInput for an unknown branch.
@@ -207,11 +203,11 @@ def standings(
     ordered: list[Row] = []
     for group in GROUPS:
         part = [row for row in rows if row.group == group]
-        if group in WITH_RANKS and with_ranks:
+        if group in WITH_RANKS:
             part = _ranked(part, units, outcomes, higher, info.unit == "count")
         ordered += sorted(part, key=lambda row: _order(row, higher))
     selected = int(mask.sum()) if mask is not None else section.questions
-    return Standings(metric, ordered, hidden, selected, shown == ONE, pending=not with_ranks)
+    return Standings(metric, ordered, hidden, selected, shown == ONE)
 
 
 def _against_run(row: Row, run: Score | None, metric: str) -> Row:
@@ -240,14 +236,14 @@ def _beside(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, Beside]:
     """Entry key -> what stands beside its score on a selection, from the answers."""
     if outcomes is None or "abstained" not in outcomes.metrics:
         return {}
-    rows, units = outcomes.rows("abstained", mask), outcomes.metrics["abstained"]
-    ends = units.ends(rows)
-    answered = outcomes.metrics["answered_accuracy"].shares(outcomes.rows("answered_accuracy", mask), ends)
+    abstained, answered = (
+        outcomes.metrics[name].part(outcomes.rows(name, mask)) for name in ("abstained", "answered_accuracy")
+    )
     percents = [
-        [round(100 * value, 10) if math.isfinite(value) else None for value in shares.tolist()]
-        for shares in (units.shares(rows, ends), answered)
+        [round(100 * value, 10) if math.isfinite(value) else None for value in units.shares().tolist()]
+        for units in (abstained, answered)
     ]
-    return dict(zip(outcomes.runs, zip(*percents, map(tuple, ends.tolist()), strict=True), strict=True))
+    return dict(zip(outcomes.runs, zip(*percents, map(tuple, abstained.ended.tolist()), strict=True), strict=True))
 
 
 def one_per_model(rows: list[Row], known: Mapping[str, Grouped]) -> list[Row]:
@@ -317,7 +313,7 @@ def _ranked(
     if here and units is not None and outcomes is not None:
         runs = [outcomes.row_of[models[number].entry.key] for number in here]
         block = np.ix_(here, here)
-        p[block] = p_values(units.of(np.array(runs)))
+        p[block] = p_values(units.part(runs=np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
     found = rank_ranges(values, p, higher)
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]

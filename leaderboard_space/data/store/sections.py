@@ -6,7 +6,6 @@ See also: reading the store (`board.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +17,8 @@ from dataset_builders.fingerprints import is_released_set
 from eval_harness.derive.files import ANSWERS, READINGS, UNITS
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
+from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.tree import Tree
-from leaderboard_space.data.units.outcomes import Outcomes
 
 Loaded = tuple[Outcomes | None, Tree]
 
@@ -79,16 +78,12 @@ class Section:
     """Runs of its models with other images than the right ones: neither shown as results nor ranked."""
     selection: str | None = None
     notes: list[str] = field(default_factory=list)
-    loading: Future[Loaded] | None = None
+    loaded: Loaded | None = None
+    """The answers and the tree, once they are read (`Board.outcomes`)."""
     marks: tuple[object, ...] = ()
     """The state of the files that it is computed from; where one changes, the section is computed anew."""
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was computed of its entries and is asked for again."""
-
-    @property
-    def ready(self) -> bool:
-        """True if the answers have been read, so that asking for them costs no time."""
-        return self.loading is not None and self.loading.done()
 
     def title(self) -> str:
         names = {

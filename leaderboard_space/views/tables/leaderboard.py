@@ -307,7 +307,7 @@ def _row(
     )
     return (
         f'<tr class="{look(result.model.kind, score.verdict)}{few}" data-key="{text(row.entry.key, 400)}">'
-        f"{rank_cell(row, found.pending, ranked[row.group] - 1, family)}"
+        f"{rank_cell(row, ranked[row.group] - 1, family)}"
         f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(result.model.name))}"><i class="dot"></i>'
         f"<span>{text(name)}</span>{f' <small>{text(small, 240)}</small>' if small else ''}</a>"
         f'<button type="button" class="more" aria-expanded="false" aria-label="Provenance of this result of {text(name)}" '
@@ -349,10 +349,8 @@ def _unread(result: Result) -> list[str]:
 _UNREAD = {"truncated": "cut off by the output limit", "failed": "failed", "missing": "missing"}
 
 
-def rank_cell(row: Row, pending: bool, others: int, where: str) -> str:
+def rank_cell(row: Row, others: int, where: str) -> str:
     """The cell of a row's ranks, a control that says why. `others`: how many more are ranked with it; `where`: the table's name."""
-    if pending and row.group == "ranked" and not row.is_baseline and row.score.value is not None:
-        return '<td class="place" data-v=""><abbr title="The ranks are being computed">…</abbr></td>'
     if row.first is None or row.last is None:
         why = sentences.no_score(row.score, row.entry.result) or APART[row.group] or "Not ranked."
         why = "A baseline: shown for comparison, not ranked." if row.is_baseline else why

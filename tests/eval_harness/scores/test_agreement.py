@@ -21,7 +21,7 @@ from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.printed import summary
 from leaderboard_space import sentences
-from leaderboard_space.data.units.scoring import MetricUnits, scores_of
+from leaderboard_space.data.scoring import MetricUnits, scores_of
 from tests.leaderboard_space.stores import answers, questions
 from tests.sampling import few
 
@@ -102,9 +102,9 @@ def test_scores_of_any_units_agree_with_themselves(seed: int, n: int, clusters: 
     samples, ratio = int(rng.choice([1, 1, 3])), rng.random() < 0.3
     base = (rng.random((4, n)) < 0.7).astype(float) if ratio else np.ones((1, n))
     top = base * rng.binomial(samples, rng.random((4, 1)), (4, n)) / samples
-    said, shown = np.zeros((4, 5), np.int64), np.zeros(4, bool)  # of every run, most responses say something
+    ends, shown = (np.zeros((1, n), np.int32),) * 5, np.zeros(4, bool)  # of every run, most responses say something
     count, case = np.ones((1, n), np.int64), np.arange(n)
-    held = MetricUnits(top, base, chance * base, count, case, cluster, said, shown, binary=samples == 1)
+    held = MetricUnits(top, base, chance * base, count, ends, case, cluster, shown)
     found = scores_of(held, up)
     check_scores({str(at): one for at, one in enumerate(found)})
     for one in found:

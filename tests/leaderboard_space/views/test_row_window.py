@@ -1,8 +1,6 @@
 """Long tables: which rows are drawn, in which order, and that every row can be reached."""
 
 import re
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderboard_space import memory
 from leaderboard_space.data.board import Board
-from leaderboard_space.query import BoardQuery
 from leaderboard_space.service import Service
 from leaderboard_space.views.tables.row_window import FIRST, MORE, Window, first, matching, window_of
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -74,50 +70,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
 
 def drawn(html: str) -> list[str]:
     return re.findall(r"Model \d{3}(?=</span>|</bdi>)", html)
-
-
-def test_ranks_of_many_models_follow_their_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first answer has every score and says that the ranks are being computed; the next ones are those of a board that waited."""
-    service, asked = made(tmp_path, 20), {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]]}
-    waited = Service(service.board).view(asked)
-    monkeypatch.setattr(memory, "MANY", 10)
-    quick = Service(service.board)
-    first_seen = quick.view({**asked, "ranks": False})
-    quick.breakdown({**asked, "ranks": False})
-    assert not quick.memory._ranking  # who has only just chosen may choose again: nothing of seconds is begun
-    assert quick.view(asked)["ready"] is False
-    assert first_seen["ready"] is False and "whether others may be as good is being computed" in first_seen["html"]
-    assert drawn(first_seen["html"]) == drawn(waited["html"])
-    assert re.findall(r'class="num val"[^>]*>([^<]+)', first_seen["html"]) == re.findall(
-        r'class="num val"[^>]*>([^<]+)', waited["html"]
-    )
-    deadline = time.monotonic() + 60
-    while not (seen := quick.view(asked))["ready"] and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert seen == waited
-
-
-@pytest.mark.parametrize(("waited_for", "computed"), [(-1.0, []), (1e9, ["A", "C", "B"])])
-def test_ranks_that_no_page_waits_for_are_not_computed(
-    service: Service, monkeypatch: pytest.MonkeyPatch, waited_for: float, computed: list[str]
-) -> None:
-    """A reader who has gone on asks no more; of those who wait, the last to ask is answered first."""
-    for name, value in (("MANY", 10), ("RANKS_AFTER", 0.0), ("WAITED_FOR", waited_for)):
-        monkeypatch.setattr(memory, name, value)
-    monkeypatch.setattr(BoardQuery, "key", property(lambda query: (query.unknown,)))
-    quick, begin, done = Service(service.board), threading.Event(), list[str]()
-    queries = {name: quick.memory.query({"format": "gmai-mmbench", "section": name}) for name in "ABC"}
-
-    def standings(query: BoardQuery, with_ranks: bool = True) -> None:
-        done.extend(name for name, one in queries.items() if one is query and with_ranks)
-
-    monkeypatch.setattr(memory, "_standings", standings)
-    quick.memory._beside.submit(begin.wait)  # the one thread that computes ranks is busy
-    for name in "ABCA":
-        quick.memory.known_standings(queries[name])
-    begin.set()
-    quick.memory._beside.submit(int).result()
-    assert done == computed and not quick.memory._ranking
 
 
 def test_every_result_of_a_long_table_can_be_reached(service: Service) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from eval_harness.records.result import Score
 from eval_harness.scores import intervals
@@ -28,68 +27,85 @@ Bools = NDArray[np.bool_]
 
 NOTHING = Score(value=None, n=0, n_cases=0)
 """The score where nothing counts."""
-_SCORES: TypeAdapter[list[Score]] = TypeAdapter(list[Score])
-"""Makes hundreds of scores at once, which takes half as long as one by one."""
-LARGEST_BYTE = 255
-BLOCK = 2_000_000
-"""Numbers that an interval's sums hold at a time."""
 
 
 @dataclass(frozen=True)
 class MetricUnits:
     """One metric of R runs over the same U units, sorted by cluster.
 
-    `top` is (R, U); `base`, `expected`, `count` are too, or (1, U) where all runs share them: numerator, denominator, the numerator
-    a guesser would get (NaN: no chance known), and what a unit adds to n. `case`, `cluster` are (U,). `is_count`: the value is a sum,
-    not a share. `ends` (R, 5): how the responses ended (`nonresponse.COUNTS`); `shown` (R,): which runs show a score although most say
-    nothing. `binary`: every numerator is 0 or its denominator; where that is 1, `top` are bytes, quickest with the runs of a unit side
-    by side. See also: how they are kept (`stored_units.py`).
+    `top` is (R, U); `base`, `expected`, `count` and the five `ends` are too, or (1, U) where all runs share them: numerator, denominator,
+    the numerator a guesser would get (NaN: no chance known), what a unit adds to n, how the responses behind it ended
+    (`nonresponse.COUNTS`). `case`, `cluster` are (U,). `shown` (R,): which runs show a score although most say nothing. `is_count`: the
+    value is a sum, not a share. `balanced` (U,): the groups that weigh the same, of a metric that is a mean over groups.
     """
 
-    top: NDArray[Any]
+    top: Floats
     base: Floats
     expected: Floats
     count: Ints
+    ends: tuple[NDArray[Any], ...]
     case: Ints
     cluster: Ints
-    ends: Ints
     shown: Bools
     is_count: bool = False
-    binary: bool = False
+    balanced: Ints | None = None
 
-    def of(self, runs: Ints) -> MetricUnits:
-        """The same units for some of the runs."""
-        if np.array_equal(runs, np.arange(self.top.shape[0])):
-            return self
+    def part(self, rows: Ints | None = None, runs: Ints | None = None) -> MetricUnits:
+        """The units at `rows` (ascending; a unit may come twice; None for all) of some runs (None for all), weights balanced anew."""
 
         def some(values: NDArray[Any]) -> NDArray[Any]:
-            return values[runs] if values.shape[0] > 1 else values
+            values = values if runs is None or len(values) == 1 else values[runs]
+            return values if rows is None else values[:, rows]
 
-        return MetricUnits(
-            self.top[runs],
-            some(self.base),
-            some(self.expected),
-            some(self.count),
-            self.case,
-            self.cluster,
-            self.ends[runs],
-            self.shown[runs],
-            self.is_count,
-            self.binary,
+        top = self.top if runs is None else self.top[runs]
+        top, base, expected = top if rows is None else top[:, rows], some(self.base), some(self.expected)
+        case, cluster, balanced = (
+            each if each is None or rows is None else each[rows] for each in (self.case, self.cluster, self.balanced)
         )
+        if rows is not None and self.balanced is not None and balanced is not None:
+            if self.is_count:  # a mean of counts: over the groups that are still there
+                top = top * (np.unique(self.balanced).size / max(np.unique(balanced).size, 1))
+            else:
+                even = even_weights(balanced, base)
+                top, base, expected = top * even, base * even, expected * even
+        return replace(
+            self,
+            top=top,
+            base=base,
+            expected=expected,
+            count=some(self.count),
+            ends=tuple(map(some, self.ends)),
+            case=case,
+            cluster=cluster,
+            balanced=balanced,
+            shown=self.shown if runs is None else self.shown[runs],
+        )
+
+    def run(self, run: int) -> tuple[Floats, Floats]:
+        """Numerators and denominators (U,) of one run."""
+        return self.top[run], self.base[run if len(self.base) > 1 else 0]
+
+    def shares(self) -> Floats:
+        """Numerators over denominators (R,), NaN where nothing is counted or most responses say nothing."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = self.top.sum(axis=1) / np.broadcast_to(self.base.sum(axis=1), len(self.top))
+        return np.where(self.shown | ~self.are_silent, found, np.nan)
+
+    @cached_property
+    def ended(self) -> Ints:
+        """How the responses of each run ended: sums of `nonresponse.COUNTS` (R, 5)."""
+        sums = [each.sum(axis=1, dtype=np.int64) for each in self.ends]
+        return np.stack([np.broadcast_to(each, len(self.top)) for each in sums], axis=1)
+
+    @property
+    def are_silent(self) -> Bools:
+        """For which runs (R,) most responses say nothing."""
+        return np.asarray(2 * self.ended[:, 1:].sum(axis=1) > self.ended[:, 0])
 
     @cached_property
     def starts(self) -> Ints:
         """Where each cluster begins among the units."""
-        return (
-            np.flatnonzero(np.r_[True, self.cluster[1:] != self.cluster[:-1]])
-            if self.cluster.size
-            else np.zeros(0, np.int64)
-        )
-
-    def per_cluster(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Sums of `values` (., U), no bytes, over each cluster: (., G)."""
-        return values if self.starts.size == self.cluster.size else np.add.reduceat(values, self.starts, axis=1)
+        return np.flatnonzero(np.r_[True, np.diff(self.cluster) != 0][: self.cluster.size])
 
 
 def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[Score]:
@@ -98,14 +114,9 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     `higher_is_better` None: neither end is good, so no verdict.
     """
     found = _scores(units, higher_is_better)
-    for run in np.flatnonzero(are_silent(units.ends)):
-        found[run] = withheld(found[run], nonresponse(units.ends[run]), bool(units.shown[run]))
+    for run in np.flatnonzero(units.are_silent):
+        found[run] = withheld(found[run], nonresponse(units.ended[run]), bool(units.shown[run]))
     return found
-
-
-def are_silent(ends: Ints) -> Bools:
-    """For which runs most responses say nothing. `ends` (R, 5): how they ended (`nonresponse.COUNTS`)."""
-    return np.asarray(2 * ends[:, 1:].sum(axis=1) > ends[:, 0])
 
 
 def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
@@ -115,7 +126,7 @@ def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
         return [NOTHING] * runs
     n = np.broadcast_to((counted * units.count).sum(axis=1), runs)
     n_cases = np.broadcast_to(_distinct(counted, units.case), runs)
-    top = units.top.sum(axis=1, dtype=np.float64)
+    top = units.top.sum(axis=1)
     if units.is_count:
         return [
             Score(value=float(_rounded(top[run])), n=int(n[run]), n_cases=int(n_cases[run]))
@@ -130,30 +141,24 @@ def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
     numbers = np.stack([share, *_intervals(units, counted)])
     numbers[:3] *= 100
     levels = [level if math.isfinite(level) else None for level in _rounded(100 * chance).tolist()]
-    return _SCORES.validate_python(
-        [
-            {
-                "value": value,
-                "low": low,
-                "high": high,
-                "n": size,
-                "n_cases": cases,
-                "n_effective": worth,
-                "chance": level,
-                "verdict": intervals.verdict(low, high, level, higher_is_better),
-                "interval_method": METHOD,
-            }
-            if of > 0
-            else NOTHING
-            for (value, low, high, worth), level, size, cases, of in zip(
-                _rounded(numbers).T.tolist(), levels, n.tolist(), n_cases.tolist(), total.tolist(), strict=True
-            )
-        ]
-    )
-
-
-def _row(values: NDArray[Any], run: int) -> NDArray[Any]:
-    return values[run if values.shape[0] > 1 else 0]
+    return [
+        Score(
+            value=value,
+            low=low,
+            high=high,
+            n=size,
+            n_cases=cases,
+            n_effective=worth,
+            chance=level,
+            verdict=intervals.verdict(low, high, level, higher_is_better),
+            interval_method=METHOD,
+        )
+        if of > 0
+        else NOTHING
+        for (value, low, high, worth), level, size, cases, of in zip(
+            _rounded(numbers).T.tolist(), levels, n.tolist(), n_cases.tolist(), total.tolist(), strict=True
+        )
+    ]
 
 
 def _distinct(counted: Bools, case: Ints) -> Ints:
@@ -176,24 +181,15 @@ def even_weights(group: Ints, base: Floats) -> Floats:
 
 def _intervals(units: MetricUnits, counted: Bools) -> tuple[Floats, Floats, Floats]:
     """95 % intervals of all runs as shares, and their effective sample sizes; NaN where nothing is counted."""
-    runs = len(units.top)
-    if units.top.dtype == np.uint8:
-        units = replace(units, top=np.ascontiguousarray(units.top, dtype=np.float32))
-    found = np.full((3, runs), np.nan)
-    if units.base.shape[0] == 1 and units.base.size and counted.all():
+    top, starts = units.top, units.starts
+    if len(units.base) == 1 and counted.all():
         base = units.base[0]
-        crossed = (units.top @ base.astype(units.top.dtype)).astype(float)
-        sizes, weight = np.diff(np.r_[units.starts, units.cluster.size]), units.per_cluster(units.base)[0]
-        block = max(1, BLOCK // base.size)  # some runs at a time: hundreds of them times all units would take gigabytes
-        for at in range(0, runs, block):
-            some = units.top[at : at + block]
-            squared = np.square(some).sum(axis=1, dtype=np.float64)
-            found[:, at : at + block] = clustered_intervals(
-                units.per_cluster(some), squared, crossed[at : at + block], weight, float(base @ base), sizes
-            )
-        return found[0], found[1], found[2]
-    for run in range(runs):
-        one = intervals.clustered_interval(units.top[run].astype(float), _row(units.base, run), units.cluster)
+        sums, weight = np.add.reduceat(top, starts, axis=1), np.add.reduceat(base, starts)
+        sizes = np.diff(np.r_[starts, base.size])
+        return clustered_intervals(sums, np.square(top).sum(axis=1), top @ base, weight, float(base @ base), sizes)
+    found = np.full((3, len(top)), np.nan)
+    for run in range(len(top)):
+        one = intervals.clustered_interval(*units.run(run), units.cluster)
         if one is not None:
             found[:, run] = one.low, one.high, one.n_effective
     return found[0], found[1], found[2]
@@ -214,6 +210,6 @@ def p_values(units: MetricUnits) -> Floats:
         denominator=np.broadcast_to(units.base.astype(np.float32), units.top.shape),
         cluster=units.cluster,
         units=np.empty(0, dtype=object),
-        paired=units.base.shape[0] == 1 or bool(np.all(units.base == units.base[0])),
+        paired=len(units.base) == 1,
     )
     return pairwise(outcomes).p

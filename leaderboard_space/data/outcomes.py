@@ -1,0 +1,182 @@
+"""The answers of a section's runs as aligned units, so that any selection of questions is scored in milliseconds.
+
+See also: which runs belong together (`store/sections.py`), scores of units (`scoring.py`), the tree of branches (`tree.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import fingerprint_of
+from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
+from eval_harness.derive.metrics import BALANCED, METRICS
+from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.scoring import Bools, Ints, MetricUnits
+from leaderboard_space.data.tree import labels_of
+
+
+@dataclass(frozen=True)
+class UnitIndex:
+    """What the units of a metric belong to: a question (`question` >= 0) or, where it is -1, the case `case`."""
+
+    question: Ints
+    case: Ints
+    per_image: bool
+    """A unit of a case counts once per selected question of the case (MediConfusion's pairs), else once."""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Runs x units per metric, on the same questions. `runs` are the keys of the entries, in row order."""
+
+    family: str
+    questions: pd.DataFrame
+    runs: list[str]
+    metrics: dict[str, MetricUnits]
+    unit_index: dict[str, UnitIndex]
+    case_of_question: Ints
+    memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was computed of them and is asked for again."""
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """Entry key -> row of its run."""
+        return {key: at for at, key in enumerate(self.runs)}
+
+    def rows_by_label(self, facet: str) -> dict[str, Ints]:
+        """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""
+        if ("labels", facet) not in self.memory:
+            self.memory["labels", facet] = labels_of(self.questions, facet).rows()
+        found: dict[str, Ints] = self.memory["labels", facet]
+        return found
+
+    def rows(self, metric: str, selected: Bools | None) -> Ints | None:
+        """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""
+        if selected is None or selected.all():
+            return None
+        index = self.unit_index[metric]
+        per_case = np.bincount(self.case_of_question, selected, minlength=int(self.case_of_question.max(initial=0)) + 1)
+        of_case = per_case[index.case].astype(np.int64)
+        if not index.per_image:
+            of_case = np.minimum(of_case, 1)
+        times = np.where(index.question >= 0, selected[index.question].astype(np.int64), of_case)
+        return np.repeat(np.arange(times.size), times)
+
+
+def read_questions(path: Path, expected: str) -> pd.DataFrame:
+    """The questions of a fingerprint, lists as Python lists.
+
+    Raises BadInput when the file is missing, unreadable, or holds other questions than its name says.
+    """
+    try:
+        table = pq.read_table(path)
+        frame = pd.DataFrame(
+            {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
+        )
+        is_named = fingerprint_of(frame) == expected
+    except FileNotFoundError:
+        raise BadInput(f"{path.name}: the questions are not in the store.") from None
+    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
+        raise BadInput(f"{path.name}: the questions cannot be read ({type(error).__name__}: {error}).") from None
+    if not is_named:
+        raise BadInput(f"{path.name}: its questions do not match its name (different fingerprint).")
+    return frame
+
+
+Numbers = NDArray[Any]
+
+
+def read_outcomes(
+    family: str, questions: pd.DataFrame, paths: Mapping[str, Path], official: Collection[str] = ()
+) -> tuple[Outcomes | None, dict[str, str]]:
+    """The runs of `paths` (entry key -> file of its units, see `derive/files.py`), None where none can be read; and what is wrong with each
+    that cannot. `official`: those that a paper's own reader read."""
+    names: pa.Table | None = None
+    columns: dict[str, list[Numbers]] = {name: [] for name in UNIT_NUMBERS}
+    runs, problems = list[str](), dict[str, str]()
+    for key, path in paths.items():
+        try:
+            found, numbers = _read_units(path)
+            if names is not None and not found.equals(names):
+                raise BadInput("it was scored on different units than the others.")
+        except BadInput as error:
+            problems[key] = str(error)
+            continue
+        names = found if names is None else names
+        runs.append(key)
+        for name, held in columns.items():
+            same = held and np.array_equal(held[0], numbers[name], equal_nan=True)
+            held.append(held[0] if same else numbers[name])  # most runs have most columns in common
+    return (_aligned(family, questions, runs, names, columns, official) if names is not None else None), problems
+
+
+def _read_units(path: Path) -> tuple[pa.Table, dict[str, Numbers]]:
+    """What a run's units are, and their numbers. Raises BadInput when they cannot be read."""
+    try:
+        table = pq.read_table(path)
+        table.select(UNIT_NAMES)
+        numbers = {name: table[name].to_numpy() for name in UNIT_NUMBERS}
+        return table.drop_columns(list(UNIT_NUMBERS)), numbers
+    except FileNotFoundError:
+        raise BadInput("what was derived from its answers is not in the store.") from None
+    except Exception as error:  # whatever is wrong with one file, the board stays up and says so
+        raise BadInput(f"its units cannot be read ({type(error).__name__}).") from None
+
+
+def _aligned(
+    family: str,
+    questions: pd.DataFrame,
+    runs: list[str],
+    names: pa.Table,
+    columns: Mapping[str, Sequence[Numbers]],
+    official: Collection[str],
+) -> Outcomes:
+    """Runs with the same units, ready to be scored on any selection of the questions."""
+    table = names.to_pandas()
+    codes, found = pd.factorize(table["metric"])
+    bounds = np.searchsorted(codes, np.arange(len(found) + 1)).tolist()
+    case_codes, case_names = pd.factorize(questions["case_id"])
+    question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
+    by_official = np.array([run in official for run in runs], dtype=bool)
+    metrics: dict[str, MetricUnits] = {}
+    unit_index: dict[str, UnitIndex] = {}
+    for at, name in enumerate(map(str, found)):
+        rows = slice(bounds[at], bounds[at + 1])
+        part, facet = table.iloc[rows], BALANCED.get(name)
+        top, base, expected, count, *ends = (_stacked([run[rows] for run in columns[one]]) for one in UNIT_NUMBERS)
+        metrics[name] = MetricUnits(
+            np.broadcast_to(top, (len(runs), top.shape[1])).astype(float),
+            base.astype(float),
+            expected.astype(float),
+            count.astype(np.int64),
+            tuple(each.astype(np.int32) for each in ends),
+            case=pd.factorize(part["case_id"])[0].astype(np.int64),
+            cluster=part["cluster"].to_numpy(np.int64),
+            shown=by_official | (name in METRICS and METRICS[name].of_ends),
+            balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
+            is_count=name in METRICS and METRICS[name].unit == "count",
+        )
+        unit_index[name] = UnitIndex(
+            question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
+            case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
+            per_image=spec(family).per_image,
+        )
+    return Outcomes(family, questions, runs, metrics, unit_index, case_codes.astype(np.int64))
+
+
+def _stacked(rows: Sequence[Numbers]) -> Numbers:
+    """(R, U), or (1, U) where all rows are the same."""
+    if all(np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
+        return rows[0][None, :]
+    return np.stack(rows)
