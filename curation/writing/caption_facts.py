@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pandas as pd
 from curation.images.image_table import read_any
 from curation.writing.asking import Asking, Writer, ask_until_good
 from curation.writing.prompts import fill, one_line
-from curation.writing.question_writing import json_object, records
+from curation.writing.question_writing import records
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.label_reading import cues_in, read_finding
@@ -99,6 +100,17 @@ def read_facts(reply: str, caption: str) -> tuple[dict[str, str] | None, str]:
     }, ""
 
 
+def json_object(reply: str) -> dict[str, Any] | None:
+    """The first JSON object in a reply, or None."""
+    for start in islice(re.finditer(r'\{\s*"', reply), 20):  # no reply holds more of them for a good reason
+        try:
+            found, _ = json.JSONDecoder().raw_decode(reply, start.start())
+        except (ValueError, RecursionError):
+            continue
+        return dict(found)
+    return None
+
+
 def _text(value: object) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
@@ -123,36 +135,24 @@ def stance(finding: str, caption: str) -> str:
     return next(iter(said)) if len(said) == 1 else "doubted" if said else ""
 
 
-AFTERWARDS = ("after", "following", "since", "prior", "post", "known", "earlier", "previous", "previously", "ago")
-"""Cues that date the image, not the finding, where they stand behind it."""
-
-
 NOT_SEEN = re.compile(
     r"\bnot(?: \w+)? (?:seen|present|identified|visible|visuali[sz]ed|evident|found|noted|detected|observed|demonstrated|appreciated|shown|"
     r"apparent)\b|\b(?:absent|negative|none)\b|^no$"
 )
 """What denies the finding before it; "is not displaced" does not."""
+UNSETTLED = re.compile(r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b", re.IGNORECASE)
 
 
 def _stance(before: str, after: str) -> str:
-    words = folded(before).split()
-    doubts = [*cues_in(" ".join(words[-8:])), *cues_in(after)]
-    gone = [(kind, cue) for kind, cue in cues_in(after) if cue not in AFTERWARDS]
-    dated = [*cues_in(" ".join(words[-3:])), *gone]
-    unsettled = re.search(
-        r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b", f"{before} {after}", re.IGNORECASE
+    cues = [cues_in(before), cues_in(after)]
+    no = [any(kind in ("negated", "normal") for kind, _ in found) for found in cues]
+    denied = no[0] or bool(NOT_SEEN.search(folded(after)))
+    others = {cue for found in cues for kind, cue in found if kind not in ("negated", "normal")} - (
+        {"or"} if denied else set()
     )
-    denied = [any(kind in ("negated", "normal") for kind, _ in cues_in(part)) for part in (before, after)]
-    is_denied = denied[0] or bool(NOT_SEEN.search(folded(after)))
-    is_uncertain = any(kind == "uncertain" and not (cue == "or" and is_denied) for kind, cue in doubts)
-    if (
-        unsettled
-        or is_uncertain
-        or (denied[1] and not is_denied)
-        or any(kind == "not current" and cue != "old" for kind, cue in dated)
-    ):
+    if others or UNSETTLED.search(f"{before} {after}") or (no[1] and not denied):
         return "doubted"
-    return "denied" if is_denied else "stated"
+    return "denied" if denied else "stated"
 
 
 def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> dict[str, int]:

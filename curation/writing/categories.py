@@ -23,7 +23,6 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file, write_json
 
 CATEGORIES = "categories.json"
-_ITEM = re.compile(r"^\s*(?:[#*\-•]+|\d+[.)])\s*(.*)$")
 
 
 def captions_of(drafts: pd.DataFrame) -> dict[str, str]:
@@ -49,37 +48,24 @@ def discover(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> 
 
 def _heading(line: str) -> str | None:
     """The category that a line of a list or a heading names: a few words, before any colon, bracket or dash."""
-    item = _ITEM.match(line)
-    bold = re.match(r"^\s*\*\*(.+?)\*\*", line)
-    text = item.group(1) if item else bold.group(0) if bold else ""
-    text = re.split(r"[:(]| [-–—] ", text.replace("*", ""))[0].strip().rstrip(".")
-    good = (
-        text
-        and len(text.split()) <= 5
-        and not re.match(r"caption", text, re.IGNORECASE)
-        and re.fullmatch(r"[^\d]+", text)
-    )
-    return text if good else None
+    item = re.match(r"\s*(?:(?:[#*\-•]+|\d+[.)])\s+(.*)|(\*\*.+\*\*.*))$", line)
+    text = re.split(r"[:(]| [-–—] ", (item[1] or item[2]).replace("*", ""))[0].strip(" .") if item else ""
+    return text if re.fullmatch(r"(?!(?i:caption))[^\d\s]+(?: [^\d\s]+){0,4}", text) else None
 
 
 def read_categories(reply: str, known: list[str]) -> list[str]:
-    """The categories that a reply names, in its order: the reply must be nothing but names from the list (commas,
-    "and", a full stop allowed).
+    """The categories that a reply names, in its order: the reply must be nothing but names from the list, separated by commas or lines.
 
     >>> read_categories("Head and Neck, Vascular.", ["Vascular", "Head and Neck"])
     ['Head and Neck', 'Vascular']
     >>> read_categories("Hepatic", ["Vascular"])
     []
     """
-    rest = re.sub(r"^\s*(?:categor(?:y|ies)\s*:)", "", reply.replace("*", ""), flags=re.IGNORECASE)
-    found = []
-    pattern = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
-    for match in re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", rest, re.IGNORECASE):
-        found.append(next(name for name in known if name.casefold() == match.group().casefold()))
-    left = re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", " ", rest, flags=re.IGNORECASE)
-    return (
-        list(dict.fromkeys(found)) if not re.sub(r"\b(?:and)\b|[\s,;./&\"'`\n-]", "", left, flags=re.IGNORECASE) else []
-    )
+    plain = re.sub(r"^\s*categor(?:y|ies)\s*:", "", reply.replace("*", ""), flags=re.IGNORECASE)
+    named = [part.strip(" .\"'`-") for part in re.split(r"[,;/\n]", plain)]
+    names = {name.casefold(): name for name in known}
+    found = [names.get(part.casefold()) for part in named if part]
+    return [] if None in found else list(dict.fromkeys(name for name in found if name))
 
 
 def categorize(

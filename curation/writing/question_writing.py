@@ -2,8 +2,8 @@
 ask again where the check fails.
 
 A questions folder holds `journal.jsonl` (every reply, appended as it comes: a killed run goes on and pays nothing
-twice), `drafts.parquet` (the pairs with a good question), `letters.json` (which option is right for the first image of
-each pair, once and for all) and `funnel.json` (how many pairs fell at each step, tokens, cost).
+twice), `drafts.parquet` (the pairs that have a question, once and for all: reviewers work on them) and `funnel.json` (how many pairs
+fell at each step, tokens, cost).
 
 See also: categories and patterns (`categories.py`).
 """
@@ -11,12 +11,9 @@ See also: categories and patterns (`categories.py`).
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +31,11 @@ the paper's prompt gave (dataset.json, AI_option_*), none repeats 15 words of a 
 LENGTH_RATIO, LENGTH_GAP = 3.0, 40
 """An option that is so many times and so many characters longer than the other stands out whatever the image shows."""
 
-_FIELD = re.compile(
-    r"^[\s*_#>`.\-\d)]*?(question|option\s*\(?(?:\d|[a-f]\b)|image\s*\d|\(?[a-d](?=[).:]+\**\s))\s*\d*\s*(?:\([^()]{1,40}\))?\s*[*_`)]*\s*[:：.)]\s*[*_`]*\s*(.*)$",
-    re.IGNORECASE,
-)
-_NAMES = {"a": "option1", "optiona": "option1", "b": "option2", "optionb": "option2"}
-_WORD = re.compile(r"\w+|[^\w\s]")
 FIELDS = ("question", "option1", "option2", "image1", "image2")
-_NUMBERED = re.compile(
-    r"(?:option\s*\(?([12ab])\)?|\(?([12ab])(?=\s*[).:])|([12])(?=\s|$)|([ab])$)[.:)\s\-–]*(.*)",
-    re.IGNORECASE | re.DOTALL,
+_FIELD = re.compile(
+    r"^[\s*_#>`.\-\d)]*?(question|option\s*\d|image\s*\d)\s*[*_`]*\s*[:.)]\s*[*_`]*\s*(.*)$", re.IGNORECASE
 )
+_NUMBERED = re.compile(r"(?:option\s*)?([12])(?:\s*[.:)–-]\s*(.*))?", re.IGNORECASE | re.DOTALL)
 _REFERENCE = re.compile(
     r"\b(?:image|picture|figure|scan|radiograph|caption)s?\s*(?:[12]\b|one\b|two\b|[ab]\b)"
     r"|(?<!weighted )\bimages\b|\b(?:both|two|first|second|other) (?:image|picture|scan|case|patient)s?\b"
@@ -65,59 +56,15 @@ class Draft:
 def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
     """The first complete question in a reply, or None with the reasons why there is none.
 
-    Bold, list marks, other letter case, blank lines, text around the fields, a JSON object, and answers given as "Option 1"
-    instead of its text are taken as meant. What stands before a last </think> is no part of the reply.
+    Bold, list marks, other letter case, blank lines, text around the fields, and answers given as "Option 1" instead of its text are
+    taken as meant. What stands before a last </think> is no part of the reply.
     """
-    reply = reply.rpartition("</think>")[2]
-    draft, wrong = _read_lines(reply)
-    given = json_object(reply) if draft is None else None
-    return (draft, wrong) if given is None else _read_lines(_as_lines(given))
-
-
-def json_object(reply: str) -> dict[str, Any] | None:
-    """The first JSON object in a reply, or None."""
-    for start in islice(re.finditer(r'\{\s*"', reply), 20):  # no reply holds more of them for a good reason
-        try:
-            found, _ = json.JSONDecoder().raw_decode(reply, start.start())
-        except (ValueError, RecursionError):
-            continue
-        if found:
-            return dict(found)
-    return None
-
-
-def _as_lines(given: dict[str, Any]) -> str:
-    """A JSON object as the lines that the prompt asks for: `options` and `answers` may be lists or objects of their own."""
-    lines = []
-    for key, value in given.items():
-        name = re.sub(r"[_\-]+", " ", str(key))
-        named = re.search(r"(image|option)\s*([1-9a-f])\b", name, re.IGNORECASE)
-        if isinstance(value, dict):
-            lines.append(_as_lines(value))
-        elif isinstance(value, list):
-            kind = "Image" if re.search(r"image|answer|correct", name, re.IGNORECASE) else "Option"
-            lines += [
-                _as_lines(item) if isinstance(item, dict) else f"{kind}{at}: {_one_line(item)}"
-                for at, item in enumerate(value, 1)
-            ]
-        else:
-            lines.append(f"{named[1] + named[2] if named else name}: {_one_line(value)}")
-    return "\n".join(lines)
-
-
-def _one_line(value: object) -> str:
-    return " ".join(str(value).split())
-
-
-def _read_lines(reply: str) -> tuple[Draft | None, list[str]]:
-    """`read_reply` of lines `Question: ...`."""
     fields: dict[str, str] = {}
     last = ""
-    for line in reply.splitlines():
+    for line in reply.rpartition("</think>")[2].splitlines():
         match = _FIELD.match(line)
         if match:
-            name = re.sub(r"[\s(]", "", match.group(1)).lower()
-            name = _NAMES.get(name, name)
+            name = re.sub(r"\s", "", match.group(1)).lower()
             if name not in FIELDS:
                 return None, [f"has {'a third image' if name.startswith('image') else 'more than two options'}"]
             if name in fields:
@@ -130,16 +77,13 @@ def _read_lines(reply: str) -> tuple[Draft | None, list[str]]:
             last = name
         elif line.strip() and last and not fields[last]:
             fields[last] = _clean(line)  # the text stands on the line below its name
-        elif not line.strip() and len(fields) == 5:
-            last = ""
     missing = [name for name in FIELDS if not fields.get(name)]
     if missing:
         return None, [f"no {', '.join(missing)}"]
     options = (fields["option1"], fields["option2"])
     if _plain(options[0]) == _plain(options[1]):
         return None, ["both options read the same"]
-    answers = [_which(fields[name], options) for name in ("image1", "image2")]
-    first, second = answers
+    first, second = (_which(fields[name], options) for name in ("image1", "image2"))
     if first is None or second is None:
         return None, ["an answer is neither option"]
     return Draft(fields["question"], options, (first, second)), []
@@ -153,38 +97,19 @@ def _clean(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _words(re.sub(r"^\s*\(?[abAB12][).:]\s+", "", text))
-
-
-def _words(text: str) -> str:
-    """Words and signs that mean something (+, -, %, <, mathematical and other symbols), one space between them; no punctuation."""
-    found = _WORD.findall(text.casefold())
-    return " ".join(word for word in found if word[0].isalnum() or word[0] in "_-%" or _means(word[0]))
-
-
-def _means(sign: str) -> bool:
-    """True if a sign is a symbol or the mark of a letter, not punctuation."""
-    kind = unicodedata.category(sign)
-    return kind in ("Sm", "So", "Sc") or kind[0] == "M"
+    return " ".join(text.casefold().split()).rstrip(".")
 
 
 def _which(answer: str, options: tuple[str, str]) -> int | None:
-    """Which option an answer names, None if neither or both, or if its number names one and its text the other."""
+    """Which option an answer names by its text or number, None if neither, or if its number names one and its text the other."""
     texts = [_plain(option) for option in options]
-    whole = _words(answer)
-    if whole in texts:  # before numbers: an option may be one
-        return texts.index(whole)
+    if _plain(answer) in texts:  # before numbers: an option may be one
+        return texts.index(_plain(answer))
     numbered = _NUMBERED.fullmatch(answer.strip())
-    plain = _plain(answer)
-    if numbered:
-        mark, rest = next(group for group in numbered.groups()[:4] if group), numbered.group(5)
-        position = "12ab".index(mark.lower()) % 2
-        rest = _plain(rest.strip(" ()"))
-        return position if not rest or rest == texts[position] else None
-    if plain in texts:
-        return texts.index(plain)
-    held = [position for position, text in enumerate(texts) if re.search(rf"(?<!\w){re.escape(text)}(?!\w)", plain)]
-    return held[0] if len(held) == 1 else None
+    if not numbered:
+        return None
+    position, rest = int(numbered[1]) - 1, _plain(numbered[2] or "")
+    return position if rest in ("", texts[position]) else None
 
 
 def problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
@@ -200,7 +125,7 @@ def problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
             break
     if _copied((draft.question,), captions, COPIED_IN_QUESTION) or _copied(draft.options, captions, COPIED_IN_OPTION):
         found.append("copies a caption")
-    named = [f" {_plain(option)} " in f" {_plain(draft.question)} " for option in draft.options]
+    named = [f" {_words(option)} " in f" {_words(draft.question)} " for option in draft.options]
     if named[0] != named[1]:
         found.append("the question names one of its options")
     short, long = sorted(map(len, draft.options))
@@ -209,12 +134,16 @@ def problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
     return found
 
 
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
 def _copied(texts: tuple[str, ...], captions: tuple[str, str], length: int) -> bool:
     """True if a text repeats so many words of a caption in a row."""
     for text in texts:
-        words = _plain(text).split()
+        words = _words(text).split()
         runs = [f" {' '.join(words[at : at + length])} " for at in range(len(words) - length + 1)]
-        if any(run in f" {_plain(caption)} " for caption in captions for run in runs):
+        if any(run in f" {_words(caption)} " for caption in captions for run in runs):
             return True
     return False
 
@@ -222,9 +151,9 @@ def _copied(texts: tuple[str, ...], captions: tuple[str, str], length: int) -> b
 JOURNAL = "journal.jsonl"
 DRAFTS = "drafts.parquet"
 FUNNEL = "funnel.json"
-LETTERS = "letters.json"
 REVIEWS = "reviews.jsonl"
 """What reviewers said; from then on no question may change."""
+SIDES = ("image_1", "image_2", "caption_1", "caption_2")
 
 
 def write_questions(
@@ -234,8 +163,8 @@ def write_questions(
 
     pairs: i, j, sim_med, sim_gen, image_1, image_2. captions: image -> caption. A pair is asked about up to
     `asking.tries` times until its question is good; refusals of the model count as tries, failures of the server do not
-    and are asked again by the next run. The right option of image 1 is A in every second pair (in an order drawn from
-    the seed), so that no position gives the answer away.
+    and are asked again by the next run. A pair that has a question keeps it, and its letters; another model is asked anew until there are
+    reviews.
     """
     if not len(pairs):
         raise BadInput(
@@ -249,32 +178,50 @@ def write_questions(
     long_enough = (table["caption_1"].str.len() >= asking.min_caption) & (
         table["caption_2"].str.len() >= asking.min_caption
     )
-    wanted = table[long_enough].set_index("pair_id", drop=False)
-    prompts = {
-        row["pair_id"]: fill(
-            WRITE, caption_of_image_1=one_line(row["caption_1"]), caption_of_image_2=one_line(row["caption_2"])
-        )
-        for row in records(wanted)
-    }
-    journal = out / JOURNAL
+    wanted = {row["pair_id"]: row for row in records(table[long_enough])}
     with lock(out, "write"):
-        _same_asking(out, wanted, model.name)
-        about = {row["pair_id"]: (row["caption_1"], row["caption_2"]) for row in records(wanted)}
+        held = {row["pair_id"]: row for row in records(read_drafts(out))} if (out / DRAFTS).is_file() else {}
+        if not (out / REVIEWS).is_file():
+            held = {key: row for key, row in held.items() if row["model"] == model.name}
+        for key in wanted.keys() & held.keys():
+            if any(held[key][side] != wanted[key][side] for side in SIDES):
+                raise BadInput(f"{out}: the question on pair {key} is on other images or captions. Give another --out.")
+        # The id is what was asked, so that another caption is asked anew.
+        asked = {_id(row): row for key, row in wanted.items() if key not in held}
+        prompts = {
+            key: fill(
+                WRITE, caption_of_image_1=one_line(row["caption_1"]), caption_of_image_2=one_line(row["caption_2"])
+            )
+            for key, row in asked.items()
+        }
+
+        def judged(key: str, entry: dict[str, Any]) -> tuple[Draft | None, str]:
+            return _judged(entry, (asked[key]["caption_1"], asked[key]["caption_2"]))
+
         replies = ask_until_good(
-            model, prompts, lambda key, entry: _judged(entry, about[key])[0], asking, journal, "writing"
+            model, prompts, lambda key, entry: judged(key, entry)[0], asking, out / JOURNAL, "writing"
         )
-        _write_drafts(out / DRAFTS, wanted, replies.good, asking.seed)
-        why = {key: _judged(entry, about[key])[1] for key, entry in replies.last.items()}
+        good = {key: asked[key] | {"model": model.name} for key in replies.good}
+        letters = Counter(row["correct_1"] for row in held.values())
+        for key in sorted(good, key=lambda key: hashlib.sha256(f"{asking.seed} {key}".encode()).digest()):
+            # Option A is right for image 1 in every second pair, so that no position gives the answer away.
+            letter = "A" if letters["A"] <= letters["B"] else "B"
+            letters[letter] += 1
+            good[key] |= _options(replies.good[key], letter)
+        drafts = pd.DataFrame([*held.values(), *good.values()], columns=[*table.columns, *ADDED])
+        replace_file(out / DRAFTS, lambda partial: drafts.to_parquet(partial, index=False))
+        why = {key: judged(key, entry)[1] for key, entry in replies.last.items()}
         why |= dict.fromkeys(replies.failed, "no reply from the server")
-        tokens = [entry["tokens"] or (0, 0) for entry in read_journal(journal)]
-        tokens_in, tokens_out = (sum(each[side] for each in tokens) for side in (0, 1))
+        entries = read_journal(out / JOURNAL)
+        tokens_in, tokens_out = (sum(entry["tokens"][side] for entry in entries if entry["tokens"]) for side in (0, 1))
         funnel = {
             "pairs": len(table),
             "short_caption": int((~long_enough).sum()),
             "asked": len(wanted),
-            "written": len(replies.good),
+            "had_a_question": len(wanted.keys() & held.keys()),
+            "written": len(wanted.keys() & set(drafts["pair_id"])),
             "not_written": dict(sorted(Counter(why.values()).items())),
-            "replies": replies.tried.total(),
+            "replies": sum(entry["status"] != "failed" for entry in entries),
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
             "cost": asking.cost((tokens_in, tokens_out)),
@@ -283,27 +230,12 @@ def write_questions(
     return funnel
 
 
-def _same_asking(out: Path, wanted: pd.DataFrame, model: str) -> None:
-    """Raises BadInput where the folder's pairs had other images or captions, or are reviewed and were asked of another model: what people
-    have reviewed must not change. Another model is asked anew only for questions that have not been reviewed."""
-    digest = {
-        row["pair_id"]: hashlib.sha256(
-            "\0".join((row["image_1"], row["image_2"], row["caption_1"], row["caption_2"])).encode()
-        ).hexdigest()[:16]
-        for row in records(wanted)
-    }
-    file = out / "asked.json"
-    before: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {"model": model, "pairs": {}}
-    if before["model"] != model and (out / REVIEWS).is_file():
-        raise BadInput(
-            f"{out}: its questions were asked of {before['model']!r} and are reviewed. Give another --out for those of {model!r}."
-        )
-    changed = [key for key, value in digest.items() if before["pairs"].get(key, value) != value]
-    if changed:
-        raise BadInput(
-            f"{out}: pair {changed[0]} and {len(changed) - 1} more had other images or captions when asked about. Give another --out."
-        )
-    write_json(file, {"model": model, "pairs": before["pairs"] | digest}, indent=None, ensure_ascii=True)
+ADDED = ("model", "question", "option_A", "option_B", "correct_1", "correct_2")
+
+
+def _id(row: dict[str, Any]) -> str:
+    asked = "\0".join(row[side] for side in SIDES)
+    return f"{row['pair_id']} {hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
 
 def _judged(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
@@ -316,40 +248,12 @@ def _judged(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | N
     return (None, wrong[0].split(" (")[0]) if wrong else (draft, "")
 
 
-def _write_drafts(path: Path, wanted: pd.DataFrame, good: dict[str, Draft], seed: int) -> None:
-    """The pairs with a good question; option A is right for image 1 in every second of them."""
-    letters = _letters(path.parent, list(good), seed)
-    rows = []
-    for key in (key for key in wanted.index if key in good):
-        draft = good[key]
-        first, second = draft.options[draft.answers[0]], draft.options[draft.answers[1]]
-        a, b = (first, second) if letters[key] == "A" else (second, first)
-        rows.append(
-            {
-                **wanted.loc[key].to_dict(),
-                "question": draft.question,
-                "option_A": a,
-                "option_B": b,
-                "correct_1": letters[key],
-                "correct_2": "B" if letters[key] == "A" else "A",
-            }
-        )
-    columns = [*wanted.columns, "question", "option_A", "option_B", "correct_1", "correct_2"]
-    replace_file(path, lambda partial: pd.DataFrame(rows, columns=columns).to_parquet(partial, index=False))
-
-
-def _letters(out: Path, good: list[str], seed: int) -> dict[str, str]:
-    """Which option is right for image 1, by pair. A letter once given stays, also when a later run adds pairs: reviewers fix
-    options by their letter."""
-    file = out / LETTERS
-    given: dict[str, str] = json.loads(file.read_text()) if file.is_file() else {}
-    used = Counter(given.values())
-    new = [key for key in good if key not in given]
-    for key in sorted(new, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):
-        given[key] = "A" if used["A"] <= used["B"] else "B"
-        used[given[key]] += 1
-    write_json(file, given, indent=None, ensure_ascii=True)
-    return given
+def _options(draft: Draft, letter: str) -> dict[str, str]:
+    """Question, options and right letters; `letter` is that of image 1."""
+    first, second = draft.options[draft.answers[0]], draft.options[draft.answers[1]]
+    a, b = (first, second) if letter == "A" else (second, first)
+    other = "B" if letter == "A" else "A"
+    return {"question": draft.question, "option_A": a, "option_B": b, "correct_1": letter, "correct_2": other}
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

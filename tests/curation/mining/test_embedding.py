@@ -272,9 +272,7 @@ def test_numbers_stay_as_they_stand_beside_blanks(tmp_path):
         read_table(tmp_path / "t.parquet")
 
 
-@pytest.mark.parametrize(
-    "spelled", [str, lambda name: unicodedata.normalize("NFD", name).replace("/", "\\")]
-)
+@pytest.mark.parametrize("spelled", [str, lambda name: unicodedata.normalize("NFD", name).replace("/", "\\")])
 def test_rows_fit_files_whatever_system_wrote_their_names_and_a_missing_image_gives_its_row_to_no_other(
     spelled, tmp_path
 ):

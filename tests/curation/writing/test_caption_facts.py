@@ -71,7 +71,7 @@ def test_an_image_is_normal_only_where_the_caption_says_so(caption, is_read):
         ("Edema is not seen.", "denied"), ("Edema without effusion.", "stated"), ("Rule out edema.", "doubted"),
         ("No edema. Later film: edema.", "doubted"), ("Effusion, no edema", "denied"), ("Nodule", ""),
         ("Edema versus pneumonia", "doubted"), ("Edema cannot be excluded.", "doubted"), ("Negative for edema", "denied"),
-        ("An old woman with edema and no fever", "stated"), ("Edema, seen after contrast", "stated"), ("Edema was removed", "doubted"),
+        ("A woman with edema and no fever", "stated"), ("Edema, seen after contrast", "stated"), ("Edema was removed", "doubted"),
         ("The edema is not displaced", "doubted"), ("Edema has improved", "doubted"), ("Edema: absent", "denied"),
     ],
 )  # fmt: skip

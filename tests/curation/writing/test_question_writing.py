@@ -22,6 +22,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.records.request import Response
 from tests.curation.commands import curate
 from tests.curation.model_server import model_server
+from tests.sampling import few
 
 PLAIN = (
     "Question: Which lung shows the opacity?\nOption1: The left lung\nOption2: The right lung\nImage1: {}\nImage2: {}"
@@ -38,64 +39,31 @@ SIDES = [
     ("左肺", "右肺"),
     ("की", "का"),
 ]
-OPTIONS = [
-    "Option{n}: {text}",
-    "option {n}: {text}",
-    "- **OPTION {n}:** {text}",
-    "Option {letter}: {text}",
-    "{letter}) {text}",
-    "({letter}) {text}",
-]
-ANSWERS = [
-    "{text}",
-    "Option{n}",
-    "Option {n}",
-    "{n}",
-    "Option {n}: {text}",
-    "Option{n} - {text}.",
-    "{letter}",
-    "Option {letter}",
-    "{letter}) {text}",
-]
+OPTIONS = ["Option{n}: {text}", "option {n}: {text}", "- **OPTION {n}:** {text}"]
+ANSWERS = ["{text}", "Option{n}", "Option {n}", "{n}", "Option {n}: {text}", "Option{n} - {text}.", "{n}) {text}"]
 ASKED = ["Question: {}", "**Question:** {}", "### 1. Question:\n{}", "question: {}"]
 AROUND = ["{}", "Sure! Here it is.\n\n{}\n\nI hope this helps.", "```\n{}\n```", "Options and answers, e.g. as asked:\n{}",
           "<think>\n" + PLAIN.format("The right lung", "The left lung") + "\nNo, swap.\n</think>\n{}",
           "{}\n\nQuestion: Another one?\nOption1: x\nOption2: y\nImage1: x\nImage2: y"]  # fmt: skip
-FORMS = [
-    {"Question": "{q}", "Option1": "{0}", "Option2": "{1}", "Image1": "{a}", "Image2": "{b}"},
-    {"question": "{q}", "options": ["{0}", "{1}"], "answers": {"image_1": "{a}", "image_2": "{b}"}},
-    {
-        "questions": [
-            {"question": "{q}", "options": {"A": "{0}", "B": "{1}"}, "answer_image1": "{a}", "answer_image2": "{b}"}
-        ]
-    },
-    {"question": "{q}", "option_a": "{0}", "option_b": "{1}", "answers": ["{a}", "{b}"]},
-]
 
 
 @given(st.randoms(use_true_random=False))
 def test_replies_are_read_as_they_are_meant_however_they_are_written(rng):
-    """Lines in any order, with Markdown, numbers or letters, and something around them; and JSON of several shapes."""
+    """Lines in any order, with Markdown, numbers or texts, and something around them."""
     sides, first = rng.choice(SIDES), rng.randrange(2)
     asked = "Which lung shows the opacity?"
 
-    def filled(form, at, **more):
-        return form.format(n=at + 1, letter="AB"[at], text=sides[at], **more)
+    def filled(form, at):
+        return form.format(n=at + 1, text=sides[at])
 
+    style = rng.choice(OPTIONS)
+    lines = [rng.choice(ASKED).format(asked), *(filled(style, at) for at in (0, 1))]
     answers = [filled(rng.choice(ANSWERS), at) for at in (first, 1 - first)]
-    if rng.random() < 0.3:
-        said = json.dumps(rng.choice(FORMS), ensure_ascii=False, indent=rng.choice([None, 1]))
-        for name, text in (("q", asked), ("0", sides[0]), ("1", sides[1]), ("a", answers[0]), ("b", answers[1])):
-            said = said.replace(f"{{{name}}}", text)
-        reply = rng.choice(["{}", "Of course {{see below}}:\n```json\n{}\n```\nGood luck!"]).format(said)
-    else:
-        style = rng.choice(OPTIONS)
-        lines = [rng.choice(ASKED).format(asked), *(filled(style, at) for at in (0, 1))]
-        lines += [f"{rng.choice(['', '**'])}Image{n + 1}: {answer}" for n, answer in enumerate(answers)]
-        around = rng.choice(AROUND)
-        if around.startswith("{}\n\nQuestion") or "Question" not in around:
-            lines = lines if around.startswith("{}\n\nQ") else rng.sample(lines, 5)
-        reply = around.replace("{}", rng.choice(["\n", "\n\n"]).join(lines))
+    lines += [f"{rng.choice(['', '**'])}Image{n + 1}: {answer}" for n, answer in enumerate(answers)]
+    around = rng.choice(AROUND)
+    if around.startswith("{}\n\nQuestion") or "Question" not in around:
+        lines = lines if around.startswith("{}\n\nQ") else rng.sample(lines, 5)
+    reply = around.replace("{}", rng.choice(["\n", "\n\n"]).join(lines))
     assert read_reply(reply) == (Draft(asked, sides, (first, 1 - first)), []), reply
 
 
@@ -106,16 +74,10 @@ def test_replies_that_say_no_question_are_refused():
         ("Question: Which side?\nOption1: left\nImage1: left\nImage2: right", "no option2"),
         ("Question: Which?\nOption1: Left.\nOption2: left\nImage1: left\nImage2: left", "both options read the same"),
         ("Question: Which?\nOption1: l\nOption2: r\nOption3: both\nImage1: l\nImage2: r", "more than two"),
-        ("Question: Which?\nA. left\nB. right\nC. both\nImage1: A\nImage2: B", "more than two"),
         (PLAIN.format(left, right) + "\nImage3: The left lung", "a third image"),
         (PLAIN.format("both lungs", right), "neither option"),
-        (PLAIN.format("B: The left lung", right), "neither option"),
         (PLAIN.format("The left lung or the right lung", right), "neither option"),
         (PLAIN.format("Option1: The right lung", "Option2"), "neither option"),
-        ('{"question": "Which?", "options": ["left", "right", "both"], "answers": ["left", "right"]}', "more than two"),
-        ('{"question": "Which?", "options": ["left", "right"], "answers": [0, 1]}', "neither option"),
-        ('{"question": "Which?", "options": ["left", "right"], "answers": ["left"', "no question"),
-        ("{" * 5000, "no question"),
     ):
         draft, wrong = read_reply(reply)
         assert draft is None and says in wrong[0], reply
@@ -226,7 +188,7 @@ def test_questions_are_written_checked_and_asked_again(tmp_path):
         asked = len(log.asked)
         again = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)))
         assert len(log.asked) == asked  # nothing is paid twice
-    assert again == funnel == json.loads((tmp_path / "q" / "funnel.json").read_text())
+    assert again == json.loads((tmp_path / "q" / "funnel.json").read_text()) == funnel | {"had_a_question": 10}
     assert all(system == SYSTEM for system, _ in log.asked)
     assert funnel["pairs"], funnel["short_caption"] == (12, 1)
     assert funnel["written"] == 10
@@ -249,11 +211,11 @@ def test_another_model_is_asked_anew_until_there_are_reviews_and_no_question_is_
         asked = len(log.asked)
         other = OpenAIChat("another", Settings(base_url=url))
         funnel = write_questions(pairs, captions, other, tmp_path / "q", Asking())
-        assert funnel["written"] and len(log.asked) == asked + funnel["replies"] > asked
+        assert funnel["written"] and len(log.asked) == funnel["replies"] > asked
+        drafts = read_drafts(tmp_path / "q")
         (tmp_path / "q" / "reviews.jsonl").touch()
-        with pytest.raises(BadInput, match="were asked of 'another' and are reviewed"):
-            write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
-        assert len(log.asked) == asked + funnel["replies"]
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
+        assert funnel["had_a_question"] == 10 and read_drafts(tmp_path / "q").equals(drafts)
     names = sorted({*pairs["image_1"], *pairs["image_2"]})
     (tmp_path / "pairs").mkdir()
     pairs.to_parquet(tmp_path / "pairs" / "pairs.parquet")
@@ -283,13 +245,7 @@ def test_a_reply_may_hold_any_sign_that_ends_a_line_and_half_a_character(tmp_pat
     assert read_journal(tmp_path / "q" / "journal.jsonl")[0]["reply"].endswith("bye ?")
 
 
-def test_a_line_that_is_no_entry_is_named(tmp_path):
-    (tmp_path / "journal.jsonl").write_text('{"id": "a"}\n\0\0\0\n{"id": "b"}\n')
-    with pytest.raises(BadInput, match="line 2"):
-        read_journal(tmp_path / "journal.jsonl")
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(8), 4))
 def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(tmp_path, seed):
     """Runs over more or fewer pairs, killed anywhere, over replies that are good, bad, refused or fail, with torn lines in the journal:
     a failure is no try, no pair has more than three, a good question is final, and so is its letter, by which reviewers fix options."""
@@ -305,10 +261,10 @@ def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(
             for request in requests:
                 if rng.random() < 0.1 and len(self.kinds) > 1:
                     raise KeyboardInterrupt
-                kind = rng.choice(self.kinds)
-                assert request.question_id not in good and tries[request.question_id] < 3
-                tries[request.question_id] += kind != "failed"
-                good.update({request.question_id} if kind == "good" else ())
+                kind, pair = rng.choice(self.kinds), request.question_id.split()[0]
+                assert pair not in good and tries[pair] < 3
+                tries[pair] += kind != "failed"
+                good.update({pair} if kind == "good" else ())
                 text = PLAIN.format("The left lung", "The right lung") if kind == "good" else "I see a lung."
                 status = kind if kind in ("refused", "failed") else "answered"
                 yield Response(
@@ -329,8 +285,9 @@ def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(
                 file.write('{"id": "8-108", "status": "ans')
             continue
         drafts = read_drafts(out).set_index("pair_id")["correct_1"].to_dict()
-        assert set(drafts) == good & set(pairs.head(count).apply(lambda row: f"{row['i']}-{row['j']}", axis=1))
-        assert funnel["written"] == len(drafts)
+        now = set(pairs.head(count).apply(lambda row: f"{row['i']}-{row['j']}", axis=1))
+        assert drafts.keys() >= good & now and drafts.keys() <= good
+        assert funnel["written"] == len(good & now)
         assert drafts == {pair: letters.setdefault(pair, letter) for pair, letter in drafts.items()}
     assert set(letters) >= good and all(pair in good or tries[pair] == 3 for pair in map("{0}-10{0}".format, range(9)))
     assert abs(list(letters.values()).count("A") - list(letters.values()).count("B")) <= 1
@@ -340,7 +297,7 @@ def test_a_journal_is_not_used_for_other_captions(tmp_path):
     pairs, captions = made_pairs(3)
     with model_server(template) as (url, _):
         write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
-        with pytest.raises(BadInput, match="other images or captions"):
+        with pytest.raises(BadInput, match="on other images or captions"):
             write_questions(
                 pairs,
                 captions | {"a1.png": "a1 " + "something else " * 20},
@@ -398,14 +355,7 @@ def test_categories_are_discovered_from_a_list(written):
 
 @pytest.mark.parametrize(
     ("reply", "names"),
-    [
-        ("Spinal", ["Spinal"]),
-        ("Category: spinal and Vascular.", ["Spinal", "Vascular"]),
-        ("", []),
-        ("Spinal cord", []),
-        ("Neck", []),
-        ("not Vascular", []),
-    ],
+    [("Category: spinal, Vascular.", ["Spinal", "Vascular"]), ("", []), ("Spinal cord", []), ("not Vascular", [])],
 )
 def test_categories_are_read_only_when_nothing_else_is_said(reply, names):
     assert read_categories(reply, list(PAPER_CATEGORIES)) == names
