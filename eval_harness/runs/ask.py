@@ -83,7 +83,6 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
     try:
         for batch in plan.requests(instances):
             yield from sender.responses(batch)
-        sender.finish()
     except ModelFailed as failed:
         raise _stopped(plan, failed, journal.path.with_name("error.txt")) from failed.__cause__
 

@@ -1,8 +1,8 @@
-"""One response per request, whatever a back end raises: a batch that fails is halved, a question that fails alone, twice, is `failed`.
+"""One response per request, whatever a back end raises: a batch that fails is halved, a question that fails alone is `failed`.
 
 One question that a model or its processor cannot take (an image of 1 x 400 pixels, a prompt that is too long) must not end a run of
 thousands. A model that takes nothing any more must: where many questions failed in a row, one that was answered before is asked again, and
-if that fails too, the run stops.
+if that fails too, the run stops. So it does where no question of a batch was answered, nor one before.
 """
 
 from __future__ import annotations
@@ -45,12 +45,10 @@ class Sender:
         Raises ModelFailed where the model takes nothing, and BadInput where a back end does.
         """
         parts = [list(requests)]
-        tried: set[int] = set()
-        tried_others = False
         while parts:
             part = parts.pop()
             waiting = {(request.question_id, request.sample): request for request in part}
-            error: Exception | SystemExit | None = None
+            error: Exception | SystemExit = ValueError("it gave no response")
             try:
                 for response in self._send(part):
                     self._count(response, waiting.pop((response.question_id, response.sample)))
@@ -60,30 +58,19 @@ class Sender:
             except (Exception, SystemExit) as raised:  # whatever a model's own code raises
                 error = raised
             left = list(waiting.values())
-            if left:
-                self._error = error or ValueError("it gave no response")
-                middle = len(left) // 2
-                if middle:
-                    parts += [left[middle:], left[:middle]]
-                elif id(left[0]) not in tried:  # what raised may have passed meanwhile
-                    tried.add(id(left[0]))
-                    parts.append(left)
-                else:
-                    self._failures += 1
-                    why = _reason(left[0], self._error)
-                    yield Response(left[0].question_id, left[0].sample, "", "failed", error=why)
-            if self._failures >= IN_A_ROW:
-                others = [] if tried_others else _spread([request for part in parts for request in part])
-                if self._works():
-                    self._failures = 0
-                elif self._answered is None and others:
-                    # Neighbours are alike: before the model is given up, questions from elsewhere are asked.
-                    tried_others, first = True, {id(request) for request in others}
-                    parts = [[request for request in part if id(request) not in first] for part in parts]
-                    parts = [part for part in parts if part] + [[request] for request in others]
-                    self._failures = 0
-                else:
+            middle = len(left) // 2
+            if len(part) > 1:
+                parts += [half for half in (left[middle:], left[:middle]) if half]
+            elif left:
+                self._failures, self._error = self._failures + 1, error
+                why = _reason(left[0], error)
+                yield Response(left[0].question_id, left[0].sample, "", "failed", error=why)
+            if self._failures >= IN_A_ROW and self._known is not None:
+                if not self._works():
                     raise ModelFailed(self._failures) from self._error
+                self._failures = 0
+        if self._failures and self._known is None:
+            raise ModelFailed(self._failures) from self._error
 
     def _count(self, response: Response, request: Request) -> None:
         if response.status == "answered":
@@ -92,26 +79,18 @@ class Sender:
             self._failures += 1
             self._error = ValueError(response.error or "it failed")
 
-    def finish(self) -> None:
-        """Raises ModelFailed where questions failed and nothing was ever answered."""
-        if self._failures and self._answered is None and self._answered_before() is None:
-            raise ModelFailed(self._failures) from self._error
+    @property
+    def _known(self) -> Request | None:
+        """A request that the model has answered."""
+        return self._answered or self._answered_before()
 
     def _works(self) -> bool:
         """True if the model still answers a question that it has answered."""
-        known = self._answered or self._answered_before()
-        if known is None:
-            return False
         try:
-            return any(response.status == "answered" for response in self._send([known]))
+            return any(response.status == "answered" for response in self._send([self._known] if self._known else []))
         except (Exception, SystemExit) as error:
             self._error = error
             return False
-
-
-def _spread(requests: Sequence[Request]) -> list[Request]:
-    """At most IN_A_ROW requests from all over a list."""
-    return list(requests[:: -(-len(requests) // IN_A_ROW)]) if requests else []
 
 
 def _reason(request: Request, error: Exception | SystemExit) -> str:

@@ -1,9 +1,8 @@
-"""Replies kept across runs (`--cache DIR`), and those of a run's judge: a request that is sent again in the same way to the same model is
-answered from there.
+"""Replies of servers kept across runs (`--cache DIR`), and those of a run's judge: a request that is sent again in the same way to the same
+model is answered from there.
 
-The key is over everything that is sent (prompt, images, examples, system message, order, limits, options of the run) and over the
-model: its revision or, of a local folder, its files; of a server its address and the model's name there, for a server says no more.
-Answers drawn at a temperature are kept only where the seed decides them (models in this process), and the judge's. One file per reply,
+The key is over everything that is sent (prompt, images, examples, system message, order, limits, options of the run), the server's address
+and the model's name there, for a server says no more. Answers drawn at a temperature are not kept, except the judge's. One file per reply,
 written whole, so that any number of processes may share a cache.
 """
 
@@ -24,42 +23,32 @@ from eval_harness.runs.folder import Key
 from eval_harness.runs.plan import Plan
 
 VERSION = 1
-LIBRARIES = ("torch", "transformers", "device", "dtype", "attention")
-"""What of a local model's environment may change a digit."""
-
 Send = Callable[[Any], Iterable[Response]]
 
 
 def sender_of(plan: Plan) -> Send:
     """What answers the requests of a run: the back end, behind the cache where there is one.
 
-    Raises BadInput where nothing tells whether the model is still the same, or the folder of the cache cannot be made.
+    Raises BadInput where a cache is given and the model is not behind a server, or its folder cannot be made.
     """
     backend, model, folder = plan.backend, plan.run.request.model, plan.config.cache
     send: Send = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
     if folder is None:
         return send
-    if ".py:" in model or model.partition(":")[0] in ("recorded", "baseline"):
-        raise BadInput(f"--cache: --model {model} has no revision to keep replies by. Leave it out.")
+    if not backend.is_api:
+        raise BadInput(f"--cache: keeps replies of servers, and --model {model} is none. Leave it out.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--cache {folder}: cannot be written ({error.strerror}). Give another folder.") from None
-    files, said = _files_of(Path(model)), backend.describe()
-    if not (backend.is_api or files or backend.model.revision):
-        raise BadInput(f"--cache: the revision of {model} is not known. Leave it out.")
     identity = {
         "version": VERSION,
         "model": model,
-        "revision": backend.model.revision,
-        "files": files,
         "server": getattr(backend, "base_url", None),
         "method": plan.run.request.method,
         "generation": plan.run.request.generation,
-        "libraries": {} if backend.is_api else {name: said.get(name) for name in LIBRARIES},
     }
-    cache = ReplyCache(folder, identity, backend.deviations, keeps_draws=not backend.is_api)
-    return cache.through(send, streams=backend.takes_stream)
+    return ReplyCache(folder, identity, backend.deviations, keeps_draws=False).through(send)
 
 
 @dataclass(frozen=True)
@@ -74,8 +63,8 @@ class ReplyCache:
     deviations: list[str]
     keeps_draws: bool
 
-    def through(self, send: Send, streams: bool) -> Send:
-        """`send`, with what is kept answered from the cache and new answers kept. `streams`: it takes requests one by one."""
+    def through(self, send: Send) -> Send:
+        """`send`, which takes requests one by one, with what is kept answered from the cache and new answers kept."""
 
         def cached(requests: Iterable[Request]) -> Iterator[Response]:
             found: deque[Response] = deque()
@@ -92,8 +81,7 @@ class ReplyCache:
                         keys[request.question_id, request.sample] = key
                     yield request
 
-            unknown: Any = missing() if streams else list(missing())
-            for response in send(unknown) if streams or unknown else ():
+            for response in send(missing()):
                 while found:
                     yield found.popleft()
                 key = keys.get((response.question_id, response.sample))
@@ -150,11 +138,3 @@ class ReplyCache:
 
 def _digest(image: bytes) -> str:
     return hashlib.sha256(image).hexdigest()
-
-
-def _files_of(folder: Path) -> list[tuple[str, int, int]] | None:
-    """Name, size and time of every file of a local model; None for an id."""
-    if not folder.is_dir():
-        return None
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]

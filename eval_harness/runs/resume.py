@@ -11,7 +11,6 @@ from dataset_builders.fingerprints import asked_digest, facets_digest, fingerpri
 from dataset_builders.journal import line_of
 from eval_harness.derive.files import ANSWERS, DERIVED, JUDGE
 from eval_harness.models.interface import Backend, description_of
-from eval_harness.records.limits import wrong_sizes
 from eval_harness.records.names import storable
 from eval_harness.records.run import RunRecord, read_run
 from eval_harness.runs.folder import read_questions, write_run
@@ -99,9 +98,6 @@ def keep_asked(folder: Path) -> None:
         replace_file(folder / TOGETHER, b"".join(line_of(answers[key]) for key in answers if key[0] in ids))
 
 
-LEFT_OUT = "what the model says of itself after the run is left out: no results store takes so much"
-
-
 def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
     """What only showed while the model ran (deviations, settings found) goes into run.json.
 
@@ -119,6 +115,4 @@ def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
         else:
             environment = stored.environment | ({"resumed_with": different} if different else {})
         found = stored.model_copy(update={"deviations": deviations, "environment": environment})
-        if any(wrong_sizes(found.model_dump(mode="json"))):  # no store would take it
-            found = stored.model_copy(update={"deviations": list(dict.fromkeys([*stored.deviations, LEFT_OUT]))})
         write_run(folder, found, None)

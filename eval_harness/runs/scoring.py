@@ -6,8 +6,9 @@ reading and scoring (`derive/`), what a judge is asked (`reader/judge.py`), abou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,14 @@ class Judge:
         the key or the model, or has gone.
         """
         asked = {each: _request(each) for each in queries}
-        responses = self._cache.through(self._ask, streams=False)(asked.values())
+        responses = self._cache.through(self._ask)(asked.values())
         found = {(each.question_id, each.sample): each.text for each in responses if each.status == "answered"}
         return [found.get((asked[each].question_id, each.turn)) for each in queries]
 
-    def _ask(self, requests: Iterable[Request]) -> Iterator[Response]:
-        return OpenAIChat(self.model, self._settings, called=f"--judge {self.model}").generate(requests)
+    def _ask(self, requests: Iterator[Request]) -> Iterator[Response]:
+        for first in requests:
+            judge = OpenAIChat(self.model, self._settings, called=f"--judge {self.model}")
+            yield from judge.generate(chain([first], requests))
 
 
 def _request(query: Query) -> Request:

@@ -52,7 +52,6 @@ REASONS = {
 
 QUESTIONS = {
     "raises": "RuntimeError: refused",
-    "raises once": None,
     "a number": "TypeError: it gave 7 instead of a Response",
     "nothing": "ValueError: it gave no response",
     "no text": "ValueError: a text of type int",
@@ -151,7 +150,7 @@ class PlugIn(Drawn):
 
     def __init__(self, *drawn):
         super().__init__(*drawn)
-        self.size, self.asked, self.raised = self.chance.choice([1, 4, 16]), Counter(), set()
+        self.size, self.asked = self.chance.choice([1, 4, 16]), Counter()
         names = list(select_questions("mediconfusion", self.data, None, limit=self.limit).questions["question_id"])
         draw = (lambda: self.chance.choice(tuple(QUESTIONS))) if self.kind == "mixed" else (lambda: self.kind)
         self.how = {name: draw() for name in names}
@@ -167,10 +166,8 @@ class PlugIn(Drawn):
 
     def fault_for(self, question):
         fault = self.how[question]
-        if not self.is_faulty(question, self.asked.total(), self.asked[question]) or question in self.raised:
+        if not self.is_faulty(question, self.asked.total(), self.asked[question]):
             return None
-        if fault == "raises once":
-            self.raised.add(question)
         return fault
 
     def generate(self, requests):
@@ -178,7 +175,7 @@ class PlugIn(Drawn):
             batch = requests[start : start + self.size]
             self.asked.update(each.question_id for each in batch)
             faults = {each.question_id: self.fault_for(each.question_id) for each in batch}
-            if found := {"raises", "raises once", "dies", "bad image"}.intersection(faults.values()):
+            if found := {"raises", "dies", "bad image"}.intersection(faults.values()):
                 raise OSError("cannot decode") if "bad image" in found else RuntimeError(
                     "CUDA error: device-side assert triggered\nmore" if "dies" in found else "refused"
                 )  # fmt: skip
@@ -214,7 +211,7 @@ class PlugIn(Drawn):
             assert self.asked.total() < 40 * max(IN_A_ROW, self.size), "a model that answers nothing stops soon"
         elif self.scope == "some questions":
             assert {name for (name, _), entry in kept.items() if entry["status"] == "failed"} == broken
-        if self.kind in ("raises once", "a text"):
+        if self.kind == "a text":
             assert set(statuses) == {"answered"}, line
         elif self.scope == "always" and self.kind != "mixed":
             assert line, "a model that answers nothing ends the run in one line"

@@ -81,8 +81,8 @@ def test_samples_of_a_server_failures_and_damaged_files_are_not_kept(data, tmp_p
         assert sum(server.asked.values()) == 2
 
 
-def test_a_model_without_revision_has_no_cache(data, tmp_path):
-    with pytest.raises(BadInput, match="no revision"):
+def test_a_model_that_is_not_behind_a_server_has_no_cache(data, tmp_path):
+    with pytest.raises(BadInput, match="replies of servers"):
         evaluate(
             EvalConfig("mediconfusion", "baseline:chance", data=str(data), cache=tmp_path / "c", out=tmp_path / "run")
         )
