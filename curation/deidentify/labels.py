@@ -64,7 +64,9 @@ def read_labels(path: Path, folder: Path) -> Labels:
         raise BadInput(
             f"--labels {path}: does not exist. Give a COCO JSON, or a folder of XML, text, mask or NIfTI files."
         )
-    dataset = SourceDataset(name="labels", reader="dicom", path=folder.absolute(), annotations=path.absolute())
+    dataset = SourceDataset.model_construct(
+        name="labels", reader="dicom", path=folder.absolute(), annotations=path.absolute()
+    )
     names = [each.name.lower() for each in files_below(path.absolute(), dataset)[0]]
     kinds = {
         "coco": path.is_file() and path.suffix.lower() == ".json",

@@ -83,7 +83,7 @@ def run(
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
 
         said = validation.read_faults(private)
-        candidates = {case.case for case in cases}
+        possible = len(cases)
         cases = [case for case in cases if case.case not in validation.dropped(said)]
         pools = Pools(cases, table)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
@@ -126,7 +126,7 @@ def run(
                 "taggers": tagged.taggers, "labels": tagged.labels, "labels_with_fewer_than_three": tagged.fewer_than_three,
                 "alpha": tagged.agreement,
             },
-            "possible_questions": len(candidates),
+            "possible_questions": possible,
             "validation": validation.summary(said, {each.case.case for each in written}),
             "no_option": len(cases) - len(usable),
             "duplicates": dict(duplicates),
@@ -145,8 +145,7 @@ def run(
             out, out.name, written, private, sources, table, about, _checked(funnel, branches),
             lambda page: write_report(page, written, table, branches, funnel, tasks, departments),
         )  # fmt: skip
-        write_kept(private, written, kept, sources, candidates, read_withdrawn(private))
-        validation.write_page_data(private, written, sources)
+        write_kept(private, written, kept, sources, read_withdrawn(private))
     return Made(out, written, funnel, notes)
 
 

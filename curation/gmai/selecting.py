@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curation.gmai.cases import Candidate, Cell
+from curation.gmai.cases import Candidate, Cell, values_of
 from curation.gmai.labels import LabelTable
 from curation.gmai.sources import IMAGE, Sources
 from dataset_builders.case_groups import connected
@@ -117,6 +117,7 @@ def split(cases: list[Candidate], sources: Sources, earlier: Mapping[str, str] |
 # What stays
 
 KEPT = "questions.json"
+"""What the last run made, for the next one and for the pages."""
 
 
 @dataclass(frozen=True)
@@ -155,32 +156,40 @@ class Kept:
 
 def read_kept(private: Path, sources: Sources) -> Kept:
     """What earlier runs have drawn."""
-    path = private / KEPT
-    if not path.is_file():
+    if not (private / KEPT).is_file():
         return Kept({}, {}, {})
-    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept = json.loads((private / KEPT).read_text(encoding="utf-8"))
     drawn = {
-        case: (question, OptionSet(tuple(options), tuple(right)))
-        for case, (question, options, right) in kept["drawn"].items()
+        each["case"]: (each["question"], OptionSet(tuple(each["options"]), tuple(each["right"])))
+        for each in kept["cases"]
     }
     return Kept(kept["indices"], drawn, kept["splits"] if kept["drawn_with"] == _drawn_with(sources) else {})
 
 
-def write_kept(
-    private: Path, written: list[Written], before: Kept, sources: Sources, possible: Set[str], gone: Set[str]
-) -> None:
-    """Keep the numbers and splits of this run and of earlier ones (no split of patients who are `gone`), and the words and options of this
-    run and of `possible` cases that are not in it but were."""
+def write_kept(private: Path, written: list[Written], before: Kept, sources: Sources, gone: Set[str]) -> None:
+    """Keep the numbers and splits of this run and of earlier ones (no split of patients who are `gone`), the questions of this run with
+    their geometry, and what the pages show beside them."""
     splits = dict(before.splits) | {each.case.item.patient: each.split for each in written}
-    drawn = {case: draw for case, draw in before.drawn.items() if case in possible}
-    drawn |= {each.case.case: (each.question, each.choice) for each in written}
+    cases = [
+        {
+            "case": each.case.case, "pictures": each.case.item.pictures, "question": each.question, "options": each.choice.options,
+            "right": each.choice.right, "task": each.case.task, "department": each.case.department,
+            "granularity": each.case.granularity, "modality": each.case.modality, "box": each.case.item.box,
+        }
+        for each in written
+    ]  # fmt: skip
+    tasks, departments = values_of(sources)
     document = {
         "drawn_with": _drawn_with(sources),
         "splits": {patient: name for patient, name in splits.items() if patient not in gone},
         "indices": dict(before.indices) | {each.case.case: each.index for each in written},
-        "drawn": {case: (question, choice.options, choice.right) for case, (question, choice) in drawn.items()},
+        "cases": cases,
+        "tasks": list(tasks),
+        "departments": list(departments),
+        "overlay": sources.overlay.model_dump(),
+        "seed": sources.seed,
     }
-    replace_file(private / KEPT, json.dumps(document, ensure_ascii=False, indent=0).encode())
+    replace_file(private / KEPT, json.dumps(document, ensure_ascii=False).encode())
 
 
 def _drawn_with(sources: Sources) -> list[float]:

@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from curation.images.file_names import manifest_of
-from curation.readers.dataset import NEEDS, SourceDataset, Strict
+from curation.readers.dataset import ExistingPath, SourceDataset, Strict
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_text
 from dataset_builders.terms import terms
@@ -59,10 +59,10 @@ class Overlay(Strict):
 class Sources(Strict):
     """The whole file."""
 
-    labels: Path | None = None
-    tags: Path | None = None
+    labels: ExistingPath | None = None
+    tags: ExistingPath | None = None
     """Table of taggers: label, tagger, task, department."""
-    questions: Path | None = None
+    questions: ExistingPath | None = None
     """Custom templates: task, granularity, question with <modality>."""
     tasks: tuple[str, ...] | None = None
     departments: tuple[str, ...] | None = None
@@ -99,20 +99,12 @@ def read_sources(path: Path) -> Sources:
         raise BadInput(f"{path}: there is no such file. Write one as docs/gmai_pipeline.md shows.")
     try:
         raw = yaml.safe_load(read_text(path))
+        sources = Sources.model_validate(raw, context=path.parent)
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: is not YAML ({' '.join(str(error).split())}).") from None
-    if not isinstance(raw, dict):
-        raise BadInput(
-            f"{path}: holds no fields. Write `datasets:` with one entry per data set (docs/gmai_pipeline.md)."
-        )
-    try:
-        sources = Sources.model_validate(raw)
     except ValidationError as error:
-        # What is said of no data set being valid follows from what is wrong with each.
-        told = [each for each in error.errors() if each["loc"] != ("datasets",) or len(error.errors()) == 1]
-        found = [f"{_where(raw, each['loc'])}{each['msg'].removeprefix('Value error, ')}" for each in told]
+        found = [f"{_where(raw, each['loc'])}{each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
         raise BadInput(f"{path}: {'; '.join(found[:10])}. docs/gmai_pipeline.md lists the fields.") from None
-    sources = _absolute(sources, path.parent)
     _check_registries(sources, path)
     return sources
 
@@ -124,54 +116,20 @@ def _check_registries(sources: Sources, path: Path) -> None:
         for dataset in sources.datasets
         if dataset.names_patients
     }
-    if len(registries) == 1 or not registries or sources.separate_registries:
-        return
-    if len({name for name, _ in registries}) > 1:
-        which = "in different registries"
-        remedy = "Leave out `patients` (equal ids are then one patient)"
-    else:
-        which = "by ids that `deidentify` made with different keys, or with none"
-        remedy = "De-identify all with one key (copy CLEAN.key to OTHER.key before --out OTHER)"
-    raise BadInput(
-        f"{path}: datasets {' and '.join(sorted(registries.values()))} name their patients {which}, so a patient of both may come to both "
-        f"sides of the split. {remedy}, or state `separate_registries: true` (no patient is in two of them)."
-    )
+    if len(registries) > 1 and not sources.separate_registries:
+        raise BadInput(
+            f"{path}: datasets {' and '.join(sorted(registries.values()))} name their patients in different registries, or by ids that "
+            "`deidentify` made with different keys, so a patient of both may come to both sides of the split. Leave out `patients`, and "
+            "de-identify all with one key (copy CLEAN.key to OTHER.key before --out OTHER), or state `separate_registries: true` (no "
+            "patient is in two of them)."
+        )
 
 
-def _where(raw: dict[str, Any], location: tuple[int | str, ...]) -> str:
+def _where(raw: Any, location: tuple[int | str, ...]) -> str:
     """The location of an error, with a dataset's name in place of its number; "" for the whole file."""
     parts = [
         str(part) for part in location if "[" not in str(part)
     ]  # "dict[int,str]": one of the kinds that a field can have
-    if len(location) > 1 and location[0] == "datasets" and isinstance(location[1], int):
-        entry = raw["datasets"][location[1]]
-        if isinstance(entry, dict) and entry.get("name"):
-            parts[:2] = [f"dataset {entry['name']}"]
+    if len(location) > 1 and location[0] == "datasets" and isinstance(raw["datasets"][location[1]], dict):
+        parts[:2] = [f"dataset {raw['datasets'][location[1]].get('name')}"]
     return f"{' '.join(parts)}: " if parts else ""
-
-
-def _absolute(sources: Sources, base: Path) -> Sources:
-    def there(what: str, path: Path | None, kind: str) -> Path | None:
-        """The path made absolute. kind: file, folder, or "" for either."""
-        try:
-            found = None if path is None else (base / path.expanduser()).resolve()
-            is_there = found is None or found.exists()
-        except (OSError, ValueError, RuntimeError):  # too long, or no name at all
-            raise BadInput(f"{what}: {str(path)[:60]!r} is not a path. Paths are relative to sources.yaml.") from None
-        if not is_there:
-            raise BadInput(f"{what}: {found} does not exist. Paths are relative to sources.yaml.")
-        if found is not None and not {"file": found.is_file, "folder": found.is_dir, "": found.exists}[kind]():
-            raise BadInput(f"{what}: {found} is not a {kind}. Give one (docs/gmai_pipeline.md, the table of readers).")
-        return found
-
-    datasets = tuple(
-        each.model_copy(
-            update={
-                "path": there(f"dataset {each.name}: path", each.path, "" if each.reader == "tsv" else "folder"),
-                "annotations": there(f"dataset {each.name}: annotations", each.annotations, NEEDS[each.reader][0]),
-            }
-        )
-        for each in sources.datasets
-    )
-    files = {name: there(name, getattr(sources, name), "file") for name in ("labels", "tags", "questions")}
-    return sources.model_copy(update={"datasets": datasets, **files})

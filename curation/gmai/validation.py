@@ -15,21 +15,17 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 
-from curation.gmai.cases import values_of
 from curation.gmai.items import PICTURES
 from curation.gmai.labels import SUBJECTS, TAGGERS, TAGS, assigned, read_votes
 from curation.gmai.overlay import blackened, shown_png
-from curation.gmai.selecting import Written
-from curation.gmai.sources import Overlay, Sources
+from curation.gmai.selecting import KEPT
+from curation.gmai.sources import Overlay
 from curation.images.image_table import read_any
 from curation.review.page import Field, Shown, Task, build_page, recorded
 from curation.review.page import record as record_value
 from curation.review.review_log import gwet_ac1
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
 
-CASES = "cases.json"
-"""What the pages show of the last run."""
 LOG, FIELD = "validation.jsonl", "faults"
 FAULTS = {
     "wrong": "the marked answer is wrong",
@@ -84,30 +80,13 @@ def summary(said: dict[str, dict[str, tuple[str, ...]]], asked: Set[str]) -> dic
 # The pages
 
 
-def write_page_data(private: Path, written: list[Written], sources: Sources) -> None:
-    """What the pages show: the questions with their geometry, and the tree's values."""
-    cases = [
-        {
-            "case": each.case.case, "pictures": each.case.item.pictures, "question": each.question, "options": list(each.choice.options),
-            "right": list(each.choice.right), "task": each.case.task, "department": each.case.department,
-            "granularity": each.case.granularity, "modality": each.case.modality, "box": each.case.item.box,
-        }
-        for each in written
-    ]  # fmt: skip
-    tasks, departments = values_of(sources)
-    document: dict[str, Any] = {"cases": cases, "tasks": list(tasks), "departments": list(departments)}
-    document |= {"overlay": sources.overlay.model_dump(), "seed": sources.seed}
-    replace_file(private / CASES, json.dumps(document, ensure_ascii=False).encode())
-
-
 def read_page_data(private: Path) -> dict[str, Any]:
     """What the last run left for the pages. Raises BadInput where there was none."""
-    path = private / CASES
-    if not path.is_file():
+    if not (private / KEPT).is_file():
         raise BadInput(
             f"{private.parent}: holds no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."
         )
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    document: dict[str, Any] = json.loads((private / KEPT).read_text(encoding="utf-8"))
     return document
 
 

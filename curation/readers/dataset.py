@@ -6,7 +6,16 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from curation.images.file_names import groups_of
 
@@ -17,6 +26,15 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _existing(path: Path, info: ValidationInfo) -> Path:
+    """The path below the folder of sources.yaml (the context), made absolute."""
+    found = path if info.context is None else (info.context / path.expanduser()).resolve()
+    if not found.exists():
+        raise ValueError(f"{found} does not exist; paths are relative to sources.yaml")
+    return found
+
+
+ExistingPath = Annotated[Path, AfterValidator(_existing)]
 WindowName = Literal["soft tissue", "lung", "bone", "brain", "liver", "mediastinum"]
 WINDOWS: dict[WindowName, tuple[float, float]] = {
     "soft tissue": (40.0, 400.0),
@@ -58,7 +76,7 @@ class SourceDataset(Strict):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     reader: Literal["folders", "csv", "wide", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv"]
-    path: Path
+    path: ExistingPath
     modality: str | None = None
     task: str | None = None
     department: str | None = None
@@ -67,7 +85,7 @@ class SourceDataset(Strict):
     ethics: str | None = None
     exhaustive: bool = False
     """Every class of the set is labelled on every image: a label that is not there is absent."""
-    annotations: Path | None = None
+    annotations: ExistingPath | None = None
     """Table (csv, wide, boxes, dicom), JSON (coco), or folder (voc, yolo, masks, nifti: the label volumes)."""
     classes: dict[int, str] | tuple[str, ...] = {}
     """Value in a mask, or class number of YOLO -> raw label, where the files do not say. A list: the classes after `<image>_` in the names
@@ -112,8 +130,13 @@ class SourceDataset(Strict):
     def _complete(self) -> SourceDataset:
         if not self.modality and self.reader not in ("dicom", "tsv"):
             raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
-        if self.annotations is None and NEEDS[self.reader][1]:
+        kind, is_needed = NEEDS[self.reader]
+        if self.annotations is None and is_needed:
             raise ValueError(f"reader {self.reader} needs `annotations`")
+        if self.annotations is not None and kind and (kind == "file") != self.annotations.is_file():
+            raise ValueError(f"annotations: {self.annotations} is not a {kind}")
+        if not self.path.is_dir() and self.reader != "tsv":
+            raise ValueError(f"path: {self.path} is not a folder")
         if self.reader == "boxes" and self.columns.box is None:
             raise ValueError("reader boxes needs `columns.box`: the columns of x, y, width, height")
         if self.together and self.reader not in ("nifti", "dicom"):

@@ -151,7 +151,7 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     assert {w.index for w in second.written}.isdisjoint(
         w.index for w in first.written if w not in kept and w.case.item.patient == group
     )
-    drawn = json.loads((out / "private" / "questions.json").read_text())["drawn"]
+    drawn = {each["case"] for each in json.loads((out / "private" / "questions.json").read_text())["cases"]}
     assert not any(w.case.case in drawn for w in first.written if w.case.item.patient == group)
     assert any(each["reason"] == "its patient has withdrawn" for each in second.funnel["skipped"])
     assert group not in "".join(f.read_text() for f in (out / "tsv").iterdir())
