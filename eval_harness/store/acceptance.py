@@ -13,9 +13,9 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.records.result import SCHEMA_VERSION, SchemaVersion
@@ -25,6 +25,16 @@ MAX_TEXT = 2_000
 """Characters of a reason or a note."""
 MAX_BYTES = 64 << 10
 """Bytes of one of these files."""
+
+
+def _plain(text: str) -> str:
+    """One line of printable text, which the board and comments show as it is."""
+    if not 1 <= len(text) <= MAX_TEXT or not text.isprintable() or text != " ".join(text.split()):
+        raise ValueError(f"give one line of 1 to {MAX_TEXT:,} characters of plain text, with single blanks")
+    return text
+
+
+PlainText = Annotated[str, AfterValidator(_plain)]
 
 
 class _Record(BaseModel):
@@ -58,16 +68,16 @@ class Withdrawal(_Record):
     """A result taken back by who submitted it or by the store's owner. It stays in the store, out of every ranking."""
 
     account: str
-    withdrawn_at: str
-    reason: str = Field(min_length=1, max_length=MAX_TEXT)
+    withdrawn_at: PlainText
+    reason: PlainText
 
 
 class Note(_Record):
     """A remark under a result, by who submitted it or by the store's owner."""
 
     account: str
-    written_at: str
-    text: str = Field(min_length=1, max_length=MAX_TEXT)
+    written_at: PlainText
+    text: PlainText
 
     @property
     def file_name(self) -> str:

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import pandas as pd
+from pydantic import BaseModel, Field, ValidationError
 
-from dataset_builders.errors import clip
-from eval_harness.derive.answer_table import COLUMNS
+from dataset_builders.errors import clip, first_misfit
 from eval_harness.records.limits import MOST_SAMPLES
 from eval_harness.records.result import DELIVERIES
 from eval_harness.store.untrusted import Placed, ProblemList, Record, listed, read_records
@@ -76,26 +76,33 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
         if isinstance(identity, float) and identity.is_integer():
             identity = int(identity)  # a column of numbers with a gap in it
         is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
-        seconds, status = record.get("seconds"), record.get("status")
-        if isinstance(seconds, str) or (isinstance(seconds, float) and math.isnan(seconds)):
-            seconds = None
-        if record["response"] is None:
-            status = "failed"
-        texts = {name: record[name] for name in ("reasoning", "finish_reason") if isinstance(record.get(name), str)}
-        yield (
-            where,
-            {
-                "question_id": str(identity).strip() if is_id else None,
-                "sample": record.get("sample"),
-                "response": record["response"],
-                "seconds": seconds,
-                "delivery": DELIVERIES[status if status in ("failed", "refused") else "answered"],
-                **texts,
-            },
-        )
+        status = "failed" if record["response"] is None else record.get("status")
+        numbers = {name: record.get(name) for name in ("sample", "response", "seconds")}
+        kept = {name: value for name, value in numbers.items() if not is_gap(value)}
+        kept |= {name: record[name] for name in ("reasoning", "finish_reason") if isinstance(record.get(name), str)}
+        kept["delivery"] = DELIVERIES[status if status in ("failed", "refused") else "answered"]
+        yield where, {"question_id": str(identity).strip() if is_id else None} | kept
 
 
-LARGEST_INT = 1 << 53
+def is_gap(value: object) -> bool:
+    """True if a value is what tables write where there is none."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+class Answer(BaseModel):
+    """A row of answers, wherever it is from: the columns of `answers.parquet`."""
+
+    question_id: str
+    sample: int = Field(0, ge=0)
+    response: str | None = None
+    scores: list[float | None] | None = None
+    seconds: float | None = Field(None, ge=0, lt=1e9)
+    delivery: Literal[*DELIVERIES.values()]  # type: ignore[valid-type]
+    reasoning: str | None = None
+    finish_reason: str | None = None
+    tokens_in: int | None = Field(None, ge=0, lt=1 << 53)
+    tokens_out: int | None = Field(None, ge=0, lt=1 << 53)
+    shown: list[str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,85 +118,40 @@ class Expected:
         options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
         return cls(options, samples, method)
 
+    def wrong(self, answer: Answer) -> str | None:
+        """Why an answer is none of those due."""
+        name = answer.question_id
+        if name not in self.options:
+            return f"question {clip(name)} is not in this split of the dataset. Check which benchmark and split it answers."
+        if answer.sample >= self.samples:
+            return f"sample {answer.sample} of question {clip(name)} is not one of {self.samples:,} (from 0)"
+        if answer.scores is not None and self.method not in ("gd", "ps", "ps_official"):
+            return f"holds option scores, which the method {clip(self.method)} has none of"
+        # NaN and infinity are what a model may give; a choice is only read where every score is a number.
+        if answer.scores is not None and len(answer.scores) != self.options[name]:
+            return f"option scores must be {self.options[name]} numbers"
+        return None
+
 
 def checked_rows(rows: Iterable[Placed], expected: Expected, problems: ProblemList) -> list[Record]:
     """The rows (where, row) in the columns of `answers.parquet`. What is wrong goes to `problems`; when it is full, the rest is not
     read."""
     kept: dict[tuple[str, int], Record] = {}
     for where, row in rows:
-        name, sample = row.get("question_id"), whole(row.get("sample"))
-        if not isinstance(name, str):
-            what = "has no `question_id` (or `index`). Name the question that was answered."
-        elif name not in expected.options:
-            what = f"question {clip(name)} is not in this split of the dataset. Check which benchmark and split it answers."
-        elif sample is None or not 0 <= sample < expected.samples:
-            what = (
-                f"sample {clip(row.get('sample'))} of question {clip(name)} is not one of {expected.samples:,} (from 0)"
-            )
-        elif (name, sample) in kept:
-            what = f"question {clip(name)}, sample {sample}, is answered twice. Keep one of them."
-        else:
-            what = _wrong_values(row) or _wrong_scores(row.get("scores"), expected.options[name], expected.method) or ""
-        if what:
-            problems.add(where, what)
-            if problems.full:
-                problems.problems.append("and more; the rest was not read")
-                break
+        try:
+            answer = Answer.model_validate({name: value for name, value in row.items() if value is not None})
+            what = expected.wrong(answer)
+            if (answer.question_id, answer.sample) in kept:
+                what = (
+                    f"question {clip(answer.question_id)}, sample {answer.sample}, is answered twice. Keep one of them."
+                )
+        except ValidationError as error:
+            what = first_misfit(error)
+        if what is None:
+            kept[answer.question_id, answer.sample] = answer.model_dump() | {"response": answer.response or ""}
             continue
-        assert isinstance(name, str) and sample is not None
-        texts = {"question_id": name, "sample": sample, "response": row["response"] or ""}
-        kept[name, sample] = {column: row.get(column) for column in COLUMNS} | texts
+        problems.add(where, what)
+        if problems.full:
+            problems.problems.append("and more; the rest was not read")
+            break
     return list(kept.values())
-
-
-def whole(value: Any) -> int | None:
-    """A sample number as files hold it (absent is 0; 1.0 is 1, as tables with gaps write it); None when it is none."""
-    if value is None:
-        return 0
-    if isinstance(value, str):
-        digits = value.strip().removesuffix(".0")
-        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 8 else None
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _wrong_scores(scores: Any, options: int, method: str) -> str | None:
-    if scores is None:
-        return None
-    if method not in ("gd", "ps", "ps_official"):
-        return f"holds option scores, which the method {clip(method)} has none of"
-    # NaN and infinity are what a model may give; a choice is only read where every score is a number.
-    if not isinstance(scores, list) or len(scores) != options or not all(map(_is_score, scores)):
-        return f"option scores must be {options} numbers"
-    return None
-
-
-def _is_score(score: Any) -> bool:
-    if score is None or isinstance(score, float):
-        return True
-    return isinstance(score, int) and not isinstance(score, bool) and abs(score) < LARGEST_INT
-
-
-def _wrong_values(row: Record) -> str | None:
-    """What is wrong with the columns of a row that say what came of the request."""
-    if not isinstance(row["response"], str | None):
-        return f"`response` must be text or null, not {type(row['response']).__name__}."
-    if row.get("delivery") not in DELIVERIES.values():
-        return f"delivery {clip(row.get('delivery'))} is none of {', '.join(DELIVERIES.values())}"
-    if not _is_duration(row.get("seconds")):
-        return "`seconds` must be a number from 0, or null."
-    for name in ("reasoning", "finish_reason"):
-        if not isinstance(row.get(name), str | None):
-            return f"{name} must be text or null"
-    counts = [row.get("tokens_in"), row.get("tokens_out")]
-    if not all(count is None or (type(count) is int and 0 <= count < LARGEST_INT) for count in counts):
-        return "tokens must be whole numbers from 0, or null"
-    return None
-
-
-def _is_duration(seconds: Any) -> bool:
-    """True if it may stand in the column `seconds`: absent, or a finite number from 0."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        return seconds is None
-    return 0 <= seconds < 1e9

@@ -34,7 +34,7 @@ from eval_harness.store import sandbox
 from eval_harness.store.answer_files import Expected, checked_rows
 from eval_harness.store.baseline import not_reproduced
 from eval_harness.store.datasets import Dataset, Find
-from eval_harness.store.flags import doubts, odd_selection
+from eval_harness.store.flags import asked_in_part, doubts
 from eval_harness.store.likeness import digests_of
 from eval_harness.store.submission import Submission, row_digest, submission_id
 from eval_harness.store.untrusted import Placed, ProblemList, Record, check_file, parquet_rows, parse_object, printable
@@ -77,8 +77,6 @@ def examine(sent: Sent, find: Find) -> Submission:
     """
     run = parsed_run(sent.run)
     wrong = list(wrong_run(run))
-    if padded := max(0, len(sent.run) - 2 * len(run.model_dump_json(indent=1)) - 4096):
-        wrong.append(f"run.json has {padded:,} bytes more than what it says takes")
     try:
         dataset = find(run.benchmark)
         run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
@@ -210,7 +208,7 @@ def _wrong_benchmark(said: Benchmark, dataset: Dataset, questions: pd.DataFrame)
 
 def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
     """Flags for another dataset than a vouched one, for another repository or an unreleased commit named for its questions (only the
-    texts are compared, and the images may be others), and for a part picked by hand."""
+    texts are compared, and the images may be others), and for parts of cases."""
     if not dataset.ours and not is_released_set(dataset.family, said.split, fingerprint_of(dataset.questions)):
         official = "calls itself official, and " if dataset.origin == "official" else ""
         yield f"the dataset {clip(said.repo)} {official}is not one that the store's owner vouches for"
@@ -226,7 +224,7 @@ def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -
         and not is_released(str(dataset.repo), str(said.revision))
     ):
         yield f"the commit {clip(said.revision)} that it names is not on main of {clip(dataset.repo)}, nor behind a tag"
-    yield from odd_selection(said.selection, questions, dataset.questions, dataset.partial)
+    yield from asked_in_part(questions, dataset.questions)
 
 
 def _notes(

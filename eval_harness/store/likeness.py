@@ -24,18 +24,9 @@ ALIKE = 0.95
 """Cohen's kappa (Cohen 1960, eq. 1) from which answers are called alike: 0 is what two models that favour the same words or options
 reach by chance, 1 a copy. A copy in which one answer in thirty was changed has about .96."""
 CHANCE = 1e-4
-"""How often two results that have nothing to do with each other may reach it: many samples together hold nearly every answer."""
-MOSTLY = 0.75
-"""Share of questions to which any sample gives the same by chance, from which on only single samples are compared: together they hold
-nearly every answer that a question has."""
+"""How often two results that have nothing to do with each other may reach it, of many pairs of samples the one that agrees best."""
 ENOUGH = 30
 """Answers in common from which on their likeness says something."""
-PARAGRAPH = 120
-"""Letters and digits from which on a text that stands once in a result is a model's own wording."""
-COPIED = 10
-"""Such texts in common, and a third of all of them, from which on answers are called copied, however many others were changed."""
-SHIFTS = 16
-"""Other questions that each question is paired with, to see how often answers agree by chance."""
 BUCKETS = 509
 """Values that are told apart where it is counted how often a sample has each."""
 SIGNS = re.compile(r"[\W_]+")
@@ -47,15 +38,13 @@ Numbers = npt.NDArray[Any]
 @dataclass(frozen=True)
 class Digests:
     """64 bits of each answer of a result: `question` that it answers, `exact` over its text and option scores, `texts` over its letters and
-    digits in lower case, `choices` over the options that were read out of it. `sample`: its number. `own`: whether its text has
-    `PARAGRAPH` letters and more, and answers no other question of the result."""
+    digits in lower case, `choices` over the options that were read out of it. `sample`: its number."""
 
     question: Hashes
     sample: npt.NDArray[np.int64]
     exact: Hashes
     texts: Hashes
     choices: Hashes
-    own: npt.NDArray[np.bool_]
 
 
 def digests_of(readings: pd.DataFrame) -> Digests:
@@ -71,9 +60,7 @@ def digests_of(readings: pd.DataFrame) -> Digests:
         readings["choice"].map(lambda choice: repr(sorted(map(int, choice)))),
     )
     question, exact, texts, choices = (pd.util.hash_array(column.to_numpy(dtype=object)) for column in columns)
-    asked = pd.Series(question).groupby(texts).nunique()
-    own = (plain.str.len() >= PARAGRAPH).to_numpy(bool) & (asked.reindex(texts).to_numpy() == 1)
-    return Digests(question, readings["sample"].to_numpy(np.int64), exact, texts, choices, own)
+    return Digests(question, readings["sample"].to_numpy(np.int64), exact, texts, choices)
 
 
 def stored_digests(folder: Path) -> Digests:
@@ -90,8 +77,8 @@ def _stored_digests(folder: Path, changed: int, size: int) -> Digests:
 def likeness(ours: Digests, theirs: Digests) -> str | None:
     """How alike two results' answers are, in words that end before the name of the other; None where they are not.
 
-    Compared per question, over those that both answer: an answer is shared where one of our samples has it and one of theirs, so that
-    repeating a copy, or mixing it with other samples, hides nothing; and sample by sample, where many together hold every answer.
+    Compared over the questions that both answer, each sample of one with each of the other: however often a copy is repeated, and whatever
+    stands beside it, one of its samples is that of the original.
     """
     asked = [np.unique(each.question) for each in (ours, theirs)]
     common = np.intersect1d(asked[0], asked[1], assume_unique=True)
@@ -104,41 +91,15 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
     if len(common) < ENOUGH:
         return None
     for what, words in (("texts", "responses, but for case and punctuation,"), ("choices", "chosen options")):
-        for samples, compare in (("", _any_sample), (" of one sample", _one_sample)):
-            if found := compare(ours, theirs, what, common):
-                alike = f"the {words}{samples} are the same (Cohen's kappa {found[1]:.3f}) as those of"
-                return f"to {found[0]:,} of {len(common):,} questions {alike}"
-    texts = [set(_pairs(each.question[each.own], each.texts[each.own], common).tolist()) for each in (ours, theirs)]
-    same = len(texts[0] & texts[1])
-    if same >= COPIED and 3 * same >= min(map(len, texts)):
-        return f"{same:,} of {min(map(len, texts)):,} answers of a paragraph are the same word for word as those of"
+        if found := _nearest_samples(ours, theirs, what, common):
+            alike = f"the {words} are the same (Cohen's kappa {found[1]:.3f}) as those of"
+            return f"to {found[0]:,} of {len(common):,} questions {alike}"
     return None
 
 
-def _any_sample(ours: Digests, theirs: Digests, what: str, common: Hashes) -> tuple[int, float] | None:
-    """To how many of the `common` questions (Q,) some sample of both gives the same value, and Cohen's kappa, where that is alike. The
-    agreement by chance is that of one's values for a question with the other's for another one."""
-    values, other_values = getattr(ours, what), getattr(theirs, what)
-    at, other_at = _positions(ours.question, common), _positions(theirs.question, common)
-    codes = np.unique(np.concatenate([values, other_values]))
-    one = np.unique((at * len(codes) + np.searchsorted(codes, values))[at >= 0])
-    other_code = np.searchsorted(codes, other_values)[other_at >= 0]
-
-    def shared(shift: int) -> int:
-        moved = np.unique(((other_at[other_at >= 0] + shift) % len(common)) * len(codes) + other_code)
-        return len(np.unique(np.intersect1d(one, moved, assume_unique=True) // len(codes)))
-
-    shifts = np.unique(np.linspace(1, len(common) - 1, min(SHIFTS, len(common) - 1)).astype(int))
-    expected = np.array([np.mean([shared(int(shift)) for shift in shifts]) / len(common)])
-    if expected[0] > MOSTLY:
-        return None
-    same = np.array([shared(0)])
-    kappa = _kappa(same, np.array([len(common)]), expected, 1)
-    return (int(same[0]), float(kappa[0])) if kappa[0] >= ALIKE else None
-
-
-def _one_sample(ours: Digests, theirs: Digests, what: str, common: Hashes) -> tuple[int, float] | None:
-    """The same of the two samples that agree best, over the questions that both answer; None where none are alike."""
+def _nearest_samples(ours: Digests, theirs: Digests, what: str, common: Hashes) -> tuple[int, float] | None:
+    """In how many of the `common` questions the two samples that agree best give the same value, and Cohen's kappa; None where none are
+    alike."""
     codes = np.unique(np.concatenate([getattr(each, what) for each in (ours, theirs)]))
     one, other = (_by_sample(each, getattr(each, what), common, codes) for each in (ours, theirs))
     values, other_values = _frequencies(one), _frequencies(other)

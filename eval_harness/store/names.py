@@ -22,30 +22,23 @@ OWN = {baseline(rule)[0]: "baseline" for rule in ("chance", "oracle", *(f"always
 def look_alike(
     name: str, others: Iterable[str] = (), published: Published | None = None, kind: str | None = None
 ) -> list[str]:
-    """Flags for a name whose letters pass for Latin ones ("GPT-4\\u043e"), that looks like one of `others` and is another, or like a
-    published one or a baseline's; of a model (`kind`) also for the name of a baseline, and of a baseline for that of a published model."""
+    """Flags for a name that looks like one of `others` and is another, or like a published one or a baseline's; of a model (`kind`) also
+    for the name of a baseline, and of a baseline for that of a published model."""
     seen = skeleton(name)
-    found = []
-    visible = name.translate(_INVISIBLE)
-    if visible != name and (visible.isascii() or any(letter in name for letter in _BLANK)):
-        found.append(f"the model's name {clip(ascii(name))} holds characters that cannot be seen")
-    if not name.isascii() and seen.isascii() and any(_passes_for_latin(letter) for letter in name):
-        found.append(
-            f"the model's name {clip(ascii(name))} is written with letters that look like others: it reads {clip(seen)}"
-        )
-    for other in dict.fromkeys(others):
-        if other != name and skeleton(other) == seen:
-            found.append(f"the model's name looks like {clip(ascii(other))}, which is another result's")
+    found = [
+        f"the model's name looks like {clip(ascii(other))}, which is another result's"
+        for other in dict.fromkeys(others)
+        if other != name and skeleton(other) == seen
+    ]
     for other, its_kind in {**OWN, **(published or {})}.items():
         if skeleton(other) != seen:
             continue
-        whose = "the name of a baseline" if other in OWN else "a name that a paper reports"
         if _plain(other) != _plain(name):
+            whose = "the name of a baseline" if other in OWN else "a name that a paper reports"
             found.append(f"the model's name looks like {clip(ascii(other))}, {whose}")
-        elif its_kind == "baseline" and kind != "baseline":
-            found.append(f"{clip(other)} is the name of a baseline, and this says that it is a model")
-        elif its_kind != "baseline" and kind == "baseline":
-            found.append(f"{clip(other)} is a model that a paper reports, and this is a baseline")
+        elif (its_kind == "baseline") != (kind == "baseline"):
+            names, says = ("baseline", "model") if its_kind == "baseline" else ("model", "baseline")
+            found.append(f"{clip(other)} is the name of a {names}, and this says that it is a {says}")
     return found
 
 
@@ -68,12 +61,15 @@ def _one_pass(name: str) -> str:
     return same.replace("rn", "m").replace("vv", "w")
 
 
-_BLANK = "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800"
-"""Letters and signs that are drawn as nothing (Hangul and Khmer fillers, the empty Braille pattern)."""
-_INVISIBLE = dict.fromkeys(map(ord, _BLANK + "\u034f\u200c\u200d"), None) | dict.fromkeys(
-    [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0x180B, 0x1810)], None
+_INVISIBLE = dict.fromkeys(
+    [
+        *map(ord, "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800\u034f\u200c\u200d"),
+        *range(0xFE00, 0xFE10),
+        *range(0x180B, 0x1810),
+    ],
+    None,
 )
-"""And what only joins letters or varies how one is drawn: part of how some scripts and emoji are written."""
+"""Fillers that are drawn as nothing, and what only joins letters or varies how one is drawn."""
 _SAME = str.maketrans({"0": "o", "1": "l", "i": "l"})
 
 
@@ -85,10 +81,3 @@ def _latin(letter: str) -> str:
     return next(
         (each["c"] for each in confusables_data.get(letter, ()) if each["c"].isascii() and each["c"].isalnum()), letter
     )
-
-
-def _passes_for_latin(letter: str) -> bool:
-    plain = unicodedata.normalize("NFKC", letter)
-    if letter.isascii() or unicodedata.name(letter, "").startswith("LATIN"):
-        return False
-    return _latin(letter).isascii() or (plain.isascii() and plain.isalpha())

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
@@ -20,6 +22,7 @@ from eval_harness.store.acceptance import (
     WITHDRAWN,
     Acceptance,
     Note,
+    R,
     Withdrawal,
     local_account,
     now,
@@ -32,10 +35,6 @@ NOTE = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(withdrawn|note-[0-9a-f]{16})\.json", re.ASCII
 )
 """The path of a note: the result's folder, and which one."""
-TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", re.ASCII)
-"""As `acceptance.now` writes it."""
-MOST_NOTES = 50
-"""Notes under one result."""
 Make = Callable[[str], tuple[str, Withdrawal | Note]]
 """The name and content of a note's file, by the account that makes it."""
 
@@ -46,18 +45,19 @@ def withdraw(store: str | Path, result: str, reason: str, account: str | None = 
     `account`: who says so in a folder store, this machine's user if not said.
     Raises BadInput: no such result, no reason, no right to, a store that cannot be written or reached.
     """
-    said = _text(reason, "--reason")
     return _add(
-        store, result, account, lambda who: (WITHDRAWN, Withdrawal(account=who, withdrawn_at=now(), reason=said))
+        store,
+        result,
+        account,
+        lambda who: (WITHDRAWN, _made(Withdrawal, "--reason", account=who, withdrawn_at=now(), reason=_line(reason))),
     )
 
 
 def annotate(store: str | Path, result: str, text: str, account: str | None = None) -> tuple[str, bool]:
     """Put a note under a result; returns where it is, and whether it is new. Raises BadInput as `withdraw`."""
-    said = _text(text, "--note")
 
     def note(who: str) -> tuple[str, Note]:
-        made = Note(account=who, written_at=now(), text=said)
+        made = _made(Note, "--note", account=who, written_at=now(), text=_line(text))
         return made.file_name, made
 
     return _add(store, result, account, note)
@@ -65,21 +65,9 @@ def annotate(store: str | Path, result: str, text: str, account: str | None = No
 
 def wrong_note(path: str, content: bytes, author: str, owner: str, acceptance: Acceptance | None) -> str | None:
     """Why a note that a pull request adds may not land; None where it may. `acceptance`: of the result that it is about."""
-    match = NOTE.fullmatch(path)
-    assert match is not None
+    kind = Withdrawal if path.endswith(f"/{WITHDRAWN}") else Note
     try:
-        if match[2] == "withdrawn":
-            withdrawal = parse_record(content, Withdrawal, path)
-            account, said, when = withdrawal.account, withdrawal.reason, withdrawal.withdrawn_at
-        else:
-            note = parse_record(content, Note, path)
-            account, said, when = note.account, note.text, note.written_at
-            if path != f"{match[1]}/{note.file_name}":
-                return f"{clip(path, 200)}: is not the name of that note"
-        if _text(said, "its text") != said:
-            return f"{clip(path, 200)}: its text holds line breaks or several blanks in a row"
-        if not TIME.fullmatch(when):
-            return f"{clip(path, 200)}: {clip(when)} is no time"
+        account = parse_record(content, kind, path).account
     except BadInput as error:
         return str(error)
     if account.lower() != author.lower():
@@ -90,11 +78,16 @@ def wrong_note(path: str, content: bytes, author: str, owner: str, acceptance: A
     return None
 
 
-def _text(text: str, option: str) -> str:
-    said = " ".join(text.split())
-    if not 1 <= len(said) <= MAX_TEXT or not said.isprintable():
-        raise BadInput(f"{option}: give from 1 to {MAX_TEXT:,} characters of plain text.")
-    return said
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _made(kind: type[R], option: str, **fields: str) -> R:
+    """One of these files. Raises BadInput where the text of an option cannot stand in it."""
+    try:
+        return kind(**fields)
+    except ValidationError:
+        raise BadInput(f"{option}: give from 1 to {MAX_TEXT:,} characters of plain text.") from None
 
 
 def _add(store: str | Path, result: str, account: str | None, make: Make) -> tuple[str, bool]:
@@ -104,8 +97,6 @@ def _add(store: str | Path, result: str, account: str | None, make: Make) -> tup
     paths = [path.parent.relative_to(root).as_posix() for path in root.glob("results/*/*/*/result.json")]
     folder = root / _found(result, paths, str(store))
     name, record = make(account or local_account())
-    if len(list(folder.glob("note-*.json"))) >= MOST_NOTES:
-        raise BadInput(f"{folder}: has {MOST_NOTES} notes already.")
     incoming = root / ".incoming"
     try:
         incoming.mkdir(exist_ok=True)
@@ -141,8 +132,6 @@ def _add_on_hub(repo_id: str, result: str, make: Make) -> tuple[str, bool]:
         path = f"{folder}/{name}"
         if path in names:
             return f"{api.endpoint}/datasets/{repo_id}/blob/main/{path}", False
-        if sum(each.startswith(f"{folder}/note-") for each in names) >= MOST_NOTES:
-            raise BadInput(f"{repo_id}: {folder} has {MOST_NOTES} notes already.")
 
         def commit(as_pull_request: bool) -> str:
             message = f"{'Withdraw' if name == WITHDRAWN else 'Note under'} {folder}"[:190]

@@ -1,5 +1,4 @@
-"""`medprobe publish-score` and `export-eval-results`: a score as the Hub's `.eval_results/*.yaml`, in a file or as one pull request to the
-model's repository.
+"""`medprobe publish-score`: a score as the Hub's `.eval_results/*.yaml`, as one pull request to the model's repository.
 
 That form has no field for interval, n or prompt: they go into the notes. A dataset's eval.yaml declares one metric per task
 (`dataset_builders/contents/eval_yaml.py`), and only that metric is written for it. What is published is computed from the answers again,
@@ -18,11 +17,10 @@ import yaml
 from dataset_builders.benchmarks import spec
 from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.errors import BadInput
-from dataset_builders.files import replace_file
 from dataset_builders.hub.client import check_repo_id, connect, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.derive.headline import NoScore, cause, headline
-from eval_harness.records.result import UNDELIVERED, Result, Score, read_result
+from eval_harness.records.result import UNDELIVERED, Result, Score
 from eval_harness.records.run import read_run
 from eval_harness.store.datasets import named_dataset
 from eval_harness.store.hub import fetched, files_at, open_pulls
@@ -35,47 +33,43 @@ if TYPE_CHECKING:
 SOURCE_NAME = "answers and scores (medprobe)"
 
 
-def task_ids(result: Result) -> list[str]:
-    """The ids of the tasks that a dataset of ours has for this result's split."""
-    return [f"{result.benchmark.split}_{metric}" for metric in spec(result.benchmark.family).tasks]
-
-
 def eval_result_entries(
-    result: Result, dataset: str, task: str | None = None, tasks: Iterable[str] | None = None, source: str | None = None
+    result: Result, dataset: str, tasks: Iterable[str], source: str | None = None
 ) -> list[dict[str, Any]]:
     """An entry per task: the value, in percent, of the metric that the task declares.
 
-    `tasks`: the ids that the dataset's eval.yaml has, those of a dataset of ours if not said; `task`: only this one. `source`: address of
-    the answers. Raises BadInput for a result that is of no complete official set, and where no task declares a metric that it has.
+    `tasks`: the ids that the dataset's eval.yaml has. `source`: address of the answers. Raises BadInput for a result that is of no complete
+    official set, and where no task declares a metric that it has.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     _check_complete(result)
-    there = list(task_ids(result) if tasks is None else tasks)
-    metrics = {each: metric_of_task(each, result.benchmark.split) for each in there if task in (None, each)}
-    scores = {each: result.scores.get(metric) for each, metric in metrics.items() if metric is not None}
+    split, there = result.benchmark.split, list(tasks)
+    scores = {
+        task: (str(metric), result.scores.get(str(metric))) for task in there if (metric := metric_of_task(task, split))
+    }
     entries = [
         EvalResultEntry(
             dataset_id=dataset,
-            task_id=each,
+            task_id=task,
             value=round(score.value, 4),
             dataset_revision=result.benchmark.revision,
             date=result.created_at,
             source_url=source,
             source_name=SOURCE_NAME if source else None,
-            notes=_notes(str(metrics[each]), score, result),
+            notes=_notes(metric, score, result),
         )
-        for each, score in scores.items()
+        for task, (metric, score) in scores.items()
         if score is not None and score.value is not None
     ]
     if not entries:
         found = headline(result)
         if isinstance(found, NoScore) and found.nonresponse is not None:
             raise BadInput(f"{result.model.name}: {found}")
-        declared = f"the task {task}" if task else "no task"
+        fits = [f"{split}_{metric}" for metric in spec(result.benchmark.family).tasks]
         raise BadInput(
-            f"{dataset}: {declared} declares a metric that this result has. Its tasks are {', '.join(there) or 'none'}; "
-            f"the result would fit {', '.join(task_ids(result)) or 'none'}."
+            f"{dataset}: no task declares a metric that this result has. Its tasks are {', '.join(there) or 'none'}; "
+            f"the result would fit {', '.join(fits) or 'none'}."
         )
     return eval_result_entries_to_yaml(entries)
 
@@ -130,19 +124,6 @@ def to_yaml(entries: list[dict[str, Any]]) -> bytes:
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000).encode()
 
 
-def write_eval_results(source: Path, dataset: str, task: str | None, out: Path) -> Path:
-    """Write the entries of a result (a run folder or a result.json) to `out`. Raises BadInput as `eval_result_entries` does."""
-    result = read_result(source / "result.json" if source.is_dir() else source)
-    text = to_yaml(eval_result_entries(result, dataset, task))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(out, text)
-    return out
-
-
-LARGEST = 1 << 20
-"""Bytes of an eval.yaml."""
-
-
 @dataclass(frozen=True)
 class ScoreFile:
     """A file of a model's repository: `path`, its content, and the entries that it holds."""
@@ -172,7 +153,7 @@ def score_file(run: Path, dataset: str, store: str | None = None) -> ScoreFile:
     result = submission.result.model_copy(update={"benchmark": submission.result.benchmark.model_copy(update=about)})
     tasks = _tasks(dataset, scored.revision)
     source = _source(store, submission.folder) if store else None
-    entries = eval_result_entries(result, dataset, tasks=tasks, source=source)
+    entries = eval_result_entries(result, dataset, tasks, source)
     return ScoreFile(f".eval_results/{_name(result)}.yaml", to_yaml(entries), entries)
 
 
@@ -199,8 +180,6 @@ def _tasks(dataset: str, revision: str | None) -> list[str]:
                 "publish it."
             ) from None
     try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError
         return [str(task["id"]) for task in yaml.safe_load(path.read_text(encoding="utf-8"))["tasks"]]
     except (ValueError, TypeError, KeyError, yaml.YAMLError):
         raise BadInput(f"{dataset}: its eval.yaml lists no tasks with ids. Its owner has to fix it.") from None

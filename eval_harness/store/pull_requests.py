@@ -9,17 +9,13 @@ the files on main already only closes. See also: what is examined (`examine.py`)
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dataset_builders.errors import BadInput, Unavailable, clip
-from dataset_builders.hub.client import hub_errors, quiet, status_of, with_retries
+from dataset_builders.hub.client import hub_errors, quiet, with_retries
 from eval_harness.derive.files import ANSWERS, JUDGE, READINGS, RESULT, RUN, SENT, Sent
 from eval_harness.records.limits import MAX_FILE, MAX_RUN
 from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, Acceptance, now
@@ -29,12 +25,12 @@ from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import acceptance_at, commit_to_main, fetched, files_at, is_there, open_pulls
 from eval_harness.store.likeness import Digests
 from eval_harness.store.names import Published
-from eval_harness.store.notes import MOST_NOTES, NOTE, wrong_note
+from eval_harness.store.notes import NOTE, wrong_note
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import printable_lines
 
 if TYPE_CHECKING:
-    from huggingface_hub import Discussion, HfApi
+    from huggingface_hub import HfApi
     from huggingface_hub.community import DiscussionWithDetails
     from huggingface_hub.hf_api import RepoFile
 
@@ -43,12 +39,8 @@ ADDED = re.compile(
     rf"({'|'.join(re.escape(name) for name in SENT)})",
     re.ASCII,
 )
-MOST_ADDED = 1_000
-"""Files that a pull request may add before they are not even listed."""
-MOST_OLDER = 30
-"""Older open pull requests about the same benchmark that one is compared with."""
 CLOSED = ("closed", "merged")
-Word = Literal["added", "verified", "refused", "for a person", "closed already", "later", "next run", "failed"]
+Word = Literal["added", "verified", "refused", "for a person", "closed already", "later", "failed"]
 
 
 @dataclass(frozen=True)
@@ -140,20 +132,14 @@ class PullRequests:
         """What the pull request adds to the newest commit of main that it knows. Refused when it changes or deletes anything."""
         from huggingface_hub.hf_api import RepoFile
 
-        def tree(revision: str, most: int | None = None) -> dict[str, RepoFile]:
-            with _absent_is_empty():
-                entries = self.api.list_repo_tree(self.repo, recursive=True, revision=revision, repo_type="dataset")
-                files = (entry for entry in entries if isinstance(entry, RepoFile))
-                return {entry.path: entry for entry in islice(files, most)}
-            return {}
+        def tree(revision: str) -> dict[str, RepoFile]:
+            entries = self.api.list_repo_tree(self.repo, recursive=True, revision=revision, repo_type="dataset")
+            return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
 
         on_main = {commit.commit_id for commit in self.api.list_repo_commits(self.repo, repo_type="dataset")}
         commits = self.api.list_repo_commits(self.repo, revision=head, repo_type="dataset")
         base = next((commit.commit_id for commit in commits if commit.commit_id in on_main), None)
-        before = tree(base) if base else {}
-        after = tree(head, len(before) + MOST_ADDED + 1)
-        if len(after) > len(before) + MOST_ADDED:
-            raise Refused(f"adds over {MOST_ADDED:,} files: a pull request may only add those of one result")
+        before, after = tree(base) if base else {}, tree(head)
         problems = [f"deletes {clip(path, 200)}" for path in before if path not in after]
         problems += [
             f"changes {clip(path, 200)}"
@@ -171,13 +157,8 @@ class PullRequests:
     def _folder_of(new: dict[str, RepoFile], problems: list[str]) -> str:
         """The folder of the one result that these files make; refused when they make none, or more. `problems`: what is wrong already."""
         matches = {path: ADDED.fullmatch(path) for path in new}
-        problems = [
-            *problems,
-            *(
-                f"adds {clip(path, 200)}, which is no part of a submission"
-                for path, match in matches.items()
-                if not match
-            ),
+        problems = problems + [
+            f"adds {clip(path, 200)}, which is no part of a submission" for path, match in matches.items() if not match
         ]
         folders = sorted({match[1] for match in matches.values() if match})
         if problems:
@@ -225,7 +206,7 @@ class PullRequests:
             raise Refused(*submission.problems)
         main = self._head()
         if main and with_retries(lambda: is_there(self.api, self.repo, main, submission.files())):
-            return self._on_main(what, details, added, main, accept_flagged)
+            return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
         flags = [*submission.flags, *self._duplicates(submission, details)]
         notes = (f"{submission.result.model.name} on {submission.result.benchmark.name}", *submission.notes)
         if flags and not accept_flagged:
@@ -247,18 +228,6 @@ class PullRequests:
         notes = notes if new else (*notes, "it was on main already")
         return self._close(details, added.head, VerifyResult(what, "added", notes=(*notes, *flags)))
 
-    def _on_main(
-        self, what: str, details: DiscussionWithDetails, added: Added, main: str, accept_flagged: bool
-    ) -> VerifyResult:
-        """Close what is on main already; where a later pull request of another account brought it there, a person is asked first."""
-        first = with_retries(lambda: acceptance_at(self.api, self.repo, main, added.folder))
-        later = first is not None and (first.pull_request or 0) > details.num and first.account != details.author
-        if first is None or not later or accept_flagged:
-            return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
-        told = f"the same answers were added by pull request {first.pull_request} of {first.account}, which is younger than this one"
-        result = VerifyResult(what, "for a person", (told,), (f"medprobe accept {what} closes this one",))
-        return self._comment(details, added.head, result)
-
     def _note(self, what: str, details: DiscussionWithDetails, added: Added) -> VerifyResult:
         """Add a withdrawal or a note of who submitted the result, or of the owner."""
         path, main = str(added.note), str(self._head())
@@ -269,9 +238,6 @@ class PullRequests:
         if run not in with_retries(lambda: files_at(self.api, self.repo, main, [run])):
             raise Refused(f"{clip(added.folder, 200)}: the store holds no such result")
         first = with_retries(lambda: acceptance_at(self.api, self.repo, main, added.folder))
-        names = with_retries(lambda: self.api.list_repo_files(self.repo, revision=main, repo_type="dataset"))
-        if sum(name.startswith(f"{added.folder}/note-") for name in names) >= MOST_NOTES and "/note-" in path:
-            raise Refused(f"{clip(added.folder, 200)} has {MOST_NOTES} notes already")
         wrong = wrong_note(path, content[path], str(details.author), self.repo.split("/")[0], first)
         if wrong:
             raise Refused(wrong)
@@ -282,16 +248,11 @@ class PullRequests:
         """Flags for results on main and older open pull requests that give nearly the same answers, and for names that look the same."""
         inside, main = f"results/{submission.result.benchmark.name}", self._head()
         others = self._older(inside, details.num, str(details.author))
-        folder = Path()
-        if main is not None and with_retries(lambda: self._holds_folder(inside, main)):
-            patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE)]
-            folder = Path(
-                with_retries(
-                    lambda: self.api.snapshot_download(
-                        self.repo, repo_type="dataset", revision=main, allow_patterns=patterns
-                    )
-                )
-            )
+        patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE)]
+        folder = Path("no such store")  # where nothing was ever committed
+        if main is not None:
+            download = partial(self.api.snapshot_download, self.repo, repo_type="dataset", revision=main)
+            folder = Path(with_retries(lambda: download(allow_patterns=patterns)))
 
         def fetch(at: Path) -> Path:
             for name in (READINGS, ANSWERS):
@@ -299,21 +260,15 @@ class PullRequests:
                 with_retries(partial(self.api.hf_hub_download, self.repo, path, revision=main, repo_type="dataset"))
             return at
 
-        at = folder if folder != Path() else Path("no such store")
-        return duplicate_submissions(at, submission, str(details.author), fetch, others, self.published)
+        return duplicate_submissions(folder, submission, str(details.author), fetch, others, self.published)
 
     def _older(self, inside: str, number: int, author: str) -> dict[str, tuple[str, Digests]]:
-        """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open. With more
-        than MOST_OLDER the accounts take turns, so that none of them fills the list."""
+        """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open."""
         found: dict[str, tuple[str, Digests]] = {}
-        listed = with_retries(lambda: list(open_pulls(self.api, self.repo)))
-        for each in in_rounds(pull for pull in listed if pull.num < number and pull.author != author):
-            if each.status == "draft":
+        for each in with_retries(lambda: list(open_pulls(self.api, self.repo))):
+            if each.status == "draft" or each.num > number or each.author == author:
                 continue
-            if len(found) >= MOST_OLDER:
-                break
-            digests = self._digests_of(each.num, inside)
-            if digests is not None:
+            if (digests := self._digests_of(each.num, inside)) is not None:
                 found[f"pull request {each.num}"] = (str(each.author), digests)
         return found
 
@@ -330,11 +285,6 @@ class PullRequests:
             except Refused:
                 self._seen[number, head] = None
         return self._seen[number, head]
-
-    def _holds_folder(self, folder: str, revision: str) -> bool:
-        with _absent_is_empty():
-            return any(True for _ in self.api.list_repo_tree(self.repo, folder, revision=revision, repo_type="dataset"))
-        return False
 
     def _add(
         self, details: DiscussionWithDetails, folder: str, files: dict[str, bytes], more: dict[str, bytes]
@@ -385,26 +335,6 @@ class PullRequests:
 
         with_retries(say, look=look)
         return result
-
-
-def in_rounds(pulls: Iterable[Discussion]) -> list[Discussion]:
-    """The oldest pull request of each account, then the second of each, and so on: no account waits for all that another one submitted."""
-    turns: Counter[str] = Counter()
-    found = []
-    for pull in sorted(pulls, key=lambda each: each.num):
-        found.append((turns[pull.author], pull.num, pull))
-        turns[pull.author] += 1
-    return [pull for *_, pull in sorted(found, key=lambda each: each[:2])]
-
-
-@contextmanager
-def _absent_is_empty() -> Iterator[None]:
-    """A listing of a folder that is not there is an empty one; not every Hub says which 404 it is."""
-    try:
-        yield
-    except Exception as error:
-        if status_of(error) != 404:
-            raise
 
 
 HEADLINES = {

@@ -30,9 +30,6 @@ from eval_harness.store.printed import shown
 from eval_harness.store.scan import is_hub_store
 from eval_harness.store.untrusted import parquet_rows
 
-HISTORY = "history"
-"""Folder beside a result that keeps the `result.json` files of before, by their keys; boards do not look there."""
-
 
 @dataclass(frozen=True)
 class Rescored:
@@ -105,9 +102,6 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
         return Rescored(name, headline, skipped=str(error))
     after = submission.result.model_copy(update={"provenance": before.provenance})
     changed, answers = _changed(folder, submission.derived[READINGS])
-    kept = folder / HISTORY / f"{(before.key or 'unkeyed')[:16]}.json"
-    kept.parent.mkdir(exist_ok=True)
-    replace_file(kept, path.read_bytes())
     for file in DERIVED:  # result.json last
         replace_file(folder / file, after.to_json().encode() if file == RESULT else submission.derived[file])
     for path_, content in submission.questions_file().items():
@@ -161,9 +155,8 @@ def _moved(before: Result, after: Result) -> dict[str, tuple[float | None, float
 
 def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored], None]) -> list[Rescored]:
     """The same for a store on the Hub: a copy is derived again, and what changed is one commit on top of exactly what was read."""
-    from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, with_retries
+    from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, status_of
     from dataset_builders.hub.commits import commit_files
-    from eval_harness.store.hub import fetched, files_at
 
     check_repo_id(repo_id)
     api = connect_with_token()
@@ -180,23 +173,14 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored]
         results = rescore_store(root, data, tell)
         written = [root / each.folder for each in results if each.written]
         changed = [folder / name for folder in written for name in DERIVED]
-        changed += [path for folder in written for path in (folder / HISTORY).glob("*.json")]
         changed += [path for path in root.glob("questions/*") if not (Path(copy) / path.relative_to(root)).exists()]
         if changed:
+            files: dict[str, bytes | Path | None] = {path.relative_to(root).as_posix(): path for path in changed}
             with hub_errors(repo_id, "write the results that were derived again"):
-                files: dict[str, bytes | Path | None] = {path.relative_to(root).as_posix(): path for path in changed}
-                message = f"Derived again by version {DERIVE_VERSION}"
-
-                def committed() -> bool | None:
-                    head = str(api.repo_info(repo_id, repo_type="dataset").sha)
-                    if head == revision:
-                        return None
-                    there = files_at(api, repo_id, head, list(files))
-                    if len(there) == len(files) and all(
-                        fetched(api, repo_id, head, p) == (root / p).read_bytes() for p in files
-                    ):
-                        return True
-                    raise BadInput(f"{repo_id}: it was changed meanwhile. Run this again.")
-
-                with_retries(lambda: bool(commit_files(api, repo_id, files, message, parent=revision)), look=committed)
+                try:
+                    commit_files(api, repo_id, files, f"Derived again by version {DERIVE_VERSION}", parent=revision)
+                except Exception as error:
+                    if status_of(error) != 412:
+                        raise
+                    raise BadInput(f"{repo_id}: it was changed meanwhile. Run this again.") from None
     return results

@@ -29,11 +29,10 @@ from eval_harness.records.limits import MEMORY, Limits
 
 P = ParamSpec("P")
 T = TypeVar("T")
-QUEUES = ((1 << 20, 2, 100), (16 << 20, 1, 8), (1 << 62, 1, 4))
-"""(bytes up to which a submission goes in this queue, how many of it are read at the same time, how many may wait): large ones wait only
-for each other."""
+AT_ONCE, MOST_WAITING = 3, 50
+"""Submissions that are read at the same time, and that may wait."""
 PER_CLIENT = 2
-"""Submissions of one client in all queues: one that is read, and one that waits. More would keep others from waiting."""
+"""Submissions of one client: one that is read, and one that waits. More would keep others from waiting."""
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
@@ -89,24 +88,21 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
     raise SandboxError(value)
 
 
-def in_turn(size: int, client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What `function` returns, called when it is the turn of a submission of `size` bytes; of one client one is read at a time, and one
-    more waits. Raises Unavailable where more wait already. (`function` calls `call`; the queues bound how often that happens at once.)"""
-    number = next(number for number, (most, _, _) in enumerate(QUEUES) if size <= most)
+def in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What `function` returns, called when it is the client's turn; of one client one submission is read at a time, and one more waits.
+    Raises Unavailable where more wait already. (`function` calls `call`; this bounds how often that happens at once.)"""
     with _COUNTING:
         own, users = _CLIENTS.get(client, (threading.Lock(), 0))
         if users >= PER_CLIENT:
             raise Unavailable("your earlier submissions are still being read. Send this one when they are done.")
-        if _WAITING[number] >= sum(QUEUES[number][1:]):
-            raise Unavailable("too many submissions of this size are being read. Come back in a few minutes.")
-        _WAITING[number] += 1
+        if sum(count for _, count in _CLIENTS.values()) >= AT_ONCE + MOST_WAITING:
+            raise Unavailable("too many submissions are being read. Come back in a few minutes.")
         _CLIENTS[client] = own, users + 1
     try:
-        with own, _TURNS[number]:
+        with own, _TURNS:
             return function(*arguments, **named)
     finally:
         with _COUNTING:
-            _WAITING[number] -= 1
             users = _CLIENTS[client][1] - 1
             if users:
                 _CLIENTS[client] = own, users
@@ -114,9 +110,9 @@ def in_turn(size: int, client: str, function: Callable[P, T], *arguments: P.args
                 del _CLIENTS[client]
 
 
-_TURNS = [threading.Semaphore(count) for _, count, _ in QUEUES]
-_WAITING = [0] * len(QUEUES)
+_TURNS = threading.Semaphore(AT_ONCE)
 _CLIENTS: dict[str, tuple[threading.Lock, int]] = {}
+"""Client -> its turn, and how many submissions of it are read or wait."""
 _COUNTING = threading.Lock()
 
 

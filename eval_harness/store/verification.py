@@ -6,9 +6,7 @@ See also: what is examined (`examine.py`), what becomes of a pull request (`pull
 from __future__ import annotations
 
 import re
-import time
 import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +21,7 @@ from eval_harness.store.examine import examined, read_sent
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import open_pulls
 from eval_harness.store.names import Published
-from eval_harness.store.pull_requests import PullRequests, VerifyResult, Word, in_rounds
+from eval_harness.store.pull_requests import PullRequests, VerifyResult, Word
 from eval_harness.store.rescoring import questions_of
 from eval_harness.store.submission import REPRODUCED, Submission
 
@@ -90,27 +88,14 @@ def store_and_number(store: str) -> tuple[str, int | None]:
     return name, _number(pull) if at else None
 
 
-ACCOUNT_SECONDS = 300.0
-"""What the pull requests of one account may take of a run with --all; the rest of them come in the next."""
-
-
 def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
-    """Verify all open pull requests, in rounds over the accounts."""
-    name, owner = check.repo, check.repo.split("/")[0]
-    with hub_errors(name, "list its pull requests", check.who):
-        listed = with_retries(lambda: list(open_pulls(check.api, name)))
+    """Verify all open pull requests, the oldest first: a copy comes after what it was copied from."""
+    with hub_errors(check.repo, "list its pull requests", check.who):
+        listed = with_retries(lambda: list(open_pulls(check.api, check.repo)))
     results = []
-    spent: defaultdict[str, float] = defaultdict(float)
-    for pull in in_rounds(each for each in listed if each.status != "draft"):
-        begun, what = time.monotonic(), f"{name}@{pull.num}"
-        if spent[pull.author] > ACCOUNT_SECONDS and pull.author not in (owner, check.who):
-            told = f"the others of {pull.author} took {ACCOUNT_SECONDS:.0f} s of this one"
-            result = VerifyResult(what, "next run", (told,))
-        else:
-            result = _answered(check, pull.num)
-        spent[pull.author] += time.monotonic() - begun
-        tell(result)
-        results.append(result)
+    for number in sorted(pull.num for pull in listed if pull.status != "draft"):
+        results.append(_answered(check, number))
+        tell(results[-1])
     return results
 
 

@@ -52,8 +52,7 @@ def receive(
         raise BadInput(f"two files have the same name. {SHAPES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
         try:
-            size = sum(path.stat().st_size for path in given)
-            submission = in_turn(size, client, _examined, named, folder, _dataset(target), model.strip(), kind)
+            submission = in_turn(client, _examined, named, folder, _dataset(target), model.strip(), kind)
         except BadInput as error:
             raise type(error)(_without(str(error), [folder, *given])) from None
     submission.problems[:] = [_without(line, [folder, *given]) for line in submission.problems]

@@ -100,7 +100,7 @@ def target_of(
     of whom one is read at a time."""
     paths = [Path(file) for file in files]
     try:
-        benchmark, ids = in_turn(0, client, call, FIRST_LOOK, _said, paths)
+        benchmark, ids = in_turn(client, call, FIRST_LOOK, _said, paths)
         if benchmark is not None:
             return _named(benchmark, known, chosen)
         return _by_ids(set(ids), known, chosen) if ids else chosen

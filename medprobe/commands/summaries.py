@@ -1,4 +1,4 @@
-"""aggregate, adversarial-pairs, calibration, export-eval-results: what runs add up to."""
+"""aggregate, adversarial-pairs, calibration, sight: what runs add up to."""
 
 from __future__ import annotations
 
@@ -84,16 +84,3 @@ def sight(
     from eval_harness.store.sight import arms_of_runs, printed
 
     typer.echo("\n\n".join(map(printed, arms_of_runs(runs))))
-
-
-@app.command("export-eval-results", short_help="Write a result in the Hub's format.", rich_help_panel="Other harnesses")
-def export_eval_results(
-    result: Annotated[Path, typer.Argument(help="run folder or result.json")],
-    dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
-    task: Annotated[str | None, typer.Option(help="task id of the dataset's eval.yaml (default: all that fit)")] = None,
-    out: Annotated[Path, typer.Option(help="file to write")] = Path(".eval_results/medprobe.yaml"),
-) -> None:
-    """Write a result as `.eval_results/*.yaml`, for the model's own repository on the Hub."""
-    from eval_harness.store.publish_score import write_eval_results
-
-    typer.echo(f"wrote {write_eval_results(result, dataset, task, out)}")

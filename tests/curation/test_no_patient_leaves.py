@@ -246,7 +246,6 @@ def evaluate(ward):
     ward.run("aggregate best runs/probe-set runs/probe-set", code=2)
     ward.run("adversarial-pairs runs/probe-set")
     ward.run("calibration runs/probe-set", code=2)
-    ward.run("export-eval-results runs/probe-set --dataset ORG/probe-set --out x.yaml", code=2)
     ward.run("publish-score runs/probe-set ORG/model --dataset ORG/probe-set --dry-run", code=2)
     ward.run("submit runs/probe-set --to store --account ada --data data/probe-set")
     ward.run("verify store --data data/probe-set")

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
-from eval_harness.store.flags import odd_selection
 from tests.helpers import refused
 
 MODALITIES, DEPARTMENTS, CATEGORIES = (
@@ -57,11 +56,6 @@ def test_or_within_a_facet_and_across(rows: list[tuple[str | None, str | None, l
         return
     mask = select_by_facets(frame(rows), facets)
     assert mask.tolist() == expected
-    if facets:
-        part = frame(rows)[mask]
-        assert odd_selection("only the facets " + " + ".join(facets), part, frame(rows)) == []
-        if mask.sum() > 1:
-            assert odd_selection("only the facets " + " + ".join(facets), part.iloc[1:], frame(rows))
 
 
 @pytest.mark.parametrize(

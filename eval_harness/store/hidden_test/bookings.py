@@ -14,8 +14,6 @@ from eval_harness.store.hidden_test.ledger import Document, Read
 
 USER_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}", re.ASCII)
 """What the Hub allows in a user name, and a little more; it becomes a file name, so no slash and no dot in front."""
-MOST_NAMED = 50
-"""Users that the ledger names for one set of choices, the newest: a file that everybody sends would fill it otherwise."""
 
 
 def user_name(user: str) -> str:
@@ -71,23 +69,17 @@ def book(look: Read, user: str, entry: Document, per_day: int) -> tuple[tuple[Do
         raise BadInput(
             f"{user}: {'the one scoring' if per_day == 1 else f'the {per_day} scorings'} of {day_of(now)} (UTC) "
             f"{'is' if per_day == 1 else 'are'} used up. The next is possible on {day_of(now + timedelta(days=1))} from "
-            f"00:00 UTC (in {_until_tomorrow(now)}); a file that was scored before can be asked for again at any time."
+            "00:00 UTC; a file that was scored before can be asked for again at any time."
         )
-    contents = f"contents/{entry['choices']}.json"
-    others = [other for other in (look(contents) or {}).get("users", []) if other != user][-MOST_NAMED:]
     booked = entry | {
         "time": now.isoformat(timespec="seconds"),
         "day": day_of(now),
-        "same_answers_as": others,
         "questions": None,
         "score": None,
     }
     scorings.append(booked)
-    documents: dict[str, Document] = {
-        contents: {"users": [*others, user]},
-        path_of(user): {"user": user, "scorings": scorings},
-    }
-    return (booked, left(scorings, per_day, now), day_of(now)), documents
+    document: Document = {"user": user, "scorings": scorings}
+    return (booked, left(scorings, per_day, now), day_of(now)), {path_of(user): document}
 
 
 def now_utc() -> datetime:
@@ -96,8 +88,3 @@ def now_utc() -> datetime:
 
 def day_of(now: datetime) -> str:
     return now.date().isoformat()
-
-
-def _until_tomorrow(now: datetime) -> str:
-    minutes = 24 * 60 - (now.hour * 60 + now.minute)
-    return f"{minutes // 60} h {minutes % 60} min"

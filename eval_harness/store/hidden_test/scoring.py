@@ -143,8 +143,8 @@ class HiddenTest:
 
     def _read(self, upload: Path, test: Test, client: str) -> tuple[Predictions, list[str]]:
         try:
-            size, limits = upload.stat().st_size, limits_for(len(test.questions))
-            read = in_turn(size, client, call, limits, read_predictions, upload, test.questions)
+            limits = limits_for(len(test.questions))
+            read = in_turn(client, call, limits, read_predictions, upload, test.questions)
         except (BadInput, OSError) as error:
             return Predictions(), [_told(str(error), upload)]
         problems = [_told(line, upload) for line in read.problems]

@@ -1,11 +1,9 @@
 """What differs between two results, and a result in the Hub's own form."""
 
 import dataclasses
-import json
 import re
 
 import pytest
-import yaml
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
@@ -13,12 +11,11 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE, METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.models.interface import Settings
-from eval_harness.records.result import Benchmark, Method, Model, Result, read_result
+from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.scores.comparing.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results, load_side
-from eval_harness.store.publish_score import eval_result_entries, write_eval_results
 from tests.chaos.server import ChaosServer
 from tests.leaderboard_space.stores import answers, questions
 
@@ -173,21 +170,6 @@ def test_what_a_paper_does_not_say_of_its_number_is_no_difference(workdir):
         load_side("published:Nobody-9000", published_results)
     with pytest.raises(BadInput, match=r"Say which, e\.g\. 'published:GPT-4o/"):
         load_side("published:GPT-4o", published_results)
-
-
-def test_the_hubs_form_carries_interval_and_method_in_its_notes(workdir, tmp_path):
-    document = json.loads((workdir / "chance/result.json").read_text())
-    document["benchmark"]["origin"] = "official"
-    document["model"]["kind"] = "open"
-    (tmp_path / "result.json").write_text(json.dumps(document))
-    out = write_eval_results(tmp_path, "org/mediconfusion", None, tmp_path / ".eval_results/medprobe.yaml")
-    (entry,) = yaml.safe_load(out.read_text())
-    assert entry["dataset"] == {"id": "org/mediconfusion", "task_id": "test_individual_accuracy"}
-    assert entry["value"] == round(document["scores"]["individual_accuracy"]["value"], 4)
-    for words in ("95% interval", "n = ", "prompt mc-0", "chance 50.00"):
-        assert words in entry["notes"]
-    with pytest.raises(BadInput, match="phantoms"):
-        eval_result_entries(read_result(workdir / "chance/result.json"), "org/x")
 
 
 def test_a_judge_reads_free_form_answers_and_is_asked_once(workdir, tmp_path):

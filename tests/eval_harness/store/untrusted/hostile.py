@@ -76,7 +76,6 @@ BYTES: dict[str, Callable[[], bytes]] = {
         response=pa.array(["A"] * 890_400).dictionary_encode(),
         sample=[n // 14 % 9_999 for n in range(890_400)],
     ),
-    "parquet: thousands of columns": lambda: _parquet(**{f"c{n}": [1] for n in range(5_000)}),
     "parquet: nested": lambda: _nested(60),
     "parquet: bytes": lambda: _parquet(question_id=["90001-1"], response=[b"\xff\xfe"]),
     "parquet: decimals": lambda: _parquet(question_id=[Decimal("1.5")], response=["A"]),
@@ -91,8 +90,6 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "json: infinity": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": -Infinity}\n',
     "json: overflow": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": 1e999}\n',
     "json: huge id": lambda: b'{"question_id": ' + HUGE + b', "response": "A"}\n',
-    "json: endless text in a document": lambda: b'[{"question_id": "' + b"A" * 30_000_000,
-    "json: huge exponent in a document": lambda: b'[{"question_id": 1e99999999999999999999, "response": "A"}]',
     "json: one key twice": lambda: b'{"question_id": "90001-1", "response": "A", "response": "B"}\n',
     "json: one key twice among many": lambda: (
         (
@@ -102,37 +99,26 @@ BYTES: dict[str, Callable[[], bytes]] = {
         )
         * 20
     ),
-    "json: cut": lambda: b'[{"question_id": "90001-1", "resp',
-    "json: long id": lambda: b'{"question_id": "' + b"9" * 3_000_000 + b'", "response": "A"}\n',
     "json: half a pair": lambda: b'{"question_id": "\\ud800", "response": "A"}\n',
     "json: pairs without answers": lambda: b'{"90001": {"answer": []}, "90002": {"answer": {"im1": 1}}}',
     "not UTF-8": lambda: b'{"question_id": "90001-1", "response": "\xff\xfe"}\n',
-    "not UTF-8 in a document": lambda: b'[{"question_id": "90001-1", "response": "\xff\xfe"}]',
     "UTF-16": lambda: LINE.decode().encode("utf-16"),
     "zeros inside": lambda: LINE + b"\0" * 100,
-    "million lines": lambda: LINE * 1_000_000,
     "million answers to nobody": lambda: b'{"question_id":"x","response":"A"}\n' * 1_000_000,
     "csv: open quote": lambda: b'question_id,response\n90001-1,"A\n' + b"x,y\n" * 50_000,
     "csv: thousands of columns": lambda: b"question_id,response," + b"c," * 100_000,
     "csv: other columns": lambda: b"name,age\nx,1\n",
     "csv: one column twice": lambda: b"question_id,response,response\n90001-1,A,B\n",
     "csv: ragged": lambda: b"question_id,response\n90001-1,A,B,C\n",
-    "csv: endless line": lambda: b"question_id,response\n90001-1," + b"A" * 70_000_000,
-    "csv: million rows": lambda: b"question_id,response\n" + b"x,A\n" * 1_000_000,
     "html": lambda: b"<html><script>alert(1)</script></html>",
-    "a program": lambda: b"#!/bin/sh\ntouch loaded-a-program\n",
     "a binary": lambda: bytes(range(256)) * 100,
-    "numpy": lambda: b"\x93NUMPY\x01\x00" + b"\0" * 100,
 }
 """Name -> what such a file holds. None of them is an answer to the phantom MediConfusion."""
 
 FILES: dict[str, Callable[[Path], None]] = {
     **{name: lambda path, made=made: path.write_bytes(made()) for name, made in BYTES.items()},
-    "2 GB of nothing": _sparse(2 << 30, b""),
     "2 GB of lines": _sparse(2 << 30, LINE),
-    "200 MB of nothing": _sparse(200 << 20, b""),
     "200 MB of nothing after a line": _sparse(200 << 20, LINE * 200),
-    "200 MB of nothing after a list": _sparse(200 << 20, b"[" + b" " * 5000),
     "pipe": os.mkfifo,
     "link to a device": lambda path: path.symlink_to("/dev/zero"),
     "link to nothing": lambda path: path.symlink_to("absent"),
@@ -183,19 +169,13 @@ def run_jsons(valid: dict) -> dict[str, bytes]:
         "deep but closed": changed(lambda d: d).replace(
             b'"environment": {', b'"environment": {"x": ' + b"[" * 5000 + b"]" * 5000 + b","
         ),
-        "no JSON": b"hello",
-        "list": b"[]",
         "pickle": pickle.dumps([Mine()]),
         "NaN": changed(lambda d: d["environment"].update(x=float("nan"))),
         "unknown key": changed(lambda d: d.update({"\x1b[31m\nx": 1})),
-        "scores": changed(lambda d: d.update(scores={})),
         "nine million bytes": changed(lambda d: d["environment"].update(x="y" * 9_000_000)),
-        "a million keys": changed(lambda d: d["environment"].update({f"k{n}": n for n in range(500_000)})),
         "another fingerprint": changed(lambda d: d["request"].update(fingerprint="0" * 64)),
-        "fingerprint path": changed(lambda d: d["benchmark"].update(fingerprint="../../x")),
         "name path": changed(lambda d: d["benchmark"].update(name="../../../tmp/x")),
         "markup": changed(lambda d: d["model"].update(name="<img src=x onerror=alert(1)>")),
         "right to left": changed(lambda d: d["model"].update(name="Model \u202e7B")),
-        "shots": changed(lambda d: d["method"].update(shots=2**40)),
         "two kinds": changed(lambda d: d).replace(b'"environment": {', b'"environment": {}, "environment": {'),
     }

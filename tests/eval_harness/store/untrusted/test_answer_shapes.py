@@ -76,7 +76,7 @@ def test_numbers_are_ids_also_where_a_column_made_them_fractions(data, frame, tm
     path = tmp_path / "answers.parquet"
     path.write_bytes(parquet(frame.assign(question_id=[7.0, 7.5, *range(len(frame) - 2)])))
     problems = prepare(path, "mediconfusion", "Model", str(data)).problems
-    assert "question '7' is not in this split" in problems[0] and "has no `question_id`" in problems[1]
+    assert "question '7' is not in this split" in problems[0] and "question_id: " in problems[1]
 
 
 def test_a_number_that_is_none_is_named_and_a_gap_is_a_gap(data, frame, tmp_path):
@@ -85,7 +85,7 @@ def test_a_number_that_is_none_is_named_and_a_gap_is_a_gap(data, frame, tmp_path
     assert prepare(path, "mediconfusion", "Model", str(data)).problems == []
     path.write_bytes(parquet(frame.assign(seconds=[1.5, float("inf")] * (len(frame) // 2))))
     problems = prepare(path, "mediconfusion", "Model", str(data)).problems
-    assert "row 2: `seconds` must be a number from 0" in problems[0]
+    assert "row 2: seconds: " in problems[0]
 
 
 HONEST = {
@@ -99,11 +99,11 @@ HONEST = {
 }
 
 
-@pytest.mark.parametrize("shape", HONEST)
-def test_what_honest_programs_write_is_read(data, frame, tmp_path, shape):
+def test_what_honest_programs_write_is_read(data, frame, tmp_path):
     path = tmp_path / "answers"
-    path.write_text(HONEST[shape](frame))
-    assert prepare(path, "mediconfusion", "Model", str(data)).problems == []
+    for shape, make in HONEST.items():
+        path.write_text(make(frame))
+        assert prepare(path, "mediconfusion", "Model", str(data)).problems == [], shape
 
 
 def test_an_empty_field_of_a_table_is_an_empty_response(data, frame, tmp_path):

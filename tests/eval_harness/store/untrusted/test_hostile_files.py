@@ -21,6 +21,7 @@ from tests.eval_harness.store.submitting import questions_of, responses, run_fol
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
 from tests.eval_harness.store.untrusted.sandboxed import the_dataset
 from tests.helpers import write_lines
+from tests.sampling import few
 
 
 def told(path, data) -> str:
@@ -38,7 +39,7 @@ def harmless(line: str) -> bool:
     return line.isprintable() and len(line) < 20_000
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", few(FILES, 12))
 def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "upload"
@@ -81,7 +82,7 @@ def test_what_is_true_passes(stored, dataset):
 NAMES = list(run_jsons({name: {} for name in ("request", "method", "model", "benchmark", "environment")}))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", few(NAMES, 8))
 def test_a_hostile_run_is_refused(stored, dataset, tmp_path, name):
     workdir, folder = stored
     (tmp_path / "answers.parquet").write_bytes((workdir / "answers.parquet").read_bytes())
@@ -89,37 +90,25 @@ def test_a_hostile_run_is_refused(stored, dataset, tmp_path, name):
     assert examined(tmp_path, folder, dataset) != ""
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in FILES if n.startswith(("parquet", "pickle 5", "pipe", "link", "2 GB of n", "zip"))]
-)
-def test_hostile_answers_are_refused(stored, dataset, tmp_path, name):
-    workdir, folder = stored
-    (tmp_path / "run.json").write_bytes((workdir / "run.json").read_bytes())
-    FILES[name](tmp_path / "answers.parquet")
-    assert examined(tmp_path, folder, dataset) != ""
-
-
 CHANGES = {
     "answered twice": lambda rows: rows.__setitem__(-1, dict(rows[0])),
     "'nobody'": lambda rows: rows[0].update(question_id="nobody"),
     "is not one of": lambda rows: rows[0].update(sample=7),
-    "none of": lambda rows: rows[0].update(delivery="right"),
+    "delivery: ": lambda rows: rows[0].update(delivery="right"),
     "option scores": lambda rows: rows[0].update(scores=[0.1, 0.9]),
-    "seconds": lambda rows: rows[0].update(seconds=-1.0),
-    "must be a number from 0": lambda rows: rows[0].update(seconds=float("nan")),
+    "seconds: ": lambda rows: rows[0].update(seconds=float("nan")),
 }
 
 
-@pytest.mark.parametrize("words", CHANGES)
-def test_changed_answers_are_refused(stored, dataset, tmp_path, words):
+def test_changed_answers_are_refused(stored, dataset, tmp_path):
     workdir, folder = stored
     table = pq.read_table(workdir / "answers.parquet")
-    rows = table.to_pylist()
-    CHANGES[words](rows)
-    pq.write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "answers.parquet")
     (tmp_path / "run.json").write_bytes((workdir / "run.json").read_bytes())
-    line = examined(tmp_path, folder, dataset)
-    assert words in line, line
+    for words, change in CHANGES.items():
+        rows = table.to_pylist()
+        change(rows)
+        pq.write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "answers.parquet")
+        assert words in examined(tmp_path, folder, dataset), words
 
 
 ANYTHING = st.recursive(
@@ -137,7 +126,7 @@ RECORDS = st.fixed_dictionaries(
         ),
     },
 )
-WILD = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+WILD = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @WILD
@@ -164,12 +153,11 @@ def test_wild_records_are_read_or_refused(data, tmp_path, records, form):
 def test_wild_bytes_are_read_or_refused(data, tmp_path, noise, where):
     path = tmp_path / "wild"
     whole = write_lines(path, responses(data)).read_bytes()
-    for content in (noise, whole[:where] + noise + whole[where + len(noise) :]):
-        path.write_bytes(content)
-        try:
-            prepare(path, "mediconfusion", "Model", str(data))
-        except BadInput as error:
-            assert harmless(str(error))
+    path.write_bytes(whole[:where] + noise + whole[where + len(noise) :])
+    try:
+        prepare(path, "mediconfusion", "Model", str(data))
+    except BadInput as error:
+        assert harmless(str(error))
 
 
 @WILD
@@ -190,7 +178,7 @@ def test_wild_rows_are_checked(data, rows):
     assert all(harmless(line) for line in problems.problems)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(min_size=1, max_size=20), st.floats(0, 1))
 def test_damaged_parquet_is_read_or_refused(stored, dataset, tmp_path, noise, where):
     workdir, folder = stored
