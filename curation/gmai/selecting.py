@@ -221,28 +221,23 @@ class Pools:
         names = (
             self._of_dataset[case.item.dataset, case.cell] if case.granularity == IMAGE else self._of_cell[case.cell]
         )
-        return sorted(name for name in names if self.reason_against(name, case) is None)
+        return sorted(name for name in names if self._is_wrong(name, case))
 
-    def reason_against(self, name: str, case: Candidate) -> str | None:
-        """Why a label cannot be a wrong option of a case; None where it can.
+    def _is_wrong(self, name: str, case: Candidate) -> bool:
+        """True if a label is surely no answer to a case, and no answer's synonym, parent or child.
 
         At region level other labels of the image stay: an answerer that ignores the mark has to choose among them.
         """
-        if name in case.answers:
-            return "is the answer"
+        if name in case.answers or name in case.unsure:
+            return False
+        related = self.table.related
         if case.granularity != IMAGE:
-            if name in case.unsure or any(self.table.related(name, each) for each in case.overlapping):
-                return "lies where the target lies"
-            if any(self.table.related(name, each) or _within(name, each) for each in case.answers):
-                return "is a synonym of, above or below the answer"
-            return None
-        if name in case.present or name in case.unsure:
-            return "is or may be on the image"
-        if any(self.table.related(name, each) for each in (*case.answers, *case.present)):
-            return "is a synonym of, above or below a label of the image"
-        if not self.table.can_be_shown(name, case.modality, case.regions):
-            return "cannot be on this image: another modality or region of the body"
-        return None
+            return not any(related(name, each) for each in (*case.overlapping, *case.answers)) and not any(
+                _within(name, each) for each in case.answers
+            )
+        return not any(related(name, each) for each in (*case.answers, *case.present)) and self.table.can_be_shown(
+            name, case.modality, case.regions
+        )
 
 
 def _within(one: str, other: str) -> bool:

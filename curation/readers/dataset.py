@@ -53,7 +53,7 @@ class SourceColumns(Strict):
     image: str = "image"
     label: str = "label"
     labels: tuple[str, ...] = ()
-    """A column per label (reader `wide`); default: all that hold nothing but 1, 0, -1 and blanks."""
+    """A column per label (reader `wide`)."""
     patient: str | None = None
     study: str | None = None
     age: str | None = None
@@ -139,6 +139,8 @@ class SourceDataset(Strict):
             raise ValueError(f"path: {self.path} is not a folder")
         if self.reader == "boxes" and self.columns.box is None:
             raise ValueError("reader boxes needs `columns.box`: the columns of x, y, width, height")
+        if self.reader == "wide" and not self.columns.labels:
+            raise ValueError("reader wide needs `columns.labels`: the columns of 1, 0, -1 and blanks")
         if self.together and self.reader not in ("nifti", "dicom"):
             raise ValueError(f"reader {self.reader} reads no volumes, so it takes no `together`")
         if self.listed_classes and self.reader != "masks":

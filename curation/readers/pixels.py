@@ -183,10 +183,12 @@ def _has_voi(data: Any) -> bool:
 
 
 def pixels(data: Any) -> np.ndarray:
-    """The stored values. Raises Skipped where they cannot be decoded."""
+    """The stored values, in RGB where they are colours. Raises Skipped where they cannot be decoded."""
+    from pydicom.pixels import pixel_array
+
     with reading():
         try:
-            array: np.ndarray = data.pixel_array
+            array: np.ndarray = pixel_array(data)
         except Exception as error:  # decoders raise errors of many kinds
             raise Skipped(f"its pixels cannot be decoded ({cause(error)})") from None
     return array
@@ -222,14 +224,9 @@ def shown(data: Any, window: tuple[float, float] | None) -> np.ndarray:
 
 
 def _colour(data: Any) -> np.ndarray:
-    from pydicom.pixels import convert_color_space
-
-    array = pixels(data)  # pydicom gives RGB already where the pixels were JPEG in YBR
+    array = pixels(data)
     if array.dtype != np.uint8 or array.ndim != 3:
         raise Skipped("is a colour picture of more than 8 bits")
-    interpretation = str(data.PhotometricInterpretation)
-    if interpretation.startswith("YBR_FULL") and data.file_meta.TransferSyntaxUID.is_compressed is False:
-        array = convert_color_space(array, interpretation, "RGB")
     return array
 
 

@@ -74,13 +74,12 @@ def _boxes(rows: Rows, dataset: SourceDataset, shape: tuple[int, int]) -> list[P
 
 
 def wide(dataset: SourceDataset) -> Found:
-    """What a table with a column per label says: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set is exhaustive,
-    or the table holds nothing but 1 and blanks). What is neither present nor absent is never an option beside the image."""
-    by_image, labels = _label_columns(dataset)
-    cells = {row[label].casefold() for rows in by_image.values() for row in rows for label in labels}
-    unsure = UNSURE - {""} if dataset.exhaustive or cells <= PRESENT | {""} else UNSURE
+    """What a table with a column per label says: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set is exhaustive).
+    What is neither present nor absent is never an option beside the image."""
+    labels = dataset.columns.labels
+    unsure = UNSURE - {""} if dataset.exhaustive else UNSURE
     made = []
-    for name, rows in by_image.items():
+    for name, rows in rows_by_image(dataset, list(labels)).items():
         said = {label: rows[0][label].casefold() for label in labels}
         shown = [label for label, cell in said.items() if cell in PRESENT and label not in dataset.nothing]
         targets: Targets = partial(_classes, shown)
@@ -91,25 +90,6 @@ def wide(dataset: SourceDataset) -> Found:
         open_ = frozenset(label for label, cell in said.items() if cell in unsure)
         made.append(_of_rows(rows, dataset, name, targets, shown, open_))
     return made, []
-
-
-def _label_columns(dataset: SourceDataset) -> tuple[dict[str, Rows], list[str]]:
-    """(the rows by image, the columns of labels: those named, else all others that hold nothing but 1, 0, -1 and blanks). Raises BadInput
-    where there is none."""
-    labels = list(dataset.columns.labels)
-    if not labels:
-        assert dataset.annotations is not None
-        named = {str(value) for name, value in vars(dataset.columns).items() if name not in ("label", "labels", "box")}
-        given = read_any(dataset.annotations)
-        for column in (str(each) for each in given.columns if str(each) not in named):
-            cells = {cell_text(value).casefold() for value in given[column]}
-            if cells <= PRESENT | ABSENT | UNSURE and cells & (PRESENT | ABSENT):
-                labels.append(column)
-        if not labels:
-            raise BadInput(
-                f"dataset {dataset.name}: {dataset.annotations} has no column of 1, 0, -1 and blanks. Name them below `columns.labels`."
-            )
-    return rows_by_image(dataset, labels), labels
 
 
 def labels_in(cell: str, dataset: SourceDataset) -> list[str]:

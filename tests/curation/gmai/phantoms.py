@@ -102,7 +102,7 @@ def wide(folder, rng, count=12):
     pd.DataFrame(rows).to_csv(folder / "list.csv", index=False)
     return {
         "name": "wide", "reader": "wide", "path": f"{folder.name}/images", "annotations": f"{folder.name}/list.csv", "modality": "X-ray",
-        "columns": {"image": "Path", "sex": "Sex"}, "patient": r"(P\d+)/", "region": "chest",
+        "columns": {"image": "Path", "sex": "Sex", "labels": list(FINDINGS)}, "patient": r"(P\d+)/", "region": "chest",
     }  # fmt: skip
 
 

@@ -129,7 +129,13 @@ def write(base, reader, made, rng, written):
                 for p in order
             ]
         pd.DataFrame(rows).to_csv(base / "marks.csv", index=False)
-        entry |= {"annotations": "marks.csv"} | ({"columns": {"box": list("xywh")}} if reader == "boxes" else {})
+        entry |= {"annotations": "marks.csv"} | (
+            {"columns": {"box": list("xywh")}}
+            if reader == "boxes"
+            else {"columns": {"labels": list(made.labels.values())}}
+            if reader == "wide"
+            else {}
+        )
     elif reader == "coco":
         categories = [{"id": at, "name": label} for label, at in number.items()]
         images = [{"id": at, "file_name": names[path]} for at, path in enumerate(made.annotated)]

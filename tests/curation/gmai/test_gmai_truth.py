@@ -73,7 +73,8 @@ def generated(base, rng):
     chest = {"modality": "X-ray", "region": "chest", "columns": {"patient": "mrn"}}
     return {"near_duplicate": -1, "validation": 0.5, "per_answer": 12, "datasets": [
         {"name": "dx", "reader": "csv", "path": "dx", "annotations": "dx.csv", "exhaustive": rng.random() < 0.5} | chest,
-        {"name": "wide", "reader": "wide", "path": "wide", "annotations": "wide.csv"} | chest,
+        {"name": "wide", "reader": "wide", "path": "wide", "annotations": "wide.csv"} | chest
+        | {"columns": {"patient": "mrn", "labels": list(FINDINGS[:7])}},
         {"name": "ct", "reader": "coco", "path": "ct", "annotations": "ct.json", "modality": "CT", "region": "abdomen"},
     ]}, truth, people  # fmt: skip
 
