@@ -5,10 +5,8 @@ See also: which images a benchmark needs (its builder), looking for them in fold
 
 from __future__ import annotations
 
-import io
 import re
 import string
-import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,8 +24,6 @@ PAUSE = 0.34
 """Seconds between requests: NCBI asks for at most three per second."""
 TRIES = 4
 TIMEOUT = 60.0
-MAX_BYTES = 2 * 1024 * 1024 * 1024
-"""The most that a package may unpack to."""
 
 
 def is_template(source: str) -> bool:
@@ -43,16 +39,14 @@ def download_missing(
 ) -> dict[str, str]:
     """Download the images `missing` (image id -> name) into `folder`, named by image id; returns id -> why of those not to be had.
 
-    A template is an address with fields in braces ("https://host/{pmcid}/{file_name}"); where it ends in .tar.gz, the image is taken
-    out of that package, which is fetched once. Templates are tried in order. What is there already is kept.
+    A template is an address with fields in braces ("https://host/{pmcid}/{file_name}"). Templates are tried in order. What is there
+    already is kept.
     Raises BadInput for a template that names an unknown field.
     """
     addresses = [_checked(template, fields) for template in templates]
     folder.mkdir(parents=True, exist_ok=True)
-    packages: dict[str, dict[str, bytes] | str] = {}
-    failed: dict[str, str] = {}
-    wanted = sorted((image for image in missing if image in fields), key=lambda i: (fields[i].get("package", ""), i))
-    failed.update({image: "the source does not say where it is" for image in missing if image not in fields})
+    failed = {image: "the source does not say where it is" for image in missing if image not in fields}
+    wanted = sorted(missing.keys() - failed.keys())
     for image in tqdm(wanted, desc="downloading images", unit=" images", disable=None):
         if any(path.stem == image for path in folder.iterdir()):
             continue
@@ -60,8 +54,9 @@ def download_missing(
         for address in addresses:
             url = address.format_map({name: quote(value, safe="/") for name, value in fields[image].items()})
             try:
-                data = _image_at(url, fields[image], packages)
-                replace_file(folder / f"{image}.{_suffix(data)}", data)
+                data = _fetch(url)
+                kind = check_image(data).lower()
+                replace_file(folder / f"{image}.{'jpg' if kind in ('jpeg', 'mpo') else kind}", data)
                 why = []
                 break
             except (_NotThereError, ImageError) as error:
@@ -93,45 +88,6 @@ def _checked(template: str, fields: Mapping[str, Mapping[str, str]]) -> str:
     return template
 
 
-def _image_at(url: str, fields: Mapping[str, str], packages: dict[str, dict[str, bytes] | str]) -> bytes:
-    if not url.endswith((".tar.gz", ".tgz")):
-        data = _fetch(url)
-        check_image(data)
-        return data
-    if url not in packages:
-        packages.clear()
-        try:
-            packages[url] = _unpacked(_fetch(url))
-        except _NotThereError as error:
-            packages[url] = str(error)
-    content = packages[url]
-    if isinstance(content, str):
-        raise _NotThereError(content)
-    name = fields["file_name"]
-    if name not in content:
-        raise _NotThereError(f"the package holds no {name}")
-    check_image(content[name])
-    return content[name]
-
-
-def _unpacked(data: bytes) -> dict[str, bytes]:
-    """File name (without folders) -> bytes, of the images of a package; nothing is written to disk."""
-    found: dict[str, bytes] = {}
-    size = 0
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as package:
-            for member in package:
-                size += member.size
-                if size > MAX_BYTES:
-                    raise _NotThereError("the package is too large")
-                stream = package.extractfile(member) if member.isfile() else None
-                if stream is not None and member.name.lower().endswith((".jpg", ".jpeg", ".png", ".gif", ".tif")):
-                    found[member.name.rsplit("/", 1)[-1]] = stream.read()
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise _NotThereError(f"not a package ({error})") from None
-    return found
-
-
 def _fetch(url: str) -> bytes:
     """The file at an address; huggingface_hub's client asks again while the server is busy and where the connection breaks."""
     time.sleep(PAUSE)
@@ -145,8 +101,3 @@ def _fetch(url: str) -> bytes:
         why = str(error) or type(error).__name__ if response is None else f"HTTP {response.status_code}"
         raise _NotThereError(why) from None
     return bytes(answer.content)
-
-
-def _suffix(data: bytes) -> str:
-    kind = check_image(data).lower()
-    return {"jpeg": "jpg", "mpo": "jpg"}.get(kind, kind)

@@ -9,14 +9,11 @@ import base64
 import hashlib
 import io
 import os
-import struct
 import warnings
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -129,10 +126,6 @@ def find_image(
     An image that is not there, or any where `folders` is None (a text-only build), has `read` None. `own`: what image_dict.json says of it;
     `license`, `source`: where that says nothing. `called`: what to call a file that is not there (default: the first name).
     """
-    for name in names:
-        if not stays_inside(name):
-            entry.wrong(f"the image name {name!r} leaves its folder")
-            return None
     try:
         path = folders.find(names, own.sha256) if folders else None
     except ImageError as error:
@@ -140,7 +133,7 @@ def find_image(
         return None
     return CaseImage(
         image_id=image_id,
-        read=reader(path) if path else None,
+        read=path.read_bytes if path else None,
         size=path.stat().st_size if path else 0,
         name=path.name if path else called or names[0],
         license=own.license or license,
@@ -175,15 +168,6 @@ def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
     return own
 
 
-def reader(path: Path) -> Callable[[], bytes]:
-    """A function that reads the file when called."""
-    return partial(_read, path)
-
-
-def _read(path: Path) -> bytes:
-    return path.read_bytes()
-
-
 def check_image(data: bytes) -> str:
     """The format (Pillow's name for it) of an encoded image. Raises ImageError where a model could not be shown it.
 
@@ -212,12 +196,13 @@ def _checked(data: bytes, decode: bool) -> str:
         found = str(image.format)
         if width * height > MAX_PIXELS:
             raise ImageError(f"the image has {width} x {height} pixels, more than {MAX_PIXELS:,}")
-        if decode and found == "PNG" and not _png_is_whole(data):
-            raise ImageError("the image is damaged or cut off (its chunks do not lead to the end)")
         if decode and found == "JPEG" and (lost := _lost_jpeg_data(data)):
             raise ImageError(f"the image is damaged or cut off ({lost})")
         if decode:
             rgb_of(image)
+    if decode and found == "PNG":
+        with opened(data) as image:
+            image.verify()  # every chunk and its checksum up to the end, which decoding does not look at
     return found
 
 
@@ -269,54 +254,6 @@ def _lost_jpeg_data(data: bytes) -> str | None:
         told = " ".join(str(error).split())
         return told if any(words in told for words in LOST_DATA) else None
     return None
-
-
-PNG_START = b"\x89PNG\r\n\x1a\n"
-
-
-def png_chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """(kind, the whole chunk: length, kind, content, checksum) of a PNG in order, up to one that is cut off; the last whole one is IEND."""
-    view, at, kind = memoryview(data), len(PNG_START), b""
-    while kind != b"IEND" and at + 12 <= len(data):
-        end = at + 12 + int.from_bytes(view[at : at + 4], "big")
-        if end > len(data):
-            return
-        kind = data[at + 4 : at + 8]
-        yield kind, view[at:end]
-        at = end
-
-
-def _png_is_whole(data: bytes) -> bool:
-    """True if the chunks of a PNG follow each other, with right checksums, up to its end chunk, and its pixels unpack to every row
-    (Pillow draws missing rows black)."""
-    unpacker = zlib.decompressobj()
-    missing = 0
-    for kind, chunk in png_chunks(data):
-        if zlib.crc32(chunk[4:-4]) != int.from_bytes(chunk[-4:], "big"):
-            return False
-        if kind == b"IHDR":
-            missing = png_bytes(chunk[8:-4])
-        elif kind == b"IDAT":
-            packed: bytes | memoryview = chunk[8:-4]
-            while packed and missing > 0:
-                missing -= len(unpacker.decompress(packed, 1 << 20))
-                packed = unpacker.unconsumed_tail
-        elif kind == b"IEND":
-            return missing - len(unpacker.flush()) <= 0
-    return False
-
-
-ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-"""Passes of an interlaced PNG: first column and row, and the steps to the next."""
-
-
-def png_bytes(header: bytes | memoryview) -> int:
-    """Bytes that the pixels of a PNG unpack to by its IHDR: a filter byte before each row; interlaced, seven pictures in turn."""
-    width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
-    bits = depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
-    passes = ADAM7 if interlaced else ((0, 0, 1, 1),)
-    sizes = [(len(range(x, width, dx)), len(range(y, height, dy))) for x, y, dx, dy in passes]
-    return sum(rows * (1 + (columns * bits + 7) // 8) for columns, rows in sizes if columns)
 
 
 def unambiguous(names: Iterable[str]) -> set[str]:

@@ -25,7 +25,7 @@ from dataset_builders.benchmarks.gmai_mmbench.tsv import (
     records,
 )
 from dataset_builders.errors import BadInput, Problems, clip
-from dataset_builders.images.lookup import ImageError, ImageFolders, image_format, reader
+from dataset_builders.images.lookup import ImageError, ImageFolders, image_format
 from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import SourceEntry, check_text
@@ -189,7 +189,7 @@ class _Tsv:
         size = found.stat().st_size if found else 0
         file_name = path.rsplit("/", 1)[-1] if self.folders else ""
         where = f"{found or path} (entry {entry.name} of {entry.file})" if self.folders else ""
-        self.images[name] = _image(name, record, reader(found) if found else None, size, file_name, where)
+        self.images[name] = _image(name, record, found.read_bytes if found else None, size, file_name, where)
         return name
 
     def cases(self) -> dict[str, list[Case]]:

@@ -154,7 +154,7 @@ class _SourceImages:
 
 
 def _image_dict(source: Path, problems: Problems) -> tuple[dict[str, dict[str, str]], dict[str, OwnImage]]:
-    """Where image_dict.json says that images lie in PMC (`pmcid`, `package`, `file_name`) and what it states of them, by their name in
+    """Where image_dict.json says that images lie in PMC (`pmcid`, `file_name`) and what it states of them, by their name in
     `im_1`, `im_2`; nothing where the source has none."""
     file = source / "image_dict.json"
     own = own_images(source, problems)
@@ -170,13 +170,12 @@ def _image_dict(source: Path, problems: Problems) -> tuple[dict[str, dict[str, s
         if file_name and not stays_inside(file_name):
             entry.wrong(f"the file name {file_name!r} leaves its folder")
         if entry.ok and pmcid:
-            package = link.split("/pmc/", 1)[-1]
-            locations[name] = {"pmcid": pmcid.group(), "package": package, "file_name": file_name}
+            locations[name] = {"pmcid": pmcid.group(), "file_name": file_name}
     return locations, own
 
 
 def wanted_fields(source: Path) -> dict[str, dict[str, str]]:
-    """Image id -> what an address template may name: pmcid, package, file_name, roco, local. Raises BadInput as `read` does."""
+    """Image id -> what an address template may name: pmcid, file_name, roco, local. Raises BadInput as `read` does."""
     problems = Problems()
     locations, _ = _image_dict(source, problems)
     problems.check(REMEDY)

@@ -1,9 +1,7 @@
-"""Downloading images, against a server on this machine that cuts off, refuses, asks for patience, or holds packages."""
+"""Downloading images, against a server on this machine that cuts off, refuses or asks for patience."""
 
 import http.server
-import io
 import json
-import tarfile
 import threading
 import time
 from collections import Counter
@@ -96,23 +94,6 @@ def source(drawn, tmp_path, server):
     return folder
 
 
-def packed(server):
-    """The same images in one package per article."""
-    content = {}
-    for path, data in list(server.files.items()):
-        _, article, name = path.split("/")
-        content.setdefault(article, {})[name] = data
-    server.files.clear()
-    for article, files in content.items():
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w:gz") as package:
-            for name, data in files.items():
-                member = tarfile.TarInfo(f"{article}/{name}")
-                member.size = len(data)
-                package.addfile(member, io.BytesIO(data))
-        server.files[f"/oa_package/aa/{article}.tar.gz"] = stream.getvalue()
-
-
 def test_every_image_is_fetched_once_and_kept(source, server, tmp_path):
     template = server.address + "/{pmcid}/{file_name}"
     build("mediconfusion", source=source, images=[template], out=tmp_path / "out")
@@ -127,17 +108,9 @@ def test_every_image_is_fetched_once_and_kept(source, server, tmp_path):
     assert set(server.asked.values()) == {1}
 
 
-def test_a_download_that_was_cut_off_is_made_again(source, server, tmp_path):
-    path = next(path for path in server.files if "30001" in path)
-    server.faults[path] = ["cut", "cut"]
-    build("mediconfusion", source=source, images=[server.address + "/{pmcid}/{file_name}"], out=tmp_path / "out")
-    (case, *_) = open_repository(tmp_path / "out").cases("test")
-    assert server.asked[path] == 3 and case.images["30001"] == server.files[path]
-
-
 def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(source, server, tmp_path):
     paths = sorted(server.files)
-    server.faults[paths[0]] = [503, 429, 500]
+    server.faults[paths[0]] = ["cut", 503, 429]
     lost = paths[1]
     del server.files[lost]
     with pytest.raises(BadInput, match=r"1 of 25 images are missing.*could not be downloaded.*HTTP 404"):
@@ -155,14 +128,6 @@ def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(source, server, 
     )
     assert {path for path in server.asked if server.asked[path] != before[path]} == {lost}
     assert "1 of 25 images were missing" in open_repository(tmp_path / "out").partial
-
-
-def test_a_package_is_fetched_once_for_all_its_images(source, server, tmp_path):
-    packed(server)
-    build("mediconfusion", source=source, images=[server.address + "/{package}"], out=tmp_path / "out")
-    assert set(server.asked.values()) == {1}
-    assert len(server.asked) == 9
-    assert open_repository(tmp_path / "out").partial is None
 
 
 def test_the_next_address_is_tried(source, server, tmp_path):

@@ -2,15 +2,13 @@
 
 import io
 import random
-import struct
-import zlib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dataset_builders.images.lookup import MAX_PIXELS, ImageError, ImageFolders, check_image, unambiguous
+from dataset_builders.images.lookup import ImageError, ImageFolders, check_image, unambiguous
 from dataset_builders.images.phantom_drawings import Drawing, draw
 from dataset_builders.source_files import stays_inside
 from eval_harness.models.local.model_inputs import decode_image
@@ -34,7 +32,7 @@ def test_whole_images_pass(name):
 
 
 @pytest.mark.parametrize("name", ["PNG", "JPEG", "progressive JPEG", "BMP", "WEBP"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(share=st.floats(min_value=0, max_value=0.97))
 def test_an_image_cut_off_anywhere_is_refused(name, share):
     data = WHOLE[name]
@@ -42,34 +40,18 @@ def test_an_image_cut_off_anywhere_is_refused(name, share):
         check_image(data[: int(len(data) * share)])
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=300))
-def test_arbitrary_bytes_are_refused(data):
-    with pytest.raises(ImageError):
-        check_image(data)
-
-
-def test_the_size_limit_is_pillows_own():
-    assert MAX_PIXELS == 2 * Image.MAX_IMAGE_PIXELS
-
-
-@pytest.mark.parametrize(
-    ("name", "inside"),
-    [
-        ("a.png", True),
-        ("a/b/c.png", True),
-        ("a..b/c.png", True),
-        ("../a.png", False),
-        ("a/../../b.png", False),
-        ("/etc/passwd", False),
-        ("C:\\a.png", False),
-        ("\\\\host\\share\\a.png", False),
-        ("a\\..\\..\\b.png", False),
-        ("a\x00.png", False),
-    ],
-)
-def test_names_that_leave_the_folder(name, inside):
-    assert stays_inside(name) is inside
+def test_names_that_leave_the_folder():
+    assert all(map(stays_inside, ("a.png", "a/b/c.png", "a..b/c.png")))
+    outside = (
+        "../a.png",
+        "a/../../b.png",
+        "/etc/passwd",
+        "C:\\a.png",
+        "\\\\host\\a.png",
+        "a\\..\\..\\b.png",
+        "a\x00.png",
+    )
+    assert not any(map(stays_inside, outside))
 
 
 @pytest.fixture
@@ -123,45 +105,8 @@ def test_which_names_are_unambiguous():
     assert unambiguous(["a/1.png", "b/1.png", "b/2.png"]) == {"2.png"}
 
 
-def chunk(kind, body):
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
-def png(pixels):
-    """A PNG whose chunks are right, whatever its compressed pixels are."""
-    header = struct.pack(">IIBBBBB", 64, 64, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-
-
-ROWS = b"".join(b"\0" + bytes(range(192)) for _ in range(64))
-
-
-@pytest.mark.parametrize(
-    "pixels",
-    [
-        b"",
-        b"no zlib at all",
-        zlib.compress(ROWS)[:-40],
-        zlib.compress(ROWS[: len(ROWS) // 2]),
-        zlib.compress(b"\x09" * len(ROWS)),
-    ],
-    ids=["none", "no zlib", "cut off", "half the rows", "no such filter"],
-)
-def test_a_png_with_right_chunks_and_a_damaged_body_is_refused(pixels):
-    assert check_image(png(zlib.compress(ROWS))) == "PNG"
-    with pytest.raises(ImageError, match="damaged"):
-        check_image(png(pixels))
-
-
-def test_half_a_jpeg_that_goes_on_with_something_else_is_refused():
-    for name in ("JPEG", "progressive JPEG"):
-        half = WHOLE[name][: len(WHOLE[name]) // 2]
-        with pytest.raises(ImageError, match="damaged"):
-            check_image(half + random.Random(1).randbytes(len(half)) + b"\xff\xd9")
-
-
 @pytest.mark.parametrize("name", WHOLE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_passes_can_be_shown_to_a_model(name, seed):
     """Wherever a file is damaged: what a build accepts, the back ends decode."""
@@ -174,27 +119,6 @@ def test_what_passes_can_be_shown_to_a_model(name, seed):
     except ImageError:
         return
     assert decode_image(bytes(data)).mode == "RGB"
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    mode=st.sampled_from(["1", "L", "LA", "P", "RGB", "RGBA", "I;16"]),
-    size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
-    cut=st.booleans(),
-)
-def test_pngs_of_every_kind_pass_whole_and_fail_with_a_row_missing(mode, size, cut):
-    stream = io.BytesIO()
-    Image.effect_noise(size, 90).convert(mode if mode != "I;16" else "L").convert(mode).save(stream, "PNG")
-    data = stream.getvalue()
-    if not cut:
-        assert check_image(data) == "PNG"
-        return
-    start = data.index(b"IDAT") - 4
-    length = int.from_bytes(data[start : start + 4], "big")
-    rows = zlib.decompress(data[start + 8 : start + 8 + length])
-    short = rows[: len(rows) - len(rows) // size[1]]
-    with pytest.raises(ImageError, match="damaged"):
-        check_image(data[:start] + chunk(b"IDAT", zlib.compress(short)) + data[start + 12 + length :])
 
 
 @settings(max_examples=40)
