@@ -62,14 +62,11 @@ def deidentify(
             f"{split} PatientIDs have images in several groups of {table}, so that a patient may come to both sides of a split. "
             f"Group by patient, or leave the column {group_column!r} out."
         )
-    for why, count in report["not_taken"].items():
-        typer.echo(f"not taken: {count} ({why})")
-    for kind, count in report["labels"].items():
-        typer.echo(f"labels ({kind}): written for {count} images, to {out / 'labels'}")
+    for what in ("not_taken", "labels", "labels_left_out"):
+        for why, count in report[what].items():
+            typer.echo(f"{what.replace('_', ' ')}: {count} ({why})")
     if classes := sorted({name for each in labelled for name in each.classes}):
         typer.echo(f"names of classes, copied without the names that are known (read them): {', '.join(classes)}")
-    for why, count in report["labels_left_out"].items():
-        typer.echo(f"labels left out: {count} ({why})")
     typer.echo(f"elements removed from DICOM: {sum(report['removed_elements'].values())}")
     if known is not None:
         if known.report.columns:
@@ -77,21 +74,10 @@ def deidentify(
                 f"columns of {table} left out: {', '.join(known.report.columns)} (--keep-column copies one; --name-column takes its words "
                 "out of the other texts)"
             )
-        if known.report.rows_without_image:
-            typer.echo(f"rows of {table} whose image is not there: {known.report.rows_without_image}")
-        if known.report.images_without_row:
-            typer.echo(
-                f"images without a row in {table}, which {out / 'table.csv'} leaves out: {known.report.images_without_row}"
-            )
-        typer.echo(f"words that name the row's patient, removed from texts: {known.report.words}")
-        if known.report.rows_to_read:
-            typer.echo(
-                f"{known.report.rows_to_read} rows hold a word of their file's name or folder: read their texts before you go on"
-            )
-    if report["text"]["images_with_text"]:
-        typer.echo(
-            f"{report['text']['images_with_text']} images may hold burned-in text: decide with medprobe curate texts {out}"
-        )
+        for what, count in known.report.document().items():
+            typer.echo(f"{table}: {count} {what.replace('_', ' ')}")
+    if waiting := report["text"]["images_with_text"]:
+        typer.echo(f"{waiting} images may hold burned-in text: decide with medprobe curate texts {out}")
     typer.echo(f"wrote {out} (report: {out / 'deidentification.json'}); keep {out}.key and {out}.names.csv private")
 
 

@@ -172,17 +172,14 @@ class TableReport:
     """Counts of what was taken out of a table. `columns`: the names of those left out, for the screen."""
 
     columns: list[str] = field(default_factory=list)
-    words: int = 0
-    cells: int = 0
+    words_removed: int = 0
     rows_without_image: int = 0
     images_without_row: int = 0
-    rows_to_read: int = 0
-    """Rows whose texts hold a word of their file's name or folder."""
+    rows_with_a_word_of_their_file_name: int = 0
+    """To be read by a person."""
 
     def document(self) -> dict[str, int]:
-        return {name: count for name, count in vars(self).items() if name != "columns"} | {
-            "columns_left_out": len(self.columns)
-        }
+        return {name: count for name, count in vars(self).items() if name != "columns"}
 
 
 class PatientTable:
@@ -238,13 +235,12 @@ class PatientTable:
         for row in self._rows.get(file, ()):
             kept = {name: row[name] for name in self.columns if name in row and name not in ("image", "group")}
             clean = {name: self._without(text, own) for name, text in kept.items()}
-            self.report.rows_to_read += any(words_of(text) & in_path for text in clean.values())
+            self.report.rows_with_a_word_of_their_file_name += any(words_of(text) & in_path for text in clean.values())
             made.append(clean)
         return made
 
     def _without(self, text: str, words: set[str]) -> str:
         text, births = without_births(text)
         clean, count = without_words(text, words)
-        self.report.words += count + births
-        self.report.cells += bool(count + births)
+        self.report.words_removed += count + births
         return clean

@@ -4,8 +4,8 @@ which labels are the same thing, which lie within one another, and which cannot 
 A custom table goes before the vocabulary (`dataset_builders/terms.csv`). What neither maps is left out and named in `unmapped.csv`, and
 so is a label that is no plain positive finding ("Pneumonia?", "no effusion"), unless the custom table has it just as it is written.
 
-Task and department of each label are what the majority of three taggers says (GMAI-MMBench, "label categorization"). A tag table has the
-columns label, tagger, task, department; it comes from sources.yaml (`tags`), the page (`validation.py`), or both.
+Task and department of each label are what the majority of three taggers says on a page (`validation.py`; GMAI-MMBench, "label
+categorization").
 """
 
 from __future__ import annotations
@@ -263,19 +263,13 @@ class Tags:
     fewer_than_three: int
 
 
-def read_votes(table: Path | None, log: Path) -> list[dict[str, str]]:
-    """Every tagger's say: label, tagger, task, department. A later line of the page's log replaces an earlier one."""
+def read_votes(log: Path) -> list[dict[str, str]]:
+    """Every tagger's say, by the page's log: label, tagger, task, department."""
     votes: dict[tuple[str, str], dict[str, str]] = {}
-    if table is not None:
-        given = read_any(table)
-        need_columns(given, table, ("label", "tagger", *SUBJECTS), "It needs label, tagger, task, department.")
-        for row in given.to_dict("records"):
-            texts = {name: str(row[name] or "").strip() for name in ("label", "tagger", *SUBJECTS)}
-            votes[texts["label"], texts["tagger"]] = texts
     for (label, subject, tagger), value in recorded(log).items():
         known = {"label": label, "tagger": tagger, "task": "", "department": ""}
         votes.setdefault((label, tagger), known)[subject] = value
-    return [vote for vote in votes.values() if vote["label"] and vote["tagger"]]
+    return list(votes.values())
 
 
 def merge_tags(

@@ -73,7 +73,7 @@ def run(
         notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
         notes += [f"which files these are: {named}"] if skips else []
         tasks, departments = values_of(sources)
-        tagged = merge_tags(read_votes(sources.tags, private / TAGS), table, tasks, departments)
+        tagged = merge_tags(read_votes(private / TAGS), table, tasks, departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tagged)
         to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
         _table(private / "unmapped.csv", (*COLUMNS, "why", "count"), to_fill_in)

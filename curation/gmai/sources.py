@@ -60,8 +60,6 @@ class Sources(Strict):
     """The whole file."""
 
     labels: ExistingPath | None = None
-    tags: ExistingPath | None = None
-    """Table of taggers: label, tagger, task, department."""
     questions: ExistingPath | None = None
     """Custom templates: task, granularity, question with <modality>."""
     tasks: tuple[str, ...] | None = None

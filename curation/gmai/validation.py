@@ -149,7 +149,7 @@ def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
     values = {subject: document[f"{subject}s"] for subject in SUBJECTS}
 
     def own(tagger: str, label: str) -> dict[str, str]:
-        votes = {(vote["label"], vote["tagger"]): vote for vote in read_votes(None, private / TAGS)}
+        votes = {(vote["label"], vote["tagger"]): vote for vote in read_votes(private / TAGS)}
         return {subject: votes.get((label, tagger), {}).get(subject, "") for subject in SUBJECTS}
 
     def save(tagger: str, label: str, subject: str, value: Any, seen: Any) -> str:

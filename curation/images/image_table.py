@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import sys
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ import pandas as pd
 from curation.images.pairing import SEVERAL, pair
 from dataset_builders.contents.pseudonyms import one_spelling
 from dataset_builders.errors import BadInput
-from dataset_builders.source_files import read_text
+from dataset_builders.source_files import read_records, read_text
 
 MIN_CAPTION = 100
 """Characters below which a caption says too little about its image (MediConfusion, section 2.2), counted after
@@ -70,7 +69,12 @@ def read_any(path: Path) -> pd.DataFrame:
             frame: pd.DataFrame = pq.read_table(path).to_pandas(integer_object_nulls=True)  # 1 stays 1 beside a blank
             return frame
         if kind == ".jsonl":
-            return _read_jsonl(path)
+            rows = read_records(path)
+            if not all(isinstance(row, dict) for row in rows):
+                raise BadInput(
+                    f"{path}: holds a line that is no JSON object. Write one object per line, or save it as CSV."
+                )
+            return pd.DataFrame(rows, dtype=object)  # no number, date or missing field turns into another
         if kind == ".txt":
             # A line ends at a line feed alone: captions hold other signs that Python takes for its end.
             rows = [line.split("\t", 1) for line in read_text(path).split("\n") if line.strip()]
@@ -93,23 +97,6 @@ def need_columns(table: pd.DataFrame, where: Path | str, columns: Iterable[str],
     for column in columns:
         if column not in table.columns:
             raise BadInput(f"{where}: has no column {column!r} (it has {', '.join(map(str, table.columns))}). {remedy}")
-
-
-def _read_jsonl(path: Path) -> pd.DataFrame:
-    """A table of what each line's object holds, as it stands: no number, date or missing field turns into another."""
-    rows = []
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            if not isinstance(row, dict):
-                raise BadInput(
-                    f"{path}, line {number}: is not a JSON object. Write one object per line, or save the table as CSV."
-                )
-            rows.append(row)
-    return pd.DataFrame(rows, dtype=object)
 
 
 def _read_csv(path: Path, delimiter: str) -> pd.DataFrame:

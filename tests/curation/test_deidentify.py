@@ -141,7 +141,7 @@ def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, se
         assert re.fullmatch(
             r"(\[removed\]-?)+, \[removed\]: effusion of study \d; white matter of patient \d", row["caption"]
         )
-    assert table.report.columns == ["mrn"] and table.report.rows_without_image == 1 and table.report.cells == len(rows)
+    assert table.report.columns == ["mrn"] and table.report.rows_without_image == 1 and table.report.words_removed >= len(rows)
 
 
 def written(name, rng):
