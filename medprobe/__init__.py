@@ -5,8 +5,6 @@ A name is imported when it is first used: `import medprobe` alone loads no libra
 
 from __future__ import annotations
 
-import inspect
-import os
 import re
 from collections.abc import Callable
 from functools import wraps
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from dataset_builders.build import build as build
     from dataset_builders.errors import BadInput as BadInput
     from dataset_builders.hub.publish import publish as publish
-    from dataset_builders.hub.repository import open_repository as open_dataset
+    from dataset_builders.hub.repository import open_repository as open_dataset  # noqa: F401  # a public name
     from eval_harness.reader import read_choice as read_choice
     from eval_harness.records.request import Request as Request
     from eval_harness.records.request import Response as Response
@@ -46,41 +44,21 @@ _HOMES = {
 }
 """Name -> where it is defined."""
 
-__all__ = [
-    "BadInput",
-    "Model",
-    "Request",
-    "Response",
-    "build",
-    "compare",
-    "evaluate",
-    "load_results",
-    "load_run",
-    "open_dataset",
-    "publish",
-    "read_choice",
-    "submit",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on its first use. Raises ImportError with one line where Python would import other packages in place of ours."""
+    """Import a name on its first use."""
     from importlib import import_module
-
-    from medprobe.installation import LIBRARY, hidden_package
 
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if problem := hidden_package(LIBRARY):
-        raise ImportError(problem)
     module, _, attribute = _HOMES[name].partition(":")
     value = getattr(import_module(module), attribute)
     globals()[name] = value if isinstance(value, type) else _in_python(value)
     return globals()[name]
 
 
-_PATH = re.compile(r"Source\b|(str \| )?Path\b")
-"""Annotations of arguments that name a folder, a file or a repository."""
 _OPTION = re.compile(r"--([a-z][a-z-]+)")
 
 
@@ -88,19 +66,8 @@ def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose errors name arguments as Python does: `base_url` where the command line says --base-url."""
     from dataset_builders.errors import BadInput
 
-    signature = inspect.signature(function)
-
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind_partial(*args, **kwargs).arguments
-        for name, parameter in signature.parameters.items():
-            several = given.get(name, ()) if parameter.kind is parameter.VAR_POSITIONAL else [given.get(name, "")]
-            if _PATH.match(str(parameter.annotation)):
-                for value in several:
-                    if not isinstance(value, str | os.PathLike) and (
-                        value is not None or "None" not in parameter.annotation
-                    ):
-                        raise BadInput(f"{name}: takes a folder or a name, and this is {type(value).__name__}.")
         try:
             return function(*args, **kwargs)
         except BadInput as error:

@@ -1,7 +1,7 @@
 """`medprobe` and `python -m medprobe`: the command line with its exit codes.
 
-Bad input, wrong options, a missing extra, a full or forbidden disk, and packages of another distribution under our names end in one line
-on standard error and exit code 2; anything else that escapes is a defect and shows its traceback.
+Bad input, wrong options, a missing extra, and a full or forbidden disk end in one line on standard error and exit code 2; anything else
+that escapes is a defect and shows its traceback.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import signal
 import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
-
-from medprobe.installation import PACKAGES, hidden_package, other_owners, remedy
 
 if TYPE_CHECKING:
     from typer import TyperException
@@ -22,8 +20,6 @@ STOPPED = "stopped. Everything written so far is complete; repeat the command to
 
 def main() -> NoReturn:
     """Run the command line; see the module's first lines for exit codes."""
-    if problem := hidden_package():
-        _stop(problem)
     for before, given in pairwise(sys.argv):
         if given == "" and before != "--system":
             _stop(f"the argument after {before} is empty, perhaps a shell variable that is not set. Give a value.")
@@ -50,10 +46,6 @@ def main() -> NoReturn:
             _stop(f"{where}: {end.strerror}. Make room, or see to its rights, and run the same command again.")
         if missing := missing_extra(end):
             _stop(str(missing))
-        if isinstance(end, ImportError | AttributeError):  # another distribution may have overwritten files of ours
-            for name in PACKAGES:
-                if other_owners(name):
-                    _stop(f"the files of the package {name} are not all of medprobe ({end}). {remedy(name)}")
         raise
     if code == INTERRUPTED:
         _stop(STOPPED, INTERRUPTED)

@@ -14,9 +14,10 @@ import pandas as pd
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
-from dataset_builders.extras import missing_extra
+from dataset_builders.extras import missing_extra, require
 from dataset_builders.schema import LETTERS
 from eval_harness.derive.files import READINGS, RESULT
+from eval_harness.derive.metrics import METRICS
 from eval_harness.records.names import model_slug
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model, Result, read_result
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from eval_harness.runs.plan import Load
 
 Source = str | os.PathLike[str]
+BLUE, GREY = "#2563eb", "#64748b"
 SCORES = ("value", "low", "high", "n", "chance", "verdict")
 ASKED = ("question_id", "case_id", "question_type", "question", "options")
 READ = ("response", "choice", "status", "rule")
@@ -104,8 +106,6 @@ class Run:
 
     def plot(self) -> Figure:
         """The percent metrics with 95 % intervals, and chance: a matplotlib figure (extra `plot`), which `.savefig(FILE)` keeps."""
-        from medprobe.plots import plot_scores
-
         return plot_scores(self.scores, _finished(self))
 
     def __fspath__(self) -> str:
@@ -223,6 +223,27 @@ def answer_table(side: Side) -> pd.DataFrame:
         if column in asked.columns:
             table[facet] = asked[column]
     return table
+
+
+def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
+    """A point with its 95 % interval for each metric in percent that has a value, and a tick at chance; `scores`: as `Run.scores`."""
+    require("matplotlib")
+    from matplotlib import pyplot
+
+    is_count = [name in METRICS and METRICS[name].unit == "count" for name in scores["metric"]]
+    rows = scores[scores["value"].notna() & ~pd.Series(is_count, index=scores.index)]
+    figure, axes = pyplot.subplots(figsize=(7, 1.2 + 0.32 * len(rows)), layout="constrained")
+    places = range(len(rows))
+    axes.hlines(places, rows["low"], rows["high"], color=BLUE)
+    axes.plot(rows["value"], places, "o", color=BLUE, label="score, 95 % interval")
+    axes.plot(rows["chance"], places, "|", color=GREY, markersize=14, label="chance")
+    axes.set(yticks=places, yticklabels=rows["metric"], xlim=(-2, 102), xlabel="percent")
+    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
+    axes.set_title(f"{result.model.name} on {result.benchmark.name}")
+    axes.grid(axis="x", alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+    pyplot.close(figure)  # a notebook shows the figure that is returned, and would show an open one once more
+    return figure
 
 
 def _letters(positions: Iterable[Iterable[int]]) -> pd.Series:

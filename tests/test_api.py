@@ -23,7 +23,7 @@ from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import option_types
 from tests.commands import medprobe as command
-from tests.helpers import write_lines
+from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = "BadInput Model Request Response build compare evaluate load_results load_run open_dataset publish read_choice submit"
@@ -50,38 +50,27 @@ def scripted(seed):
     return names["Scripted"]
 
 
-def cases():
-    """Every benchmark in every kind of run that it has."""
-    for family in BENCHMARKS:
-        kinds = [{}, {"samples": 3}, {"extraction": "official"}, {"limit": 5, "samples": 2}, {"permute": True}]
-        yield from ((family, kind) for kind in kinds)
-    yield from (("gmai-mmbench", {"split": "test", **kind}) for kind in ({}, {"samples": 2}))
+CASES = [
+    ("mediconfusion", {"permute": True}),
+    ("probmed", {"samples": 3}),
+    ("gmai-mmbench", {"extraction": "official"}),
+    ("gmai-mmbench", {"split": "test", "samples": 2}),
+    ("halt-medvqa", {"limit": 5, "samples": 2}),
+    ("probmed-vqa-rad", {}),
+]
+"""Every benchmark, and every kind of run."""
 
 
 @pytest.mark.parametrize(
-    ("family", "options"), cases(), ids=lambda each: each if isinstance(each, str) else "-".join(each) or "plain"
+    ("family", "options"), CASES, ids=lambda each: each if isinstance(each, str) else "-".join(each)
 )
 def test_a_run_says_what_its_files_say(phantoms, tmp_path, family, options):
-    if options.get("permute") and family.startswith("probmed"):
-        with pytest.raises(medprobe.BadInput, match="shows no options"):
-            medprobe.evaluate(family, scripted(1)(), data=phantoms / family, out=tmp_path / "run", **options)
-        return
     (tmp_path / "model.py").write_text(
         MODEL.replace("SEED", family).replace("import hashlib", f"import hashlib\nSAID = {SAID}")
     )
     told = [word for name, value in options.items() for word in (f"--{name}", *([] if value is True else [value]))]
-    command(
-        "eval",
-        family,
-        "--model",
-        "model.py:Scripted",
-        "--data",
-        phantoms / family,
-        "--out",
-        "typed",
-        *told,
-        cwd=tmp_path,
-    )
+    data = phantoms / family
+    command("eval", family, "--model", "model.py:Scripted", "--data", data, "--out", "typed", *told, cwd=tmp_path)
     run = medprobe.evaluate(family, scripted(family)(), data=phantoms / family, out=tmp_path / "run", **options)
     typed, again = medprobe.load_run(tmp_path / "typed"), medprobe.load_run(run)
     document = json.loads((tmp_path / "typed" / "result.json").read_text())
@@ -231,10 +220,8 @@ BAD_CALLS = {
     "generation: .* JSON": lambda data: medprobe.evaluate(
         "mediconfusion", "baseline:chance", data=data, generation={"a": Says}
     ),
-    "^limit 0": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, limit=0),
     "no kind of model": lambda data: medprobe.evaluate("mediconfusion", "gpt:4", data=data),
     "^method cot": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, method="cot"),
-    "holds the benchmark": lambda data: medprobe.evaluate("probmed", "baseline:chance", data=data),
     "nowhere/result.json: no such result": lambda data: medprobe.load_run("nowhere"),
     "is a file": lambda data: medprobe.load_run(data / "README.md"),
     "nowhere: no such result": lambda data: medprobe.compare("nowhere", "nowhere"),
@@ -242,20 +229,11 @@ BAD_CALLS = {
     "not a results store": lambda data: medprobe.load_results("nowhere"),
     "name a run or a store": lambda data: medprobe.load_results(),
     "no such folder": lambda data: medprobe.open_dataset("nowhere"),
-    "no config 'none'": lambda data: medprobe.open_dataset(data).to_datasets("none"),
     "unknown. Did you mean mediconfusion": lambda data: medprobe.build("mediconfuson"),
     "official name": lambda data: medprobe.publish(data, "ORG/mediconfusion"),
     "nowhere: no such file": lambda data: medprobe.submit("nowhere", "store"),
     "question_type 'open'": lambda data: medprobe.read_choice("A", ["x", "y"], "open"),
-    "response None": lambda data: medprobe.read_choice(None, ["x", "y"]),
     "options 'xy'": lambda data: medprobe.read_choice("A", "xy"),
-    "facet: .* list": lambda data: medprobe.evaluate("mediconfusion", "baseline:chance", data=data, facet={}),
-    "^data: .* this is Repository": lambda data: medprobe.evaluate(
-        "mediconfusion", "baseline:chance", data=medprobe.open_dataset(data)
-    ),
-    "^folder: .* this is NoneType": lambda data: medprobe.load_run(None),
-    "^sources: .* this is Repository": lambda data: medprobe.load_results("runs", medprobe.open_dataset(data)),
-    "^to: .* this is NoneType": lambda data: medprobe.submit(data, None),
     "^base_url: a model that is an object": lambda data: medprobe.evaluate(
         "mediconfusion", Says(lambda requests: []), data=data, base_url="http://127.0.0.1:1/v1"
     ),
@@ -329,7 +307,7 @@ def test_compare_says_what_the_command_prints(phantoms, tmp_path):
     pd.testing.assert_series_equal(swapped["difference"], -table["difference"])
 
 
-@pytest.mark.parametrize("family", BENCHMARKS)
+@pytest.mark.parametrize("family", few(BENCHMARKS, 2))
 def test_a_config_is_what_the_library_datasets_reads(phantoms, family):
     """Ours is read from the files alone, by what their metadata say of the columns; the library's by the card."""
     dataset, folder = medprobe.open_dataset(phantoms / family), str(phantoms / family)
@@ -382,16 +360,6 @@ def test_the_import_works_in_any_folder_and_loads_nothing(tmp_path):
     assert same and not HEAVY & set(later)
     assert names == sorted(medprobe.__all__) == NAMES.split()
     assert Path(file).parent == ROOT / "medprobe" and version == medprobe.__version__
-
-
-def test_another_package_of_our_name_is_one_line_and_ends_nothing(tmp_path):
-    (tmp_path / "eval_harness").mkdir()
-    (tmp_path / "eval_harness" / "__init__.py").write_text("")
-    code = "import medprobe\ntry: medprobe.evaluate\nexcept ImportError as error: print(error)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.count("\n") == 1 and str(tmp_path / "eval_harness") in done.stdout and "Rename" in done.stdout
 
 
 def test_a_file_that_hides_the_library_datasets_is_named(phantoms, tmp_path):
@@ -454,12 +422,3 @@ def test_a_result_without_answers_says_so(phantoms, tmp_path):
     pd.testing.assert_frame_equal(alone.scores, run.scores)
     with pytest.raises(medprobe.BadInput, match="without its answers"):
         alone.answers  # noqa: B018
-    lines = [{"question_id": "9", "response": "A"}]
-    write_lines(tmp_path / "answers.jsonl", lines)
-    with pytest.raises(medprobe.BadInput, match="9"):
-        medprobe.evaluate(
-            "mediconfusion",
-            f"recorded:{tmp_path / 'answers.jsonl'}",
-            data=phantoms / "mediconfusion",
-            out=tmp_path / "no",
-        )

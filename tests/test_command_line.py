@@ -1,6 +1,5 @@
 """The command line as a stranger uses it: real files, exit codes, one real process."""
 
-import io
 import json
 import os
 import re
@@ -13,6 +12,7 @@ import pytest
 from typer.main import get_command
 
 from dataset_builders.benchmarks import BENCHMARKS
+from eval_harness.derive.metrics import HEADLINE
 from eval_harness.records.run_checks import METHODS
 from medprobe.command_line import app
 from tests.commands import medprobe
@@ -54,27 +54,15 @@ def test_help_names_every_command_and_bad_input_ends_a_real_process_with_2(tmp_p
         assert command in text
 
 
-def test_a_dataset_is_written_under_its_official_name_in_any_case(tmp_path):
-    medprobe("build", "HALT_MedVQA,ProbMed-VQA-RAD", "--text-only", cwd=tmp_path)
-    medprobe("build", "Mediconfusion", "--text-only", "--out", tmp_path / "here", cwd=tmp_path)
-    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["halt-medvqa", "probmed-vqa-rad"]
-    assert (tmp_path / "here" / "manifest.json").is_file()
-
-
 def test_help_of_build_names_every_benchmark():
     described = get_command(app).commands["build"].params[0].help
     assert described.removesuffix(", or all").split(", ") == list(BENCHMARKS)
 
 
 def test_phantoms_have_one_right_answer(workdir):
-    for benchmark, metric in [
-        ("mediconfusion", "set_accuracy"),
-        ("probmed", "overall"),
-        ("gmai-mmbench", "accuracy"),
-        ("halt-medvqa", "average"),
-    ]:
-        medprobe("eval", benchmark, "--model", "baseline:oracle", "--out", f"runs/oracle-{benchmark}", cwd=workdir)
-        assert scores(workdir / f"runs/oracle-{benchmark}/result.json")[metric] == 100
+    medprobe("eval", "all", "--model", "baseline:oracle", "--out", "runs/oracle", "--quiet", cwd=workdir)
+    for benchmark, metric in HEADLINE.items():
+        assert scores(workdir / f"runs/oracle/{benchmark}/result.json")[metric] == 100
 
 
 def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(workdir):
@@ -93,12 +81,6 @@ def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(wor
     assert (run / "answers.jsonl").read_bytes() == journal
 
 
-def test_a_limit_that_leaves_nothing_out_is_no_part(workdir):
-    medprobe("eval", "mediconfusion", "--model", "baseline:oracle", "--limit", 27, "--out", "runs/all", cwd=workdir)
-    benchmark = json.loads((workdir / "runs/all/result.json").read_text())["benchmark"]
-    assert (benchmark["questions"], benchmark["selection"]) == (28, None)
-
-
 def test_a_bare_file_is_scored_and_prints_only_json(workdir):
     questions = pd.read_parquet(next((workdir / "data/mediconfusion/questions_text").glob("*.parquet")))
     lines = [{"question_id": row.question_id, "response": "AB"[row.answer[0]]} for row in questions.itertuples()]
@@ -114,29 +96,10 @@ def test_a_bare_file_is_scored_and_prints_only_json(workdir):
     assert "nobody" in refused("score", "bad.jsonl", "--benchmark", "mediconfusion", cwd=workdir)
 
 
-def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
-    medprobe("eval", "probmed", "--model", "baseline:always-A", "--out", "runs/claim", cwd=workdir)
-    medprobe("submit", "runs/claim", "--to", "store", cwd=workdir)
-    medprobe("submit", "runs/claim", "--to", "store", cwd=workdir)
-    (found,) = (workdir / "store/results").glob("*/*/*/result.json")
-    assert found.parts[-4:-2] == ("probmed", "Always-A")
-    assert (found.parent / "answers.parquet").is_file()
-    table = pd.read_csv(io.StringIO(medprobe("results", "store", "--format", "csv", cwd=workdir).stdout))
-    assert "Always A" in set(table["model"])
-    claim = json.loads((workdir / "runs/claim/result.json").read_text())
-    claim["scores"]["overall"]["value"] = 99.9
-    (workdir / "runs/claim/result.json").write_text(json.dumps(claim))
-    medprobe("submit", "runs/claim", "--to", "other", cwd=workdir)
-    (other,) = (workdir / "other/results").glob("*/*/*/result.json")
-    assert other.read_bytes() == found.read_bytes()
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("build", "mediconfuson"), "Did you mean mediconfusion?"),
-        (("eval", "mediconfuson", "--model", "baseline:chance"), "Did you mean mediconfusion?"),
-        (("eval", "probmed,nothing", "--model", "baseline:chance"), "Available: gmai-mmbench"),
         (
             ("eval", "probmed", "--model", "baseline:chance", "--facet", "Modality=CTT"),
             "--facet modality: the label 'CTT'",
@@ -147,17 +110,10 @@ def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
         (("results", "data"), "not a results store"),
         (("build", "all", "--as", "mine"), "--as"),
         (("eval", "mediconfusion", "--model", "gpt:4"), "no kind of model"),
-        (("eval", "mediconfusion", "--model", "baseline:best"), "no such baseline"),
         (("eval", "mediconfusion", "--model", "baseline:chance", "--data", "nowhere"), "nowhere"),
-        (("eval", "mediconfusion", "--model", "baseline:chance", "--data", "data/probmed"), "probmed"),
-        (("eval", "mediconfusion", "--model", "baseline:chance", "--split", "train"), "--split train"),
         (("eval", "mediconfusion", "--model", "baseline:chance", "--prompt", "nice"), "mc-0"),
-        (("eval", "mediconfusion", "--model", "baseline:chance", "--limit", "0"), "--limit"),
-        (("eval", "gmai-mmbench", "--model", "baseline:chance", "--branch", "Astrology"), "Astrology"),
-        (("eval", "mediconfusion", "--model", "baseline:chance", "--batch-size", "many"), "--batch-size"),
         (("eval", "mediconfusion", "--model", "baseline:chance", "--out", "data"), "--out data"),
         (("score", "nowhere.jsonl"), "--benchmark"),
-        (("score", "nowhere.jsonl", "--benchmark", "mediconfusion"), "no such file"),
         (("submit", "data", "--to", "store"), "is no run folder"),
         (("eval", "mediconfusion"), "Missing option '--model'. See `medprobe eval --help`."),
         (("curate", "embd"), "No such command 'embd'. Did you mean 'embed'? See `medprobe curate --help`."),
@@ -166,8 +122,6 @@ def test_submitting_adds_the_derived_scores_whatever_a_result_claims(workdir):
         (("submit", "data", "--to", ""), "the argument after --to is empty"),
         (("board", "--data", "nowhere"), "there is no such folder"),
         (("results", "nowhere"), "not a results store"),
-        (("results", "./nowhere"), "not a results store"),  # a folder, not the name of a repository
-        (("board", "--results", "nowhere", "--port", "0"), "not a results store"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(workdir, arguments, words):
@@ -246,7 +200,7 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
             medprobe("submit", run, "--to", tmp_path / "store", cwd=workdir)
             document = json.loads((run / "result.json").read_text())
             runs[document["model"]["name"], document["benchmark"]["name"]] = document
-    for sources in (["runs"], ["store"], ["runs", "store"], list((tmp_path / "runs").glob("*/*"))):
+    for sources in (["runs", "store"], list((tmp_path / "runs").glob("*/*"))):
         for asked, metric in (([], None), (["--metric", "ACCURACY", "--metric", "organ"], ("accuracy", "organ"))):
             said = medprobe("results", *sources, *asked, "--format", "md", cwd=tmp_path).stdout
             cells = rows_of(said)
@@ -287,7 +241,7 @@ def test_a_threshold_ends_with_1_and_a_run_without_a_score_reaches_none(workdir,
 
 
 def test_the_headline_metric_is_the_first_row_and_the_rest_is_there_when_asked_for(workdir, tmp_path):
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS[:2]:
         run = ("eval", benchmark, "--model", "baseline:chance", "--out", tmp_path / benchmark)
         short, whole = (medprobe(*run, *more, cwd=workdir).stdout.splitlines() for more in ((), ("--all-metrics",)))
         document = json.loads((tmp_path / benchmark / "result.json").read_text())

@@ -1,17 +1,32 @@
-"""Shared by the harnesses: what a file says of itself and of an answer, and the questions of an exported task."""
+"""Shared by the harnesses: what a file says of itself and of an answer, the questions of an exported task, and a sample of another harness
+as an answer that can be scored.
+
+Harnesses score sample by sample and then sum up; a pair or an image with nine probes is scored from the records of its samples.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
+from dataset_builders.benchmarks import question_columns
 from dataset_builders.errors import BadInput
+from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks import spec
+from eval_harness.derive.answers import read_answers
+from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.scoring import score, units
 from eval_harness.records.selection import Selection, select_questions
+from eval_harness.scores.intervals import clustered_interval
 
 FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
 """What is stored in place of an answer that never came."""
@@ -68,3 +83,87 @@ def to_export(data: str, split: str | None) -> Exported:
     if not repository.has_images:
         raise BadInput(f"{data}: holds no images (a text-only build). Build it again without --text-only.")
     return Exported(repository, chosen)
+
+
+KEPT = tuple(dict.fromkeys((*READ_BY_SCORING, *FACETS_READ)))
+"""Columns of a question that a sample carries: all that scoring reads."""
+
+
+def kept_columns(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """The columns `KEPT` of a question, as JSON can hold them."""
+    return {name: _plain(row.get(name)) for name in KEPT}
+
+
+def question_of(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a question, less its images, of a row as `datasets` gives it: labels as texts."""
+    names = {name: kind.names for name, kind in question_columns(family).items() if kind.names}
+    return {
+        name: names[name][value] if name in names and isinstance(value, int) and value >= 0 else value
+        for name, value in row.items()
+        if name not in ("image", "more_images")
+    }
+
+
+def images_of(row: Mapping[str, Any]) -> list[Any]:
+    """The images (RGB) that a question shows, in order, of a row as `datasets` gives it."""
+    given = [row.get("image"), *(row.get("more_images") or ())]
+    return [image.convert("RGB") for image in given if image is not None]
+
+
+def _plain(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, list | tuple | np.ndarray) else value
+
+
+def read_answer(
+    family: str, question: Mapping[str, Any], text: str | None, answer: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An answer read as `medprobe score` does: `choice`, `status`, `rule`, `right`.
+
+    `question`: its columns `KEPT`; `text`: its wording, which the reader uses where it may. `answer`: a line of a journal.
+    """
+    table = pd.DataFrame([{**question, "question": text}] if text is not None else [dict(question)])
+    line = {"question_id": str(question["question_id"]), "sample": 0} | dict(answer)
+    [read] = read_answers(pd.DataFrame([line]), table, family).to_dict("records")
+    choice = sorted(int(index) for index in read["choice"])
+    right = read["status"] == "answered" and choice == sorted(question["answer"])
+    return {"choice": choice, "status": read["status"], "rule": read["rule"], "right": right}
+
+
+def scores_of(
+    family: str, questions: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(metric -> value as `medprobe score` gives it, metric -> standard error in points), of the metrics that the answers speak for."""
+    frame = pd.DataFrame(list(questions), columns=list(KEPT))
+    if frame.empty:
+        return {}, {}
+    given = pd.DataFrame(list(answers), columns=["question_id", "sample", "choice", "status"])
+    found = {
+        name: each.value for name, each in score(family, frame, given).scores.items() if name in spec(family).metrics
+    }
+    return {name: value for name, value in found.items() if value is not None}, _errors(units(family, frame, given))
+
+
+def scores_of_records(family: str, records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
+    """`scores_of` records that hold both a question's columns and the answer that was read to it."""
+    answers = [{"sample": 0, **{name: each[name] for name in ("question_id", "choice", "status")}} for each in records]
+    return scores_of(family, records, answers)
+
+
+def _errors(table: pd.DataFrame) -> dict[str, float]:
+    """Metric -> the standard error of as many independent outcomes as its interval is worth; absent for counts, and where fewer than two
+    clusters speak for it."""
+    errors: dict[str, float] = {}
+    for name, part in table.groupby("metric", sort=False):
+        info = METRICS.get(str(name))
+        if info is not None and info.unit == "count":
+            continue
+        top, base = part["numerator"].to_numpy(float), part["denominator"].to_numpy(float)
+        found = clustered_interval(top, base, part["cluster"].to_numpy())
+        if found is not None and part["cluster"][base > 0].nunique() > 1:
+            share = float(top.sum() / base.sum())
+            errors[str(name)] = 100 * math.sqrt(share * (1 - share) / found.n_effective)
+    return errors

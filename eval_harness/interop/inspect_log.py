@@ -6,7 +6,6 @@ A log of our tasks (`inspect_tasks.py`) says benchmark, dataset and split itself
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.model import ModelOutput
 
-ZIP = b"PK\x03\x04"
 ENDS = {"max_tokens": "length", "model_length": "length", "stop": "stop", "content_filter": "content_filter"}
 """inspect-ai's stop reasons -> the words of OpenAI's API."""
 NOT_READ = {"messages", "events", "store"}
@@ -31,20 +29,12 @@ NOT_READ = {"messages", "events", "store"}
 
 
 def recognises(path: Path) -> bool:
-    """True if a file is a log of inspect-ai, by what it holds."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(4096)
-        if head.startswith(ZIP):
-            if not zipfile.is_zipfile(path):
-                return b"_journal/" in head  # a log that was cut short, which `read_header` says
-            with zipfile.ZipFile(path) as archive:
-                names = archive.namelist()
-            return "header.json" in names or any(name.startswith("_journal/") for name in names)
-    except (OSError, zipfile.BadZipFile):
-        return False
-    text = head.lstrip()
-    return text.startswith(b"{") and b'"eval"' in text and b'"version"' in text and b'"status"' in text
+    """True if a file is a log of inspect-ai: `.eval`, or JSON with what its logs begin with."""
+    if path.suffix == ".eval":
+        return True
+    with path.open("rb") as file:
+        head = file.read(4096).lstrip()
+    return head.startswith(b"{") and all(name in head for name in (b'"eval"', b'"version"', b'"status"'))
 
 
 def read_header(path: Path) -> EvalLog:
@@ -53,7 +43,7 @@ def read_header(path: Path) -> EvalLog:
     from inspect_ai.log import read_eval_log
 
     try:
-        log = read_eval_log(path, header_only=True, format=_format(path))
+        log = read_eval_log(path, header_only=True)
     except Exception as error:  # whatever inspect-ai raises for a file that is none of its logs
         raise _damaged(path, error) from None
     if log.status != "success":
@@ -68,16 +58,11 @@ def samples_of(path: Path) -> Iterator[EvalSample]:
     """The samples of a log. Raises BadInput for a damaged one."""
     from inspect_ai.log import read_eval_log_samples
 
-    samples = read_eval_log_samples(path, resolve_attachments=True, format=_format(path), exclude_fields=NOT_READ)
+    samples = read_eval_log_samples(path, resolve_attachments=True, exclude_fields=NOT_READ)
     try:
         yield from samples
     except Exception as error:  # as above
         raise _damaged(path, error) from None
-
-
-def _format(path: Path) -> Any:
-    with path.open("rb") as file:
-        return "eval" if file.read(len(ZIP)) == ZIP else "json"
 
 
 def _damaged(path: Path, error: Exception) -> BadInput:

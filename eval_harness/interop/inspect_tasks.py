@@ -33,8 +33,8 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.images.lookup import data_uri
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
+from eval_harness.interop.harness_file import kept_columns, read_answer, scores_of
 from eval_harness.interop.inspect_log import delivered
-from eval_harness.interop.sample_records import kept_columns, read_answer, scores_of
 from eval_harness.prompts import prompt_for
 from eval_harness.records.conversation import DEFAULT_FORM
 from eval_harness.records.run import RunRequest

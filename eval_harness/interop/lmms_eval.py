@@ -21,14 +21,23 @@ import yaml
 
 from dataset_builders.files import replace_file
 from eval_harness.benchmarks import spec
-from eval_harness.interop.harness_file import Described, Exported, letters_of, record_of, to_export
-from eval_harness.interop.sample_records import images_of, kept_columns, question_of, read_answer, scores_of_records
+from eval_harness.interop.harness_file import (
+    Described,
+    Exported,
+    images_of,
+    kept_columns,
+    letters_of,
+    question_of,
+    read_answer,
+    record_of,
+    scores_of_records,
+    to_export,
+)
 from eval_harness.prompts import prompt_for
 from eval_harness.store.untrusted import ProblemList, json_lines
 
 IDS = "medprobe_answer"
 """The key of our task's ids in a line."""
-MEGABYTE = 1 << 20
 
 
 def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -52,16 +61,12 @@ def process(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str
     record = kept_columns(row) | found | {"score": int(found["right"])}
     return {
         IDS: {"question_id": row["question_id"], "score": record["score"], "case_id": row["case_id"]}
-    } | dict.fromkeys(_metrics(family), record)
+    } | dict.fromkeys(spec(family).metrics, record)
 
 
 def aggregate(family: str, metric: str, records: Iterable[Mapping[str, Any]]) -> float | None:
     """The value of a metric in percent; None where the questions asked do not speak for it."""
     return scores_of_records(family, list(records))[0].get(metric)
-
-
-def _metrics(family: str) -> list[str]:
-    return list(spec(family).metrics)
 
 
 def export(data: str, split: str | None, out: Path) -> str:
@@ -74,39 +79,40 @@ def export(data: str, split: str | None, out: Path) -> str:
     return found.task
 
 
+_UTILS = """# Written by `medprobe export-lmms-eval`: the functions of the task, for the benchmark {family}.
+
+from eval_harness.interop import lmms_eval
+
+FORMAT = {family!r}
+
+
+def doc_to_messages(doc, lmms_eval_specific_kwargs=None):
+    return lmms_eval.messages(FORMAT, doc)
+
+
+def doc_to_visual(doc):
+    return lmms_eval.images_of(doc)
+
+
+def doc_to_text(doc, lmms_eval_specific_kwargs=None):
+    return lmms_eval.messages(FORMAT, doc)[0]["content"][-1]["text"]
+
+
+def doc_to_target(doc):
+    return lmms_eval.target(FORMAT, doc)
+
+
+def process_results(doc, results):
+    return lmms_eval.process(FORMAT, doc, results)
+
+
+def right(records):
+    return 100 * sum(each["score"] for each in records) / len(records)"""
+
+
 def _functions(family: str) -> str:
-    lines = [
-        f'"""Written by `medprobe export-lmms-eval`: the functions of the task, for the benchmark {family}."""',
-        "",
-        "from eval_harness.interop import lmms_eval",
-        "",
-        f"FORMAT = {family!r}",
-        "",
-        "",
-        "def doc_to_messages(doc, lmms_eval_specific_kwargs=None):",
-        "    return lmms_eval.messages(FORMAT, doc)",
-        "",
-        "",
-        "def doc_to_visual(doc):",
-        "    return lmms_eval.images_of(doc)",
-        "",
-        "",
-        "def doc_to_text(doc, lmms_eval_specific_kwargs=None):",
-        '    return lmms_eval.messages(FORMAT, doc)[0]["content"][-1]["text"]',
-        "",
-        "",
-        "def doc_to_target(doc):",
-        "    return lmms_eval.target(FORMAT, doc)",
-        "",
-        "",
-        "def process_results(doc, results):",
-        "    return lmms_eval.process(FORMAT, doc, results)",
-        "",
-        "",
-        "def right(records):",
-        '    return 100 * sum(each["score"] for each in records) / len(records)',
-    ]
-    for metric in _metrics(family):
+    lines = [_UTILS.format(family=family)]
+    for metric in spec(family).metrics:
         lines += ["", "", f"def {metric}(records):", f"    return lmms_eval.aggregate(FORMAT, {metric!r}, records)"]
     return "\n".join(lines) + "\n"
 
@@ -147,7 +153,7 @@ def recognises(path: Path) -> bool:
     """True if the first line is a sample of lmms-eval."""
     try:
         with path.open("rb") as file:
-            first = json.loads(file.readline(64 * MEGABYTE))
+            first = json.loads(file.readline())
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(first, dict) and {"doc_id", "target", "filtered_resps"} <= set(first)

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
+from dataset_builders.schema import LETTERS
 from eval_harness.interop.harness_file import Described
 from eval_harness.store.untrusted import ProblemList, Record
 
@@ -45,14 +46,14 @@ def describe(path: Path) -> Described:
 
 def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[Entry]:
     """(where, question id, record) of every answer. Raises BadInput for a file that is no JSON."""
-    keys = {str(row.question_id): (row.options, row.answer) for row in questions.itertuples()}
+    options_of = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
     for where, name, record in _records(path):
         if not isinstance(record, dict):
             found.add(where, "is not a JSON object. Each entry must be one answer.")
-        elif name is not None and _is_pair(record):
+        elif name is not None and {"answer", "image_1", "image_2"} & record.keys():
             yield from _pair(where, name, record, found)
         elif "qa_type" in record and "id" in record and "question_id" not in record:
-            yield from _probing(where, record, keys, found)
+            yield from _probing(where, record, options_of, found)
         elif "response" in record and (record.get("question_id") is not None or record.get("index") is not None):
             identity = record.get("question_id")
             yield where, record.get("index") if identity is None else identity, record
@@ -78,29 +79,22 @@ def _records(path: Path) -> Iterator[tuple[str, str | None, Any]]:
         yield f"{path}, entry {clip(name) if is_named else name}", str(name) if is_named else None, record
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, dict) and bool({"answer", "image_1", "image_2"} & value.keys())
-
-
 def _is_pairs(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and all(isinstance(part, dict) for part in value.values())
 
 
-def _probing(where: str, record: Record, keys: dict[str, Any], found: ProblemList) -> Iterator[Entry]:
+def _probing(where: str, record: Record, options_of: dict[str, Any], found: ProblemList) -> Iterator[Entry]:
     parts = [record.get("image_type"), record["id"], record["qa_type"]]
     if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in parts[1:]):
         found.add(where, "its id or qa_type is no text")
         return
     # With its image type in front, as ProbMed's dataset has them, or without.
     names = ["-".join(map(str, parts)), "-".join(map(str, parts[1:]))]
-    name = next((name for name in names if name in keys), names[1])
-    options, answer = keys.get(name, ((), ()))
-    truth = record.get("gt_ans")
-    if isinstance(truth, str) and len(answer) == 1:
-        ours = str(options[int(answer[0])])
-        if truth.strip().lower().rstrip(".") != ours.lower():
-            found.add(where, f"its gt_ans is {clip(truth)}, the dataset says {ours!r}: another version of the dataset")
-    yield where, name, {"response": record.get("response"), "sample": record.get("sample")}
+    name = next((name for name in names if name in options_of), names[1])
+    options = [str(option).lower() for option in options_of.get(name, ())]
+    truth = str(record.get("gt_ans")).strip().lower().rstrip(".")
+    target = LETTERS[options.index(truth)] if truth in options else None
+    yield where, name, {"response": record.get("response"), "sample": record.get("sample"), "target": target}
 
 
 def _pair(where: str, pair: str, record: Record, found: ProblemList) -> Iterator[Entry]:

@@ -11,7 +11,6 @@ import base64
 import csv
 import json
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from dataset_builders.extras import require
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS, image_ids
 from eval_harness.interop.harness_file import Described, letters_of, record_of, to_export
-from eval_harness.records.limits import MAX_FILE
 from eval_harness.store.untrusted import ProblemList
 
 NOTHING = {
@@ -109,15 +107,10 @@ def _category(row: dict[Any, Any]) -> str:
 
 def recognises(path: Path) -> bool:
     """True if it is a table of predictions: xlsx, or TSV with `index`, `question` and `prediction`."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(1 << 16)
-        if head.startswith(b"PK\x03\x04"):
-            with zipfile.ZipFile(path) as archive:
-                return "xl/workbook.xml" in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
-        return False
-    names = head.split(b"\n", 1)[0].rstrip(b"\r").split(b"\t")
+    if path.suffix == ".xlsx":
+        return True
+    with path.open("rb") as file:
+        names = file.readline(1 << 16).rstrip(b"\r\n").split(b"\t")
     return {b"index", b"question", b"prediction"} <= set(names)
 
 
@@ -130,16 +123,12 @@ def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tu
     """(where, question id, journal record) of every row. Raises BadInput for a table that cannot be read."""
     of_two = questions[questions["question_type"] == "yes_no"]
     yes_no = dict(zip(of_two["question_id"].astype(str), of_two["options"], strict=True))
-    header: dict[str, int] = {}
-    for number, cells in enumerate(_rows(path), 1):
-        if not header:
-            header = {name: column for column, name in enumerate(cells) if name}
-            if not {"question_id", "prediction"} <= set(header):
-                raise BadInput(
-                    f"{path}: lacks the columns question_id and prediction: it was not asked with the TSV of `medprobe export-tsv`."
-                )
-            continue
-        row = {name: cells[column] if column < len(cells) else "" for name, column in header.items()}
+    table = _table(path)
+    if not {"question_id", "prediction"} <= set(table.columns):
+        raise BadInput(
+            f"{path}: lacks the columns question_id and prediction: it was not asked with the TSV of `medprobe export-tsv`."
+        )
+    for number, row in enumerate(table.to_dict("records"), 2):
         said = record_of(_in_words(row["prediction"], yes_no.get(row["question_id"], ())))
         yield f"{path}, row {number}", row["question_id"], said | {"target": row.get("answer") or None}
 
@@ -160,20 +149,14 @@ def _in_words(said: str, options: Sequence[str]) -> str:
     return f"{found[1]} ({options[index]})"
 
 
-def _rows(path: Path) -> Iterator[list[str]]:
-    """The rows of a table as texts; of a spreadsheet (extra `vlmevalkit`) those of its first sheet."""
+def _table(path: Path) -> pd.DataFrame:
+    """A table as texts; of a spreadsheet (extra `vlmevalkit`) its first sheet."""
+    if path.suffix == ".xlsx":
+        require("openpyxl")
     try:
-        with path.open("rb") as file:
-            is_sheet = file.read(4) == b"PK\x03\x04"
-        if is_sheet:
-            require("openpyxl")
-            yield from pd.read_excel(path, header=None, dtype=str, keep_default_na=False).to_numpy().tolist()
-            return
-        csv.field_size_limit(MAX_FILE)
-        with path.open(encoding="utf-8-sig", newline="") as text:
-            yield from csv.reader(text, delimiter="\t")
-    except BadInput:
-        raise
+        if path.suffix == ".xlsx":
+            return pd.read_excel(path, dtype=str, keep_default_na=False)
+        return pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
     except Exception as error:  # what a damaged file raises differs by library
         why = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise BadInput(f"{path}: cannot be read as VLMEvalKit's predictions ({why}).") from None

@@ -130,8 +130,8 @@ def run_model(
     model_args: Annotated[
         str | None,
         LOCAL(
-            help="the library's own arguments as JSON: dtype, attn_implementation, device_map, quantization, adapter, min_pixels, "
-            "max_pixels; with vllm: also its engine's, e.g. '{\"tensor_parallel_size\": 2}'"
+            help="the library's own arguments as JSON: dtype, attn_implementation, device_map, quantization, adapter; with "
+            "vllm: also its engine's, e.g. '{\"tensor_parallel_size\": 2}'"
         ),
     ] = None,
     allow_missing_weights: Annotated[

@@ -93,6 +93,49 @@ def compare(
         typer.echo(compare_results(side_of(a), side_of(b), all_metrics))
 
 
+METHODS = {
+    "mc": "multiple choice: the answer is read from the text that the model writes",
+    "gd": "the option whose letter is the likeliest first token of the answer (needs log-probabilities)",
+    "ps": "the option whose whole text is the likeliest answer (needs log-probabilities)",
+    "ps_official": "as ps, computed as the code of MediConfusion's authors does: every token at the first position",
+    "ff": "free form: the options are not shown; MediConfusion's judge model says which one the answer means",
+}
+
+
+def _benchmarks() -> list[dict[str, str]]:
+    """A row per benchmark."""
+    from dataset_builders.benchmarks import BENCHMARKS, spec
+    from eval_harness.derive.metrics import HEADLINE
+
+    return [
+        {
+            "benchmark": name,
+            "title": spec(name).facts.title,
+            "split": spec(name).default_split,
+            "headline metric": HEADLINE[name],
+            "facets": ", ".join(spec(name).facets),
+        }
+        for name in BENCHMARKS
+    ]
+
+
+def _prompts() -> list[dict[str, str]]:
+    """A row per prompt; `default`: the methods or types of question that it is the default of."""
+    from eval_harness.benchmarks import spec
+    from eval_harness.prompts import PROMPTS
+
+    return [
+        {
+            "benchmark": family,
+            "prompt": name,
+            "methods": ", ".join(prompt.methods),
+            "default": ", ".join(kind for kind, held in spec(family).default_prompts.items() if held == name),
+            "source": prompt.source,
+        }
+        for (family, name), prompt in PROMPTS.items()
+    ]
+
+
 @app.command("list", short_help="List benchmarks, prompts or methods.", rich_help_panel="Run")
 def list_names(
     what: Annotated[
@@ -101,9 +144,8 @@ def list_names(
     form: Form = "table",
 ) -> None:
     """List what the commands know by name: benchmarks, the prompts of their papers, and methods of asking."""
-    from medprobe.commands import names
-
-    rows = {"benchmarks": names.benchmarks, "prompts": names.prompts, "methods": names.methods}[what]()
+    methods = [{"method": name, "what is read": words} for name, words in METHODS.items()]
+    rows = _benchmarks() if what == "benchmarks" else _prompts() if what == "prompts" else methods
     if form == "json":
         typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return

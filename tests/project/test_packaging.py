@@ -1,4 +1,4 @@
-"""What a packager meets: the wheel outside the repository, an install without extras, another project's package under our name."""
+"""What a packager meets: the wheel outside the repository and an install without extras."""
 
 import ast
 import json
@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dataset_builders.extras import EXTRAS, MissingExtra, missing_extra, require
+from dataset_builders.extras import EXTRAS
 from medprobe import __version__, load_results
 from tests.environments import NO_INDEX, environment
 from tests.localhub.clients import closure, python_with_only, strangers_python
@@ -110,16 +110,6 @@ def test_each_extra_can_be_installed_by_what_metadata_say(request, python, tmp_p
         if done.returncode and "No solution" not in done.stderr and NO_INDEX.search(done.stderr):
             pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-200:]}")
         assert done.returncode == 0, (extras, done.stderr)
-
-
-def test_only_what_is_missing_is_said_to_be():
-    require("torch", "gradio")
-    assert (
-        missing_extra(ModuleNotFoundError(name="torch.nowhere")) is None
-    )  # torch is there: a defect, with its traceback
-    assert missing_extra(ModuleNotFoundError(name="dataset_builders.nowhere")) is None
-    assert missing_extra(ImportError(name="torch")) is None
-    assert "'medprobe[eval,space]'" in str(MissingExtra("torch", "gradio"))
 
 
 COMMANDS = """
@@ -292,43 +282,6 @@ def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
     )
     assert Path(where).is_relative_to(installed.parent)
     assert published == len(load_results(published=True)) and correct
-
-
-def other_project(folder):
-    """The wheel of another distribution that ships a package `eval_harness`."""
-    file = folder / "eval_harness_of_others-1.0-py3-none-any.whl"
-    info = "eval_harness_of_others-1.0.dist-info"
-    with zipfile.ZipFile(file, "w") as out:
-        out.writestr("eval_harness/__init__.py", "from eval_harness.theirs import run\n")
-        out.writestr("eval_harness/theirs.py", "run = None\n")
-        out.writestr("eval_harness/runs/runner.py", "class Runner: ...\n")
-        out.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: eval-harness-of-others\nVersion: 1.0\n")
-        out.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        names = ["eval_harness/__init__.py", "eval_harness/theirs.py", "eval_harness/runs/runner.py"]
-        record = [*names, f"{info}/METADATA", f"{info}/WHEEL", f"{info}/RECORD"]
-        out.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in record))
-    return file
-
-
-@pytest.mark.exhaustive  # commands of an installed wheel, one process each
-def test_another_project_with_a_package_of_our_name_is_one_line(installed, tmp_path):
-    """Found before ours on the path, installed over ours, or removed with what it had overwritten."""
-    theirs, workdir = other_project(tmp_path), tmp_path / "workdir"
-    workdir.mkdir()
-    pip("install", "--target", tmp_path / "elsewhere", theirs)
-    command = ("eval", "mediconfusion", "--model", "baseline:chance")
-    for arguments in (("--version",), command):
-        _, said = outside(
-            installed / "medprobe", *arguments, cwd=workdir, code=2, PYTHONPATH=str(tmp_path / "elsewhere")
-        )
-        assert said.count("\n") == 1 and "eval-harness-of-others" in said and "eval_harness" in said
-    pip("--python", installed / "python", "install", theirs)
-    _, said = outside(installed / "medprobe", *command, cwd=workdir, code=2)
-    assert said.count("\n") == 1 and "eval-harness-of-others" in said and "virtual environment" in said
-    shutil.rmtree(next((installed.parent / "lib").glob("python*")) / "site-packages" / "eval_harness")
-    _, said = outside(installed / "medprobe", *command, cwd=workdir, code=2)
-    assert said.count("\n") == 1 and "eval_harness" in said and "Install medprobe" in said
-    assert not list(workdir.iterdir())
 
 
 def test_badges_and_pictures_are_true():
