@@ -45,10 +45,6 @@ def probe(
             "--unbalanced", help="draw as in the paper: more questions, some of which can be answered without the image"
         ),
     ] = False,
-    drop_unmatched_boxes: Annotated[
-        bool,
-        typer.Option("--drop-unmatched-boxes", help="ignore boxes that belong to no finding or to none of the images"),
-    ] = False,
     no_text_search: NoTextSearch = False,
 ) -> None:
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
@@ -74,24 +70,11 @@ def probe(
     about_boxes: dict[str, int] = {}
     if boxes is not None:
         probed, counts = with_positions(probed, boxes, images)
-        about_boxes = {
-            "used": counts.used, "across_parts": counts.across, "of_other_images": counts.other_images, "unmatched": len(counts.unmatched)
-        }  # fmt: skip
+        about_boxes = dict(counts)
         typer.echo(
-            f"boxes: {counts.used} give a position, {counts.across} lie across parts of their image, "
-            f"{counts.other_images} are of images that the table does not have, {len(counts.unmatched)} belong to no finding"
+            f"boxes: {counts['used']} give a position, {counts['across_parts']} lie across parts of their image, "
+            f"{counts['of_other_images']} are of images that the table does not have, {counts['unmatched']} belong to no finding"
         )
-        if counts.other_images and not (counts.used or counts.across or counts.unmatched or drop_unmatched_boxes):
-            raise BadInput(
-                f"{boxes}: no box is of an image of the table ({probed[0].image} and {len(probed) - 1} more). Name images as the table "
-                "does, or leave these boxes out with --drop-unmatched-boxes."
-            )
-        if counts.unmatched and not drop_unmatched_boxes:
-            row, why = next(iter(counts.unmatched.items()))
-            raise BadInput(
-                f"{boxes}: {len(counts.unmatched)} boxes belong to no finding of their image (row {row}: {why}). "
-                "Fix the names, or leave these boxes out with --drop-unmatched-boxes."
-            )
     try:
         rows, left_out = ask_about(probed, seed, not unbalanced)
     except BadInput as error:
@@ -147,19 +130,6 @@ def hallucinate(
         str,
         typer.Option(help="column of the questions with the organ in the image; a swapped image shows nothing of it"),
     ] = "organ",
-    controls: Annotated[
-        bool,
-        typer.Option(
-            "--controls/--no-controls",
-            help="add a control to each question: the same abstention option, but an answer exists",
-        ),
-    ] = True,
-    replies: Annotated[
-        Path | None,
-        typer.Option(
-            help="file that caches the model's replies, independent of --out (default: QUESTIONS.fakes.jsonl beside them)"
-        ),
-    ] = None,
     table: Table = None,
     image_column: ImageColumn = "image",
     group_column: GroupColumn = "group",
@@ -209,17 +179,15 @@ def hallucinate(
         invented = read_fakes(fake_questions)
     else:
         asking = Asking(tries, seed=seed, send=send_to_provider)
-        journal = replies or questions.with_name(f"{questions.name}.fakes.jsonl")
+        journal = questions.with_name(f"{questions.name}.fakes.jsonl")
         invented = hallucination.write_fakes(
             len(own) if fakes is None else fakes, open_writer(str(model), base_url), journal, asking, modality
         )
     about = SwapImages(groups, hashes_of(images, {question.image for question in own}))
-    swaps, left_out = hallucination.swapped(own, about, seed, controls)
-    none, without_none = hallucination.none_of_the_above(own, seed, controls)
+    swaps, left_out = hallucination.swapped(own, about, seed)
+    none, without_none = hallucination.none_of_the_above(own, seed)
     entries = {
-        "fake": hallucination.fake(
-            invented, sorted({question.image for question in own}), seed, own if controls else ()
-        ),
+        "fake": hallucination.fake(invented, sorted({question.image for question in own}), seed, own),
         "none": none,
         "swap": swaps,
     }
@@ -227,14 +195,14 @@ def hallucinate(
     if empty:
         raise BadInput(
             f"{questions}: no question can be used for {', '.join(empty)} (left out of none: {_counted(without_none)}; of swap: "
-            f"{_counted(left_out)}). A question to swap names an organ or modality, and other images show nothing of its {unrelated_by}."
+            f"{_counted(left_out)}). A question to swap names an organ, and other images show nothing of its {unrelated_by}."
         )
 
     def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:
         for scenario, made in hallucination.renamed(entries, names).items():
             write_json(folder / FILES[scenario], made)
         return {
-            "questions": {scenario: len(made) for scenario, made in entries.items()}, "controls": controls,
+            "questions": {scenario: len(made) for scenario, made in entries.items()},
             "not_swapped": dict(left_out), "without_none": dict(without_none),
             "notes": [hallucination.controls_note(entries), f"Text alone, your own questions: {alone}."],
         }  # fmt: skip
@@ -242,12 +210,7 @@ def hallucinate(
     used = {question.image for question in own}
     write_set(out, "halt-medvqa", images, used, known, write_files, text_search=not no_text_search)
     for scenario, made in entries.items():
-        beside = ", controls included" if controls else ""
-        typer.echo(
-            f"{scenario}: {len(made)} questions ({len(own)} of yours{beside})"
-            if scenario != "fake"
-            else f"fake: {len(invented)}{' and as many controls' if controls else ''}"
-        )
+        typer.echo(f"{scenario}: {len(made)} questions, controls included")
     for scenario, reasons in (("none", without_none), ("swap", left_out)):
         for why, count in reasons.items():
             typer.echo(f"left out of {scenario}: {count} ({why})")

@@ -28,8 +28,8 @@ QUESTION_REMEDY = (
 
 @dataclass(frozen=True)
 class CustomQuestion:
-    """A question with one right option. `answer` is its position; `kind`, `modality`: what its image shows and how it was made, for telling
-    unrelated images; `group`: the patient, study or article of its image ("" where unknown)."""
+    """A question with one right option. `answer` is its position; `kind`: what its image shows, for telling unrelated images; `group`: the
+    patient, study or article of its image ("" where unknown)."""
 
     image: str
     question: str
@@ -37,7 +37,6 @@ class CustomQuestion:
     answer: int
     kind: str = ""
     group: str = ""
-    modality: str = ""
 
     @property
     def right(self) -> str:
@@ -63,7 +62,7 @@ def read_questions(path: Path, kind_column: str | None = None, group_column: str
     needed = ("image", "question", "answer", *([kind_column] if kind_column else []))
 
     def read(row: dict[str, Any]) -> CustomQuestion | str:
-        image, question, answer, modality = (cell_text(row.get(name)) for name in (*needed[:3], "modality"))
+        image, question, answer = (cell_text(row[name]) for name in needed[:3])
         options = _options(row)
         index = _answer_index(answer, options)
         if wrong := _wrong(image, question, options):
@@ -71,7 +70,7 @@ def read_questions(path: Path, kind_column: str | None = None, group_column: str
         if index is None:
             return f"its answer {answer!r} is neither the letter nor the text of one option, or means two"
         kind, group = cell_text(row[kind_column]) if kind_column else "", one_spelling(cell_text(row.get(group_column)))
-        return CustomQuestion(image, question, options, index, kind, group, modality)
+        return CustomQuestion(image, question, options, index, kind, group)
 
     return _read(path, read, needed, QUESTION_REMEDY)
 

@@ -32,7 +32,7 @@ from curation.custom_sets.probing import drawn_number
 from curation.writing.asking import Asking, Writer, ask_until_good
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from dataset_builders.terms import folded, modalities_apart, modalities_in, regions_apart, regions_in, singular
+from dataset_builders.terms import folded, regions_apart, regions_in, singular
 
 NONE, UNKNOWN = "None of the above", "I do not know"
 CONTROL = "c"
@@ -72,9 +72,7 @@ class SwapImages:
         return {one, other} <= self.hashes.keys() and (self.hashes[one] ^ self.hashes[other]).bit_count() <= NEAR
 
 
-def none_of_the_above(
-    questions: Sequence[CustomQuestion], seed: int, controls: bool = True
-) -> tuple[list[dict[str, str]], Counter[str]]:
+def none_of_the_above(questions: Sequence[CustomQuestion], seed: int) -> tuple[list[dict[str, str]], Counter[str]]:
     """pmc_vqa_nota1K.json's entries, the right option replaced; and why questions were left out: an option speaks of others, offers a way
     out already, or may mean what the right one does, so that "None of the above" would not be right.
 
@@ -86,17 +84,18 @@ def none_of_the_above(
         why = _unusable(question) or ("" if answers_apart(question) else "another option may be right, too")
         left_out[why] += bool(why)
         kept += [] if why else [question]
-    entries: list[tuple[int, dict[str, str]]] = []
+    entries: dict[str, dict[str, str]] = {}
     for number, question, slot in _placed(kept, seed, [len(q.options) for q in kept]):
         others = question.wrong
-        made = [_nota_entry(question, [*others[:slot], NONE, *others[slot:]], slot)]
-        if controls:
-            dropped = drawn_number(f"control {question.image} {question.question}", seed) % len(others)
-            shown = [NONE, *(option for at, option in enumerate(others) if at != dropped)]
-            shown.sort(key=lambda option: drawn_number(f"{question.question} {option}", seed))
-            made.append(_nota_entry(question, [*shown[:slot], question.right, *shown[slot:]], slot))
-        entries += [(2 * number + at, {"entry_id": f"{number}{CONTROL * at}"} | entry) for at, entry in enumerate(made)]
-    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])], +left_out
+        dropped = drawn_number(f"control {question.image} {question.question}", seed) % len(others)
+        shown = [NONE, *(option for at, option in enumerate(others) if at != dropped)]
+        shown.sort(key=lambda option: drawn_number(f"{question.question} {option}", seed))
+        for key, right, rest in ((f"{number}", NONE, others), (f"{number}{CONTROL}", question.right, shown)):
+            letters = zip(LETTERS, [*rest[:slot], right, *rest[slot:]], strict=False)
+            entries[key] = {"entry_id": key, "img": question.image, "question": question.question}
+            entries[key] |= {f"choice_{letter}": f"{letter}: {option}" for letter, option in letters}
+            entries[key] |= {"answer": LETTERS[slot]}
+    return list(_by_number(entries).values()), +left_out
 
 
 def _unusable(question: CustomQuestion) -> str:
@@ -106,39 +105,29 @@ def _unusable(question: CustomQuestion) -> str:
     return "an option declines, or fits what the others leave" if abstains(question.options) else ""
 
 
-def _nota_entry(question: CustomQuestion, options: Sequence[str], slot: int) -> dict[str, str]:
-    entry = {"img": question.image, "question": question.question}
-    entry |= {f"choice_{letter}": f"{letter}: {option}" for letter, option in zip(LETTERS, options, strict=False)}
-    return entry | {"answer": LETTERS[slot]}
-
-
 def swapped(
-    questions: Sequence[CustomQuestion], about: SwapImages, seed: int, controls: bool = True
+    questions: Sequence[CustomQuestion], about: SwapImages, seed: int
 ) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
     """swap_img_shuffle.json's entries, each question with an image that cannot answer it, drawn evenly; and why others were left out.
 
-    A question is swapped only where its words name an organ or a modality that the new image does not have ("Is a fracture visible?" can
-    be asked of any), what the new image shows (`kind`: the organ, say) is ruled out by what the question's own image shows, the new one
-    is no (near-)duplicate of that and not of its group, was not asked the same, and no option names what it may show; preferred are
-    images of which no option is the answer to a question of their own. Left out are questions with an option that is right of an
-    unrelated image (no, normal), those that any image answers (its modality, its plane), those that ask for what is absent, and those
-    that offer "I do not know" already.
+    A question is swapped only where its words name an organ that the new image does not have ("Is a fracture visible?" can be asked of
+    any), what the new image shows (`kind`: the organ, say) is ruled out by what the question's own image shows, the new one is no
+    (near-)duplicate of that and not of its group, was not asked the same, and no option names what it may show. Left out are questions
+    with an option that is right of an unrelated image (no, normal), those that any image answers (its modality, its plane), those that
+    ask for what is absent, and those that offer "I do not know" already.
     A control beside each is the same question with the same options and its own image.
     """
     kinds: dict[str, set[str]] = {}
-    modalities: dict[str, set[str]] = {}
     texts: dict[str, set[str]] = {}
-    answers: dict[str, set[str]] = {}
     for question in questions:
-        answers.setdefault(question.image, set()).add(question.right.casefold())
         kinds.setdefault(question.image, set()).add(question.kind)
-        modalities.setdefault(question.image, set()).add(question.modality)
         texts.setdefault(question.image, set()).add(question.question.casefold())
 
     def fits(question: CustomQuestion, image: str) -> bool:
+        there = [regions_in(kind) for kind in kinds[image]]
         return (
-            all(regions_apart(regions_in(question.kind), regions_in(kind)) for kind in kinds[image])
-            and all(names_what_is_missing(question, kind, how) for kind in kinds[image] for how in modalities[image])
+            all(regions_apart(regions_in(question.kind), shown) for shown in there)
+            and all(regions_apart(regions_in(question.question), shown) for shown in there)
             and not any(_shows(kind, option) for kind in kinds[image] for option in question.options)
             and question.question.casefold() not in texts[image]
             and not about.same(question.image, image)
@@ -149,14 +138,9 @@ def swapped(
     kept = []
     for question in sorted(questions, key=lambda q: drawn_number(f"swap {q.image} {q.question}", seed)):
         why = _unswappable(question)
-        if why:
-            left_out[why] += 1
-            continue
-        folded = {option.casefold() for option in question.options}
-        others = (image for image in waiting if not answers[image] & folded and fits(question, image))
-        image = next(others, None) or next((image for image in waiting if fits(question, image)), None)
-        if image is None:
-            left_out["no unrelated image"] += 1
+        image = "" if why else next((image for image in waiting if fits(question, image)), "")
+        if not image:
+            left_out[why or "no unrelated image"] += 1
             continue
         waiting.remove(image)
         waiting.append(image)
@@ -172,27 +156,9 @@ def swapped(
         options.insert(right - (slot < right), question.right)
         entry = _entry(question.question, options, UNKNOWN, slot, image) | {"original_img": question.image}
         entries[str(number)] = entry
-        if controls:
-            true = {"img": question.image, "answer": question.right, "answer_id": LETTERS[right]}
-            entries[f"{number}{CONTROL}"] = entry | true
-    return dict(sorted(entries.items(), key=_by_number)), left_out
-
-
-def names_what_is_missing(question: CustomQuestion, kind: str, modality: str) -> bool:
-    """True where a question's words name an organ of its own image, or its modality, that an image of `kind` and `modality` lacks."""
-    organs, made_by = regions_in(question.question), _modalities_of(question)
-    names_its_own = bool(organs) and not regions_apart(organs, regions_in(question.kind))
-    return (names_its_own and regions_apart(organs, regions_in(kind))) or modalities_apart(
-        made_by, modalities_in(modality)
-    )
-
-
-def _modalities_of(question: CustomQuestion) -> frozenset[str]:
-    """The modalities that a question's words name, where its own image is made so ("what does this film tell us" names none)."""
-    named = modalities_in(
-        re.sub(r"\b(?:us|films?|echo|pet|smear|slides?|photo(?:graph)?s?|[Mm]r)\b", " ", question.question)
-    )
-    return named if not modalities_apart(named, modalities_in(question.modality)) else frozenset()
+        true = {"img": question.image, "answer": question.right, "answer_id": LETTERS[right]}
+        entries[f"{number}{CONTROL}"] = entry | true
+    return _by_number(entries), left_out
 
 
 def _unswappable(question: CustomQuestion) -> str:
@@ -200,8 +166,9 @@ def _unswappable(question: CustomQuestion) -> str:
         return why
     if not regions_in(question.kind):
         return "what its image shows is not known"
-    if not regions_in(question.question) and not (question.modality and _modalities_of(question)):
-        return "it names no organ or modality, so another image may answer it"
+    named = regions_in(question.question)
+    if not named or regions_apart(named, regions_in(question.kind)):
+        return "it names no organ of its image, so another image may answer it"
     if fits_any_image(question.options):
         return "an option is right of any image"
     if asks_for_absence(question.question):
@@ -234,7 +201,7 @@ def fake(
         others = question.wrong
         others.insert(drawn_number(f"unknown {question.question}", seed) % (len(others) + 1), UNKNOWN)
         entries[f"{number}{CONTROL}"] = _entry(question.question, others, question.right, slot, question.image)
-    return dict(sorted(entries.items(), key=_by_number))
+    return _by_number(entries)
 
 
 def controls_note(entries: Mapping[str, Any]) -> str:
@@ -249,8 +216,9 @@ def controls_note(entries: Mapping[str, Any]) -> str:
     return f"{CONTROLS}: {has}. Always giving up scores {100 - share:.1f} %."
 
 
-def _by_number(item: tuple[str, Any]) -> tuple[int, str]:
-    return int(item[0].removesuffix(CONTROL)), item[0]
+def _by_number(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Each control after its question."""
+    return dict(sorted(entries.items(), key=lambda item: (int(item[0].removesuffix(CONTROL)), item[0])))
 
 
 def _placed(items: list[Any], seed: int, counts: list[int]) -> list[tuple[int, Any, int]]:
@@ -307,8 +275,6 @@ def write_fakes(
 
     Raises BadInput where the model gives fewer after all tries.
     """
-    if count < 1:
-        raise BadInput(f"--fakes {count}: give a positive integer.")
     kinds = list(KINDS.values())
     prompts = {
         # The number makes servers that remember their replies write another one.

@@ -35,10 +35,13 @@ SPEAKS = re.compile(
     rf"\b(?:options?|choices?|answers?) (?:{MARK})\b|^(?:both |either |neither )?(?:{MARK}) (?:and|or|nor|plus) (?:{MARK})\b"
 )
 RANGE = re.compile(
-    r"[<>≤≥]|\d\s*(?:-|–|to)\s*\d|\d\s*\+|\b(?:more|less|greater|fewer|larger|smaller|longer|shorter|older|younger|over|under|above|below|"
-    r"at least|at most|up to|between|within|from)\b.*\d",
-    re.IGNORECASE,
+    r"[<>≤≥]|\d\s*\+|\b(?:more|less|greater|fewer|larger|smaller|longer|shorter|older|younger|over|under|above|below|least|most|up to|"
+    r"within)\b"
 )
+SPELLED = re.compile(
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|half|single|i{1,3}|iv|vi{0,3})\b", re.IGNORECASE
+)
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 ABSTAINS = re.compile(
     r"\b(?:none of the above|all of the above|not know|dont know|unknown|can ?not be|cant be|cant tell|cannot tell|cannot determine|"
     r"unable to|impossible|insufficient|not enough|not possible|no answer|no \w+ possible|not sure|unsure|not applicable|"
@@ -54,11 +57,6 @@ GENERAL = re.compile(
     re.IGNORECASE,
 )
 """What can be asked of any image, so that a swapped one answers it."""
-NUMBERS = {
-    "zero": "0", "one": "1", "i": "1", "two": "2", "ii": "2", "three": "3", "iii": "3", "four": "4", "iv": "4", "five": "5", "v": "5",
-    "six": "6", "vi": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10", "half": "50 percent",
-}  # fmt: skip
-UNITS = {"cm": ("mm", 10), "m": ("mm", 1000), "l": ("ml", 1000), "dl": ("ml", 100), "kg": ("g", 1000)}
 SIDES = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
 
 
@@ -103,17 +101,19 @@ def asks_for_absence(question: str) -> bool:
 
 
 def answers_apart(question: CustomQuestion) -> bool:
-    """True where no other option may mean what the right one does, or a part or kind of it: without it, none is right. Ranges of numbers
-    may overlap."""
-    if any(RANGE.search(option) for option in question.options):
-        return False
+    """True where no other option may mean what the right one does, or a part or kind of it: without it, none is right."""
     return not any(_may_mean(question.right, other) for other in question.wrong)
 
 
 def _may_mean(right: str, other: str) -> bool:
+    numbers = [bool(NUMBER.search(option)) for option in (right, other)]
+    if all(numbers):
+        return not _numbers_apart(right, other)
+    if any(numbers) and any(map(SPELLED.search, (right, other))):
+        return True
     labels = [read_label(option) for option in (right, other)]
     one, two = (
-        Label(_plain(option), label.term, label.side) for option, label in zip((right, other), labels, strict=True)
+        Label(_american(option), label.term, label.side) for option, label in zip((right, other), labels, strict=True)
     )
     own = set(folded(right).split())
     return (
@@ -122,6 +122,18 @@ def _may_mean(right: str, other: str) -> bool:
         or bool(own & {"bilateral", "bilaterally", "both", "all", "diffuse"} and set(folded(other).split()) & SIDES)
         or (_sides_meet(right, other) and bool(_named(right) & _within(other) or _named(other) & _within(right)))
     )
+
+
+def _numbers_apart(one: str, other: str) -> bool:
+    """True for options that differ in one number alone: `5 cm` and `7 cm`, T1 and T2. Other units, words for numbers and ranges may mean
+    the same."""
+    shapes = {" ".join(NUMBER.sub("#", text.casefold()).split()) for text in (one, other)}
+    numbers = [
+        [float(found.replace(",", "")) for found in NUMBER.findall(text) if found.count(".") < 2]
+        for text in (one, other)
+    ]
+    is_plain = len(shapes) == 1 and all(len(each) == 1 for each in numbers) and not RANGE.search(shapes.pop())
+    return is_plain and numbers[0] != numbers[1]
 
 
 def _sides_meet(one: str, other: str) -> bool:
@@ -154,16 +166,7 @@ def _within(option: str) -> set[str]:
     return found
 
 
-@cache
-def _plain(option: str) -> str:
-    """An option with numbers as digits, one unit a quantity, and American spelling: `II` -> 2, `0.5 cm` -> 5 mm, `oedema` -> edema."""
-    text = re.sub(r"(?<=\d),(?=\d{3})", "", option.casefold())
-    text = re.sub(r"(\d)\s*%", r"\1 percent ", re.sub(r"(?<=\d)(?=[a-z])", " ", text))
-    words = [NUMBERS.get(word, word) for word in re.findall(r"\d+(?:\.\d+)?|[^\W\d_]+", text)]
-    words = " ".join(words).split()
-    for at, word in enumerate(words):
-        if re.fullmatch(r"\d+(?:\.\d+)?", word):
-            unit, times = UNITS.get(words[at + 1], (words[at + 1], 1)) if at + 1 < len(words) else ("", 1)
-            words[at : at + 2] = [f"{float(word) * times:g}".replace(".", "point"), *([unit] if unit else [])]
-    american = re.sub(r"ae|oe", "e", folded(" ".join(words)))
+def _american(option: str) -> str:
+    """The folded words in American spelling: `oedema` -> edema."""
+    american = re.sub(r"ae|oe", "e", folded(option))
     return re.sub(r"our(?=\b|s\b)", "or", american)

@@ -9,7 +9,6 @@ See also: what a label says (`dataset_builders/label_reading.py`), the questions
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -99,8 +98,8 @@ def read_probed(
     modality: str | None = None,
     also_read: Sequence[str] = OWN,
 ) -> ProbeTable:
-    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput for a missing or misspelt column,
-    listing every bad row, and where a table that a model read out of captions has rows that have not been reviewed.
+    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput for a missing column, listing every
+    bad row, and where a table that a model read out of captions has rows that have not been reviewed.
 
     also_read: columns that the caller reads, so that they are not among the unused ones.
     """
@@ -112,7 +111,7 @@ def read_probed(
         *(() if modality else ("modality",)),
     }
     need_columns(raw, path, sorted(needed), REMEDY)
-    unused = _unused(raw, path, {*needed, "positions", "absent", *also_read})
+    unused = [str(name) for name in raw.columns if name not in {*needed, "positions", "absent", *also_read}]
     if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
         open_rows = sum(not cell_text(row.get("reviewed")) for row in raw.to_dict("records"))
         if open_rows:
@@ -140,17 +139,6 @@ def read_probed(
     if not read.images:
         raise BadInput(f"{path}: holds no images. {REMEDY}")
     return read
-
-
-def _unused(raw: pd.DataFrame, path: Path, known: set[str]) -> list[str]:
-    """The columns that nothing reads. Raises BadInput for one whose name is nearly that of a column that is not there."""
-    unused = [str(name) for name in raw.columns if name not in known]
-    missing = sorted(name for name in known if name not in raw.columns)
-    for name in unused:
-        close = difflib.get_close_matches(name.strip().lower(), missing, 1, 0.8)
-        if close:
-            raise BadInput(f"{path}: has a column {name!r}. Is it {close[0]!r}? Rename or remove it.")
-    return unused
 
 
 def _list(value: Any, blanks: bool = False) -> tuple[str, ...]:
@@ -244,11 +232,8 @@ def paired(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     return {name: files[at] for name, at in zip(names, found, strict=True) if at is not None}
 
 
-SIDE, NAMED = "side", "part of the brain"
-"""The axis of left and right, and that of parts which exclude one another by name."""
-EXTENT, FRAME, SIDED, DIVISION = "extent", "frame", "name", "division"
-"""Rows of words for everywhere, for the picture's own sides, for organs of which a side is a name (the left lobe of the liver), and
-for parts of organs."""
+EXTENT, NO_DIRECTION = "extent", ("extent", "frame", "name", "division")
+"""Axes of words that say everywhere, and those whose words are no directions: the picture, organs of which a side is a name, divisions."""
 SMALL = frozenset(re.findall(r"\w+", "a an the of in and with to at is side sided region area portion part"))
 
 
@@ -264,35 +249,22 @@ def _axes() -> dict[str, dict[str, str]]:
 
 @cache
 def excludes_position(there: str, candidate: str) -> bool:
-    """True where what lies at `there` does not lie at `candidate`: left and right, upper and lower ...; both in the same frame (the image's
-    or the patient's sides), neither everywhere, and nothing said that is no place ("mostly left", "crossing to the right")."""
+    """True where what lies at `there` does not lie at `candidate`: they read the same but for words of one direction (left and right, upper
+    and lower ...), neither is everywhere, and nothing is said that is no place ("mostly left", "crossing to the right")."""
     axes = _axes()
     first, second = set(folded(there).split()), set(folded(candidate).split())
-    if (
-        not all(map(_is_place, first | second))
-        or (first | second) & axes[EXTENT].keys()
-        or bool(first & axes[FRAME].keys()) != bool(second & axes[FRAME].keys())
-    ):
+    directions = {word for name, axis in axes.items() if name not in NO_DIRECTION for word in axis}
+    part, other = ({singular(word) for word in words - directions - SMALL} for words in (first, second))
+    if part != other or not all(map(_is_place, first | second)) or (first | second) & axes[EXTENT].keys():
         return False
-    part = _part(first)
-    is_same_part = part == _part(second)
-    middle = {word for word, position in axes["height"].items() if position == "middle"}
+    # Between left and right there is a middle, too, where nothing is said that it is the middle of.
+    if not part and any(axes["height"].get(word) == "middle" for word in first | second):
+        return False
     for name, axis in axes.items():
-        if name in (EXTENT, FRAME, SIDED, DIVISION):
-            continue
         here, asks = {axis[word] for word in first & axis.keys()}, {axis[word] for word in second & axis.keys()}
-        # Between left and right there is a middle, too, where nothing is said that it is the middle of.
-        if len(here) != 1 or len(asks) != 1 or here == asks or (not part and (first | second) & middle & axis.keys()):
-            continue
-        if is_same_part or name == NAMED or (name == SIDE and not (first | second) & axes[SIDED].keys()):
+        if name not in NO_DIRECTION and len(here) == len(asks) == 1 and here != asks:
             return True
     return False
-
-
-def _part(words: set[str]) -> set[str]:
-    """What a position is a part of: a lobe, a zone, a quadrant. The lower lobe of a lung reaches into its middle zone."""
-    said = {word for name, axis in _axes().items() for word in axis if name not in (SIDED, DIVISION)}
-    return {singular(word) for word in words - said - SMALL}
 
 
 def _is_place(word: str) -> bool:
@@ -309,19 +281,10 @@ MOSTLY = 0.6
 Box = tuple[float, float, float, float]
 
 
-@dataclass
-class BoxCounts:
-    """What became of the boxes: `used`, `across` (over several parts, so that no position is asked), `other_images` (not in the table),
-    `unmatched`: box row -> why, of boxes whose image is in the table and whose finding its row does not name."""
-
-    used: int = 0
-    across: int = 0
-    other_images: int = 0
-    unmatched: dict[int, str] = field(default_factory=dict)
-
-
-def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> tuple[list[Probed], BoxCounts]:
-    """Positions of findings from their boxes (image, finding, x, y, width, height). ChestX-ray14's BBox_List_2017.csv is read as it comes.
+def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> tuple[list[Probed], Counter[str]]:
+    """Positions of findings from their boxes (image, finding, x, y, width, height), and what became of the boxes: `used`, `across_parts`
+    (no position is asked), `of_other_images` (not in the table), `unmatched` (the row of their image does not name the finding).
+    ChestX-ray14's BBox_List_2017.csv is read as it comes.
 
     A finding lies where at least 60 % of its boxes lie; where they lie across parts it has no position. A box belongs to the finding of
     its image that means the same (its file says Infiltrate, its table Infiltration).
@@ -330,12 +293,12 @@ def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> tuple
     table = _read(boxes)
     files = paired(list(dict.fromkeys(table["image"])), [image.image for image in probed])
     rows_of: dict[str, list[int]] = {}
-    counts = BoxCounts()
+    counts = Counter(used=0, across_parts=0, of_other_images=0, unmatched=0)
     for row, name in enumerate(table["image"]):
         if name in files:
             rows_of.setdefault(files[name], []).append(row)
         else:
-            counts.other_images += 1
+            counts["of_other_images"] += 1
     placed = [
         _placed(image, rows_of[image.image], table, images, boxes, counts) if image.image in rows_of else image
         for image in probed
@@ -360,7 +323,7 @@ def _read(boxes: Path) -> pd.DataFrame:
 
 
 def _placed(
-    image: Probed, rows: list[int], table: pd.DataFrame, images: Path, boxes: Path, counts: BoxCounts
+    image: Probed, rows: list[int], table: pd.DataFrame, images: Path, boxes: Path, counts: Counter[str]
 ) -> Probed:
     with Image.open(images / image.image) as opened:
         size = opened.size
@@ -372,20 +335,16 @@ def _placed(
                 f"{boxes}: row {row + 1} has a box that leaves its image of {size[0]} x {size[1]} pixels. "
                 "Give boxes in the pixels of the images as they are."
             )
-        finding = str(table.at[row, "finding"]).strip()
-        key = key_of(finding, image.place)
+        key = key_of(str(table.at[row, "finding"]), image.place)
         at = next((k for k, each in enumerate(image.findings) if key_of(each.text, image.place) == key), None)
         if at is None:
-            counts.unmatched[row + 1] = (
-                f"{finding!r} is no finding of its image ({'; '.join(each.text for each in image.findings) or 'none'})"
-            )
+            counts["unmatched"] += 1
         else:
             found.setdefault(at, []).append((x, y, width, height))
     findings = list(image.findings)
     for at, of_finding in found.items():
         position = position_of(of_finding, size)
-        counts.used += len(of_finding) if position else 0
-        counts.across += 0 if position else len(of_finding)
+        counts["used" if position else "across_parts"] += len(of_finding)
         touched = frozenset(part for box in of_finding for part, share in shares(box, size).items() if share > 0)
         findings[at] = replace(findings[at], position=findings[at].position or position, touched=touched)
     return replace(image, findings=tuple(findings))

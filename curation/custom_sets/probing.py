@@ -242,12 +242,9 @@ def standardised(images: Sequence[Probed]) -> list[Probed]:
         )
         for place in places
     }
-    # Two places may call one finding differently: the words that are known by themselves are spelled alike everywhere.
-    everywhere = _spellings((text for of_place in finding.values() for text in of_place.values()), key_of)
 
     def renamed(label: Label, place: Place) -> Label:
-        text = finding[place][label.text]
-        return replace(label, text=everywhere[text] if key_of(text) == key_of(text, place) else text)
+        return replace(label, text=finding[place][label.text])
 
     return [
         replace(

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from curation.custom_sets.custom_questions import read_questions
-from curation.custom_sets.hallucination import NONE, UNKNOWN, read_fake
+from curation.custom_sets.hallucination import NONE, UNKNOWN
 from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
@@ -61,8 +61,8 @@ def questions(tmp_path, images):
 
 def invent(prompt, before):
     number = int(re.search(r"Variation (\d+)", prompt)[1])
-    if number == 4 and before == 0:
-        return "Question: Again?\nA: one\nB: one\nC: two\nD: three"
+    if number == 4 and before < 2:  # two options read the same; one gives up
+        return f"Question: Again?\nA: one\nB: {('one', 'It cannot be known')[before]}\nC: two\nD: three"
     return f"**Question:** Which spell number {number} heals a dragon?\nA) fire\nB) water\nC) earth\nD) air"
 
 
@@ -77,12 +77,12 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
             curate(*words, "--out", out, *more)
         more = (*more, "--accept-text-alone")
         said = curate(*words, "--out", out, *more)
-        assert "fake: 12" in said
-        assert len(log.asked) == 13  # one reply was no good and was asked for again
+        assert "fake: 24" in said
+        assert len(log.asked) == 14  # two replies were no good and were asked for again
         with pytest.raises(BadInput, match="exists already"):
             curate(*words, "--out", out, *more)
         curate(*words, "--out", tmp_path / "another", *more)
-        assert len(log.asked) == 13  # replies are paid for once, whatever --out
+        assert len(log.asked) == 14  # replies are paid for once, whatever --out
     kinds = {re.search(r"\. (It .*)$", prompt, re.MULTILINE)[1] for _, prompt in log.asked}
     assert len(kinds) == 3
     report = build("halt-medvqa", name="own-halt", source=out, out=tmp_path / "data")
@@ -157,21 +157,6 @@ def test_rows_that_are_no_questions_are_all_listed(questions, row, says):
         read_questions(questions)
     assert "row 4" in str(refused.value)
     assert "row 6" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("reply", "says"),
-    [
-        ("I cannot do that.", "no question"),
-        ("Question: Q?\nA: x\nB: y\nC: z", "no question"),
-        ("Question: Q?\nA: x\nB: X\nC: y\nD: z", "read the same"),
-        ("Question: Q?\nA: x\nB: y\nC: z\nD: It cannot be known", "gives up"),
-    ],
-)
-def test_fake_replies_that_are_no_good(reply, says):
-    found, why = read_fake(reply)
-    assert found is None
-    assert says in why
 
 
 @pytest.fixture
@@ -254,9 +239,7 @@ def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
         "--modality", "X-ray", "--image-column", "Image Index", "--findings-column", "Finding Labels",
         "--boxes", nih / "BBox_List_2017.csv", "--unbalanced",
     )  # fmt: skip
-    with pytest.raises(BadInput, match="no box is of an image of the table"):
-        curate(*words)
-    curate(*words, "--drop-unmatched-boxes")
+    assert "boxes: 0 give a position" in curate(*words)
     build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data")
     rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
     # No finding is known to be absent beside another, and an aspect whose only answer is no is not asked.

@@ -8,6 +8,7 @@ import pytest
 from curation.custom_sets.custom_questions import CustomQuestion
 from curation.custom_sets.hallucination import CONTROL, NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
 from curation.custom_sets.option_texts import answers_apart, speaks_of_options
+from tests.sampling import few
 
 ORGANS = (
     "brain",
@@ -34,7 +35,7 @@ OF_ANY = (
 )
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", few(range(20), 5))
 def test_a_swapped_image_cannot_answer(seed):
     rng = random.Random(seed)
     organ = {f"{n}.png": rng.choice(ORGANS) for n in range(24)}
@@ -78,25 +79,6 @@ def test_a_swapped_image_cannot_answer(seed):
     assert not letters or max(letters.values()) - min(letters.values()) <= 1 + (len(letters) < 4)
 
 
-def test_images_with_another_answer_of_their_own_are_preferred():
-    """Two thirds of the brain's images have an option of the knee's questions for an answer; there are enough others."""
-    questions = [
-        CustomQuestion(f"k{n}", f"What is torn in this knee ({n})?", ("meniscus", "a clot"), 0, "knee")
-        for n in range(8)
-    ]
-    questions += [
-        CustomQuestion(f"b{n}", f"What is bright in the brain ({n})?", ("a tumour", "A clot"), int(n % 3 > 0), "brain")
-        for n in range(24)
-    ]
-    entries, _ = swapped(questions, SwapImages({}, {}), 0)
-    images = {
-        entry["img"]
-        for entry in entries.values()
-        if entry["img"] != entry["original_img"] and entry["original_img"][0] == "k"
-    }
-    assert len(images) == 8 and all(int(image[1:]) % 3 == 0 for image in images)
-
-
 SPEAK = (
     "Both A and C", "All of the above", "A and B", "a & b", "A, B and D", "both (a) and (b)", "(A)+(C)", "Only A", "B only",
     "Options 1 and 2", "Choices A and C", "Both", "Neither", "Neither A nor B", "Any of these", "All of these", "None of these",
@@ -120,9 +102,8 @@ OWN_WORDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("option", SPEAK)
-def test_an_option_that_speaks_of_others_is_told_and_its_question_is_never_altered(option):
-    assert speaks_of_options(option)
+@pytest.mark.parametrize("option", few(SPEAK, 8))
+def test_a_question_with_an_option_that_speaks_of_others_is_never_altered(option):
     for at in range(3):
         options = ["a cyst", "a stone"]
         options.insert(at, option)
@@ -137,7 +118,7 @@ def test_an_option_that_speaks_of_others_is_told_and_its_question_is_never_alter
             assert fake([], ["x.png"], 0, [question]) == {}
 
 
-@pytest.mark.parametrize("option", DECLINE)
+@pytest.mark.parametrize("option", few(DECLINE, 8))
 def test_beside_an_option_that_declines_or_fits_the_rest_nothing_is_replaced(option):
     own = CustomQuestion("x.png", "What is in this kidney?", ("a cyst", "a stone", option), 0, "kidney")
     other = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
@@ -145,9 +126,9 @@ def test_beside_an_option_that_declines_or_fits_the_rest_nothing_is_replaced(opt
     assert all(entry["question"] != own.question for entry in swapped([own, other], SwapImages({}, {}), 0)[0].values())
 
 
-@pytest.mark.parametrize("option", OWN_WORDS)
-def test_an_option_in_words_of_its_own_speaks_of_no_other(option):
-    assert not speaks_of_options(option)
+def test_which_options_speak_of_others():
+    assert [option for option in SPEAK if not speaks_of_options(option)] == []
+    assert [option for option in OWN_WORDS if speaks_of_options(option)] == []
 
 
 @pytest.mark.parametrize(
@@ -163,15 +144,15 @@ def test_an_option_in_words_of_its_own_speaks_of_no_other(option):
         ("MRI", "magnetic resonance imaging", False), ("FLAIR", "MRI", False), ("T1", "T2", True), ("mammogram", "X-ray", False),
         ("CT", "MRI", True), ("kidney stone", "kidney cyst", True), ("5 cm", "50 mm", False), ("5", "five", False),
         ("grade II", "grade 2", False), ("grade II", "grade III", True), ("50%", "half", False), ("1,000", "1000", False),
-        ("0.5 cm", "5mm", False), ("0.5 cm", "5 cm", True), ("haemorrhage", "hemorrhage", False),
+        ("0.5 cm", "5mm", False), ("0.5 cm", "5 cm", True), ("haemorrhage", "hemorrhage", False), ("over 2 cm", "over 3 cm", False),
     ],
 )  # fmt: skip
 def test_none_of_the_above_is_right_only_where_no_other_option_may_be(right, other, apart):
     question = CustomQuestion("x.png", "What is it?", (right, other, "a shadow"), 0)
     assert answers_apart(question) is apart
-    made, _ = none_of_the_above([question], 0, controls=False)
-    assert bool(made) is apart
-    assert all(entry[f"choice_{entry['answer']}"].endswith(NONE) for entry in made)
+    made, _ = none_of_the_above([question], 0)
+    assert len(made) == 2 * apart
+    assert [entry[f"choice_{entry['answer']}"][3:] for entry in made] == [NONE, right][: len(made)]
 
 
 ANSWERED_BY_ANY = """
@@ -201,21 +182,16 @@ What does the knee show? || a tear|unaffected
     [
         *((*line.split(" || "), False) for line in ANSWERED_BY_ANY.strip().splitlines()),
         ("Is a fracture visible?", "a tear|a cyst", False),
-        ("What does this film tell us?", "a tear|a cyst", False),
-        ("What does this image tell us, Mr X?", "a tear|a cyst", False),
-        ("What is the diagnosis?", "a tear|a cyst", False),
         ("Which lesion of the brain is shown?", "a tear|a cyst", False),
-        ("What does this MRI show?", "a tear|a cyst", True),
+        ("What does this MRI show?", "a tear|a cyst", False),
         ("Which ligament of the knee is torn?", "a tear|a cyst", True),
-        ("What does this CT show?", "a tear|a cyst", False),
-        ("Which organ is shown?", "a tear|a cyst", False),
         ("What is wrong with this knee or brain?", "a tear|a cyst", False),
         ("What is wrong with the body?", "a tear|a cyst", False),
     ],
 )
 def test_only_a_question_that_names_what_the_other_image_lacks_is_swapped(text, options, is_asked):
-    """An MRI of a knee, and a radiograph of a brain that could answer anything that names neither knee nor MRI."""
-    own = CustomQuestion("knee.png", text, tuple(options.split("|")), 0, "knee", "", "MRI")
-    other = CustomQuestion("brain.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain", "", "X-ray")
-    entries, _ = swapped([own, other], SwapImages({}, {}), 0, controls=False)
+    """A knee, and a brain whose image could answer anything that does not name the knee."""
+    own = CustomQuestion("knee.png", text, tuple(options.split("|")), 0, "knee")
+    other = CustomQuestion("brain.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
+    entries, _ = swapped([own, other], SwapImages({}, {}), 0)
     assert any(entry["question"] == text for entry in entries.values()) is is_asked
