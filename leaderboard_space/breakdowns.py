@@ -12,10 +12,8 @@ from typing import Any
 
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.answers_shown import tokens_of
 from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of, scores_by_entry, speaks_of
 from leaderboard_space.data.facets import groups_of
-from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of, shown_method
 from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry
@@ -24,17 +22,18 @@ from leaderboard_space.export import breakdown_table, leaderboard_table, plot_no
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.views import plots
-from leaderboard_space.views.tables import breakdown, transfer
-from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, window_of
+from leaderboard_space.views.parts import FIRST, all_rows
+from leaderboard_space.views.tables import breakdown
 
 
 def view(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> str:
     """The plots and the breakdown table of a selection, as HTML."""
     facet, facets = _facet(memory, query, request)
-    one, window = str(request.get("one") or "")[:1000], window_of(request)  # it stands in a key that is kept
+    one, every = str(request.get("one") or "")[:1000], request.get("all") == "yes"  # it stands in a key that is kept
 
     def draw() -> str:
-        chosen, under = _drawn(memory, query, facet, window)
+        entries = _drawn(memory, query, facet)
+        chosen = entries if every else entries[:FIRST]
         keys = frozenset(entry.key for entry in chosen)
         found, family = memory.standings(query), query.section.family
         about = plot_note(query.section, found, query.branches)
@@ -42,40 +41,25 @@ def view(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> st
         stated = _stated(query, rows)
         drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, family, stated, about)
         drawn += plots.by_date(rows, query.metric, family, stated, about)
-        drawn += plots.by_cost(rows, tokens_of([row.entry for row in rows]), query.metric, family, stated, about)
-        if spec(query.section.family).by_image_type:
-            entries = memory.entries(query)
-            named = (one, transfer.OF_THE_PAPER)
-            keys |= {entry.key for entry in entries if entry.key == one or entry.result.model.name in named}
-            cells_of = _by_image_type(query, keys)
-            drawn += transfer.view(entries, cells_of, one, labels(entries), query.metric)
-            entry = _one(memory, query, one, keys)
-            drawn += transfer.aspects(entry, cells_of, labels(entries)[entry.key]) if entry is not None else ""
-        cells = _cells(query, facet, keys=frozenset(entry.key for entry in chosen))
-        return breakdown.view(query.section, cells, found, facet, facets, chosen, under, about) + drawn
+        if spec(query.section.family).by_image_type and (entry := _one(memory, query, one)) is not None:
+            by_image_type = _by_image_type(query, frozenset({entry.key}))
+            drawn += breakdown.aspects(entry, by_image_type, labels(memory.entries(query)))
+        cells = _cells(query, facet, keys=keys)
+        under = all_rows(len(chosen), len(entries))
+        return breakdown.view(query.section, cells, found, facet, facets, chosen, under) + drawn
 
-    return memory.remember(("breakdown", facet, one, window, *query.key), draw)
+    return memory.remember(("breakdown", facet, one, every, *query.key), draw)
 
 
-def _drawn(memory: ViewCache, query: BoardQuery, facet: str, window: Window) -> tuple[list[Entry], str]:
-    """The results that the breakdown shows, and what stands under it: how many of how many."""
+def _drawn(memory: ViewCache, query: BoardQuery, facet: str) -> list[Entry]:
+    """The results that the breakdown shows."""
     entries = [entry for entry in memory.entries(query) if speaks_of(entry, query.outcomes, facet, query.metric)]
     if not memory.standings(query).rows:  # nothing is ranked above: the best in the first column stands first
         known = _cells(query, facet)
         leading = known.get(next(iter(breakdown.columns_of(known, facet)), ""), {})
         sign = -1 if info_of(query.metric).higher_is_better is not False else 1
         entries.sort(key=lambda entry: sign * (leading[entry.key].value or 0.0) if entry.key in leading else math.inf)
-    names = display_names(entries)
-    held = matching(window, entries, lambda entry: names[entry.key])
-    column = (window.sort_of("breakdown") or ("",))[0]
-    cells = _cells(query, facet, column=column).get(column, {}) if len(held) > window.rows and column else {}
-
-    def value_of(entry: Entry, column: str) -> Value:
-        score = cells.get(entry.key)
-        return names[entry.key].lower() if column == "model" else score.value if score is not None else None
-
-    chosen = first(window, "breakdown", held, value_of)
-    return chosen, more(window, len(chosen), len(held), len(entries))
+    return entries
 
 
 def _plot(memory: ViewCache, query: BoardQuery, keys: frozenset[str], about: str) -> str:
@@ -110,7 +94,8 @@ def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], where: 
                 found[row.entry.key] = score
         return found
 
-    return plots.plot(query.section.family, rows, known, f"{where} {_stated(query, rows)}".strip(), about)
+    stated = f"{where} {_stated(query, rows)}".strip()
+    return plots.plot(query.section.family, rows, known, query.metric, stated, about)
 
 
 def _is_same(entry: Entry, row: Row, metric: str) -> bool:
@@ -131,11 +116,10 @@ def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
     return f"{query.section.title()}{only}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
 
-def _one(memory: ViewCache, query: BoardQuery, wanted: str, keys: frozenset[str] | None = None) -> Entry | None:
-    """The result (of `keys`) that the views of a single one show."""
-    cells = {aspect: _by_image_type(query, keys)(aspect) for aspect in transfer.ASPECTS}
+def _one(memory: ViewCache, query: BoardQuery, wanted: str) -> Entry | None:
+    """The result that the table of a single one shows."""
     entries = memory.entries(query)
-    return transfer.choose(entries, cells, wanted, labels(entries))
+    return breakdown.choose(entries, _by_image_type(query)("organ"), wanted, labels(entries))
 
 
 def _facet(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -158,11 +142,8 @@ def _cells(
     facet: str,
     metric: str | None = None,
     keys: frozenset[str] | None = None,
-    column: str | None = None,
 ) -> Cells:
-    return cells_of(
-        query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, keys, column,
-    )  # fmt: skip
+    return cells_of(query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, keys)
 
 
 def _by_image_type(query: BoardQuery, keys: frozenset[str] | None = None) -> Callable[[str], Cells]:
@@ -170,7 +151,7 @@ def _by_image_type(query: BoardQuery, keys: frozenset[str] | None = None) -> Cal
 
 
 def table(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """A table and the name of its file. `of`: leaderboard, breakdown, transfer or aspects."""
+    """A table and the name of its file. `of`: leaderboard, breakdown or aspects."""
     section, found, of = query.section, memory.standings(query), str(request.get("of") or "leaderboard")
     name, rows = f"{section.benchmark}-{section.key}-{query.metric}", list[dict[str, Any]]()
     if of == "breakdown":
@@ -179,14 +160,9 @@ def table(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> t
         cells = _cells(query, facet)
         rows = breakdown_table(section, memory.entries(query), facet, cells, metric, query.branches)
         name += f"-by-{facet}"
-    elif of == "transfer":
-        for metric in dict.fromkeys((*transfer.ASPECTS, query.metric)):
-            cells = _by_image_type(query)(metric)
-            rows += breakdown_table(section, memory.entries(query), "image_type", cells, metric, query.branches)
-        name += "-by-image-type"
     elif of == "aspects":
         one = _one(memory, query, str(request.get("one") or ""))
-        for metric in transfer.COLUMNS if one is not None else ():
+        for metric in breakdown.ASPECTS if one is not None else ():
             cells = _by_image_type(query)(metric)
             rows += breakdown_table(section, [one], "image_type", cells, metric, query.branches) if one else []
         name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"

@@ -58,7 +58,7 @@ class OverviewPages:
         return self.service.memory.remember(("overview", key), lambda: (overview(found), found))[0]
 
     def page(self, request: Mapping[str, Any]) -> str:
-        """The first screen as HTML; `request` as its address says: kind, size, since, sort, pin, all, unknown."""
+        """The first screen as HTML; `request` as its address says: kind, hide, pin, all, unknown."""
         found, labels = self.overview(), self.labels()
         said = repr(sorted(request.items(), key=str))
         if len(said) > LONGEST_KEPT:

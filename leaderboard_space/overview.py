@@ -136,34 +136,10 @@ def _finding(columns: list[Column], lines: list[ModelRow]) -> Trust | None:
     return min(found, key=lambda item: item[:2])[2] if found else None
 
 
-def selected(
-    found: Overview, kind: str = "", size: str = "", since: str = "", sort: str = "", ascending: bool = False
-) -> list[ModelRow]:
-    """The lines of a kind, a size (see SIZES) and with a result since a year, by a benchmark (the first one by default) or `model`."""
-    low, high = SIZES.get(size, (0.0, float("inf")))
-    lines = [
-        line
-        for line in found.lines
-        if (not kind or line.kind == kind)
-        and (size not in SIZES or (line.parameters is not None and low <= line.parameters < high))
-        and line.date >= since
-    ]
-    if sort == "model":
-        return sorted(lines, key=lambda line: line.name.lower(), reverse=not ascending)
-    sort = (
-        sort if any(column.family == sort for column in found.columns) else next((c.family for c in found.columns), "")
-    )
-    if sort:
-        sign = 1 if ascending else -1
-        there = [line for line in lines if sort in line.cells]
-        there.sort(key=lambda line: sign * (line.cells[sort].score.value or 0.0))
-        return there + [line for line in lines if sort not in line.cells]
-    return lines
-
-
-SIZES: dict[str, tuple[float, float]] = {
-    "small": (0.0, 8e9),
-    "middle": (8e9, 20e9),
-    "large": (20e9, float("inf")),
-}
-"""Parameters of a model: from, below."""
+def selected(found: Overview, kind: str = "") -> list[ModelRow]:
+    """The lines of a kind of model, best in the first benchmark first, those without a result in it last."""
+    lines = [line for line in found.lines if not kind or line.kind == kind]
+    first = found.columns[0].family if found.columns else ""
+    there = [line for line in lines if first in line.cells]
+    there.sort(key=lambda line: -(line.cells[first].score.value or 0.0))
+    return there + [line for line in lines if first not in line.cells]

@@ -17,7 +17,6 @@ from leaderboard_space.export import as_file, citation
 from leaderboard_space.html import text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.views.tables import leaderboard, provenance
-from leaderboard_space.views.tables.row_window import window_of
 
 
 class Service:
@@ -41,10 +40,10 @@ class Service:
             return {"unchanged": True}
         wanted = self.memory.query(request)
         query = self.memory.fitting(wanted)
-        found, window = self.memory.standings(query), window_of(request)
+        found, every = self.memory.standings(query), request.get("all") == "yes"
         html = self.memory.remember(
-            ("panel", window, *query.key),
-            lambda: leaderboard.panel(query, found, window),
+            ("panel", every, *query.key),
+            lambda: leaderboard.panel(query, found, every),
         )
         if query.metric != wanted.metric:
             before, now = (info_of(name, query.section.family).label for name in (wanted.metric, query.metric))
@@ -91,7 +90,7 @@ class Service:
         return provenance.detail(entry, query.section)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown, transfer or aspects; `as`: csv or json."""
+        """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown or aspects; `as`: csv or json."""
         table, name = breakdowns.table(self.memory, self.memory.query(request), request)
         return as_file(table, name, str(request.get("as")))
 

@@ -88,6 +88,11 @@ def here(page: Any) -> str:
     return str(page.evaluate("location.href"))
 
 
+def tab(page: Any, name: str) -> Any:
+    """The link to a page in the strip of tabs."""
+    return page.locator("#mp-nav").get_by_role("link", name=name, exact=True)
+
+
 def fits(page: Any, width: int) -> None:
     """Wait until the page needs no sideways scrolling."""
     page.wait_for_function(f"document.documentElement.scrollWidth <= {width}")

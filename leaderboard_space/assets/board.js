@@ -1,4 +1,4 @@
-// One benchmark's page: asks the server for what a selection changes (the tree: tree.js), and keeps the state in the address.
+// One benchmark's page: asks the server for what a selection changes (the choice of questions: selection.js), and keeps the state in the address.
 // `element` is the component.
 // Everything from the store reaches the page as escaped HTML from the server, or as textContent here.
 function medprobeBenchmark(element) {
@@ -6,9 +6,9 @@ const root = element.querySelector(".mp");
 if (!root) return;
 const panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format, server = medprobe.server(format);
-let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, find: "", rows: null, sorts: {} };
+let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, all: null, sorts: {} };
 let stamp = panel.dataset.stamp || null, asked = 0, counts = {}, total = 0;
-const tree = medprobeTree(root, (branches) => choose({ branches }));
+const tree = medprobeSelection(root, (branches) => choose({ branches }));
 
 const say = (line) => {
   let note = root.querySelector(".failure");
@@ -19,7 +19,7 @@ const say = (line) => {
 async function ask(name, extra) {
   let answer;
   try {
-    answer = await server[name]({ format, section: state.section, metric: state.metric, branches: state.branches, shown: state.shown, find: state.find, rows: state.rows, sorts: state.sorts, ...extra });
+    answer = await server[name]({ format, section: state.section, metric: state.metric, branches: state.branches, shown: state.shown, all: state.all, ...extra });
   } catch (error) {
     throw new Error("The server did not answer; what you see belongs to the selection before.");
   }
@@ -27,10 +27,9 @@ async function ask(name, extra) {
   return answer.ok;
 }
 
-// ---- the address: #/b/benchmark?s=section&m=metric&r=results&by=facet&one=result&find=words&rows=160&branch=facet:Label > Label&facet=facet:Label&sort=table:d:column
+// ---- the address: #/b/benchmark?s=section&m=metric&r=results&by=facet&one=result&all=yes&branch=facet:Label > Label&facet=facet:Label&sort=table:d:column
 function readAddress(given) {
-  state.section = given.get("s"); state.metric = given.get("m"); state.shown = given.get("r"); state.facet = given.get("by"); state.one = given.get("one");
-  state.find = given.get("find") || ""; state.rows = Number(given.get("rows")) || null;
+  state.section = given.get("s"); state.metric = given.get("m"); state.shown = given.get("r"); state.facet = given.get("by"); state.one = given.get("one"); state.all = given.get("all");
   state.sorts = readSorts(given);
   const read = (said) => { const at = said.indexOf(":"); return at < 1 ? null : [said.slice(0, at), said.slice(at + 1)]; };
   const branches = given.getAll("branch").map(read).filter(Boolean).map(([facet, labels]) => [facet, ...labels.split(SEPARATOR)]);
@@ -44,8 +43,7 @@ function address() {
   if (state.shown && state.shown !== "one") said.set("r", state.shown);
   if (state.facet) said.set("by", state.facet);
   if (state.one) said.set("one", state.one);
-  if (state.find) said.set("find", state.find);
-  if (state.rows) said.set("rows", state.rows);
+  if (state.all) said.set("all", state.all);
   for (const path of state.branches) {
     if (path[0].startsWith("=")) said.append("facet", path[0].slice(1) + ":" + path[1]);
     else said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
@@ -74,7 +72,7 @@ function show(area, html) {
   drawn.set(area, html);
   for (const [row, cell] of redraw(area, html, state.sorts))  // what stayed open may say something else by now
     ask("detail", { key: row.dataset.key }).then((said) => { cell.innerHTML = said; }, () => null);
-  const set = area.querySelector("[role=radio][aria-checked=true]"), strip = set && set.parentElement;
+  const set = area.querySelector(".pill:has(:checked)"), strip = set && set.parentElement;
   if (strip) strip.scrollLeft += set.getBoundingClientRect().left - strip.getBoundingClientRect().left - 8;  // on a phone the sets scroll
   const cite = area.querySelector(".cite:not([hidden])");
   if (cite) ask("cite", { link: link() }).then((said) => { cite.textContent = said; }, () => null);
@@ -126,8 +124,7 @@ async function showDetail(button) {
   if (row && row.querySelector(".more").getAttribute("aria-expanded") !== "true") openRow(row, []).innerHTML = said;
 }
 function changeSection(section) {
-  if (section !== state.section) tree.clear();  // its branches are another set's
-  return choose({ section, branches: [], facet: null, one: null, find: "", rows: null, sorts: {} });
+  return choose({ section, branches: [], facet: null, one: null, all: null, sorts: {} });
 }
 async function act(button) {
   const what = button.dataset.act;
@@ -138,51 +135,27 @@ async function act(button) {
     const box = panel.querySelector(".cite");
     box.textContent = said;
     box.hidden = !hidden;
-  } else if (what === "svg" || what === "png") {
-    await savePlot(button.closest("[data-plot]"), what, link(), [format, ...state.branches.map((path) => path.slice(1).join("-"))].join("-").replace(/[^A-Za-z0-9.-]+/g, "-").slice(0, 80));
+  } else if (what === "svg") {
+    savePlot(button.closest("[data-plot]"), link(), [format, ...state.branches.map((path) => path.slice(1).join("-"))].join("-").replace(/[^A-Za-z0-9.-]+/g, "-").slice(0, 80));
   } else {
     saveFile(await ask("export", { as: what, of: button.dataset.of || "leaderboard", facet: state.facet, one: state.one }));
   }
 }
 root.addEventListener("click", (event) => {
   const button = event.target.closest("button");
-  if (!button || tree.holds(button)) return;
-  if (sortClicked(button, state.sorts)) {
-    step();
-    if (root.querySelector("[data-part]")) update();  // other rows are the first ones now: the server has them all
-    return;
-  }
-  const done = button.dataset.section ? changeSection(button.dataset.section)
+  if (!button) return;
+  const done = sortClicked(button, state.sorts) ? (root.querySelector("[data-part]") ? choose({ all: "yes" }) : step())
     : button.classList.contains("more") ? showDetail(button)
-    : button.dataset.more ? choose({ rows: Number(button.dataset.more) })
+    : button.dataset.name ? choose({ [button.dataset.name]: button.value })
     : button.dataset.act ? act(button) : null;
-  if (done) done.catch((error) => say(error.message));
-});
-root.addEventListener("keydown", (event) => {  // the sets of questions are one choice: arrows go from one to the next
-  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  if (!step || !event.target.matches("[role=radio]")) return;
-  const sets = [...event.target.parentElement.querySelectorAll("[role=radio]")];
-  const next = sets[(sets.indexOf(event.target) + step + sets.length) % sets.length];
-  event.preventDefault();
-  next.focus();
-  changeSection(next.dataset.section).catch((error) => say(error.message));
-});
-let typing = null;
-root.addEventListener("input", (event) => {
-  if (!event.target.matches("[data-find]")) return;
-  clearTimeout(typing);
-  typing = setTimeout(() => {  // a word that is typed is one step, not one per letter
-    Object.assign(state, { find: event.target.value.trim(), rows: null });
-    medprobe.rewrite(address());
-    update();
-  }, 200);
+  done?.catch((error) => say(error.message));
 });
 root.addEventListener("change", (event) => {
-  if (event.target.matches("[data-metric]")) choose({ metric: event.target.value });
-  if (event.target.matches("[data-shown]")) choose({ shown: event.target.value });
-  for (const name of ["facet", "one"]) {
-    if (!event.target.matches("[data-" + name + "]")) continue;
-    state[name] = event.target.value;
+  const { name } = event.target.dataset, { value } = event.target;
+  if (name === "section") changeSection(value);
+  else if (name === "metric" || name === "shown") choose({ [name]: value });
+  else if (name === "facet" || name === "one") {
+    state[name] = value;
     delete state.sorts.breakdown;
     step();
     loadBreakdown().catch((error) => say(error.message));

@@ -76,15 +76,17 @@ root.addEventListener("input", (event) => {
   typing = setTimeout(() => choose(field, value, true), 250);
 });
 root.addEventListener("click", (event) => {
-  const button = event.target.closest("button[data-name]");
-  if (button) choose(button.dataset.name, button.value).then(() => { if (button.dataset.name === "page") root.scrollIntoView(); });
-  const other = event.target.closest("button");
-  if (!other || button) return;
-  if (other.matches(".picture")) { other.setAttribute("aria-expanded", other.getAttribute("aria-expanded") !== "true"); return; }
-  if (other.dataset.clear) { for (const key of other.dataset.clear.split(" ")) delete state[key]; medprobe.push(address()); update(); return; }
-  if (sortClicked(other, sorts)) medprobe.push(address());
-  else if (other.dataset.act === "link") copyLink(other, link());
-  else if (other.dataset.act) save(other.dataset.of, other.dataset.act);
+  const button = event.target.closest("button");
+  if (!button) return;
+  const { name: field, act, of } = button.dataset;
+  if (button.matches(".picture")) button.setAttribute("aria-expanded", button.getAttribute("aria-expanded") !== "true");
+  else if (sortClicked(button, sorts)) root.querySelector("[data-part]") ? choose("all", "yes") : medprobe.push(address());
+  else if (field && "toggle" in button.dataset) {  // one of several that may be chosen
+    const held = [state[field] || []].flat();
+    choose(field, held.includes(button.value) ? held.filter((one) => one !== button.value) : [...held, button.value]);
+  } else if (field) choose(field, button.value);
+  else if (act === "link") copyLink(button, link());
+  else if (act) save(of, act);
 });
 medprobe.register(name, arrive);
 }

@@ -5,7 +5,7 @@ window.medprobe = (() => {
   const pages = new Map(), last = new Map();
   let shown = null, inSight = null;
   const decoded = (part) => { try { return decodeURIComponent(part); } catch (error) { return part; } };
-  const tabs = () => [...document.querySelectorAll("#mp-nav [role=tab]")];
+  const tabs = () => [...document.querySelectorAll("#mp-nav a")];
   const first = () => tabs()[0].dataset.page, home = () => tabs()[0].dataset.home;
   function read(hash) {
     const said = hash.replace(/^#\/?/, ""), at = said.indexOf("?");
@@ -24,8 +24,7 @@ window.medprobe = (() => {
     last.set(route.page, route.address);
     const all = tabs(), chosen = all.find((tab) => tab.dataset.page === route.page);
     for (const tab of all) {
-      tab.setAttribute("aria-selected", tab === chosen);
-      tab.tabIndex = tab === (chosen || all[0]) ? 0 : -1;
+      tab.ariaCurrent = tab === chosen ? "page" : null;
       tab.setAttribute("href", last.get(tab.dataset.page) || tab.dataset.home);
     }
     if (chosen && chosen !== inSight) {  // on a narrow screen the strip scrolls: keep the chosen tab in sight
@@ -48,10 +47,7 @@ window.medprobe = (() => {
       return;
     }
     shown = here;
-    for (const one of document.querySelectorAll("[id^=page-]")) {
-      one.role = "tabpanel";
-      one.classList.toggle("here", one === chosen);
-    }
+    for (const one of document.querySelectorAll("[id^=page-]")) one.classList.toggle("here", one === chosen);
     mark(route);
     if (before && !isSameView(before, route)) scrollTo(0, 0);
     const arrive = pages.get(route.page);
@@ -101,15 +97,6 @@ window.medprobe = (() => {
       const before = read(location.hash), isTab = link.closest("#mp-nav");
       visit(link.getAttribute("href"));
       if (!isTab && !isSameView(before, read(location.hash))) requestAnimationFrame(focusPanel);
-    });
-    document.querySelector("#mp-nav").addEventListener("keydown", (event) => {
-      const all = tabs(), at = all.indexOf(event.target);
-      const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: all.length - 1, " ": at }[event.key];
-      if (at < 0 || to === undefined) return;
-      event.preventDefault();
-      const next = all[(to + all.length) % all.length];
-      next.focus();
-      visit(next.getAttribute("href"));
     });
     show();
   }

@@ -3,9 +3,9 @@
 // The first click shows the largest first (a text: A to Z), the second turns it round, the third gives the board's own order back.
 function sortTable(table, name, direction) {
   const heads = [...table.tHead.rows[0].cells], at = heads.findIndex((head) => head.dataset.sort === name);
-  table.bodies = table.bodies || [...table.tBodies].map((body) => [body, [...body.rows]]);
+  table.bodies = table.bodies || [...table.tBodies].filter((body) => !("fixed" in body.dataset)).map((body) => [body, [...body.rows]]);
   for (const head of heads) head.removeAttribute("aria-sort");
-  for (const body of [...table.tBodies]) body.remove();
+  for (const body of [...table.tBodies]) if (!("fixed" in body.dataset)) body.remove();  // pinned rows stay
   if (at < 0 || !direction) {
     for (const [body, rows] of table.bodies) { body.append(...rows); table.append(body); }
     return;
@@ -111,17 +111,13 @@ function settle(area) {  // what was typed belongs to the view that is left: the
   const field = document.activeElement;
   if (area.contains(field) && field.matches("input[type=search]")) field.defaultValue = field.value;
 }
+const AROUND = "table[data-table], tr[data-key], th[data-sort], details[data-keep]";
 function pathTo(node) {  // how to find what has the focus in what is drawn anew: who chooses by keyboard must not be thrown out
-  const head = node.closest("th[data-sort]"), row = node.closest("tr[data-key]"), table = node.closest("table[data-table]"), kept = node.closest("details[data-keep]");
-  for (const name of ["metric", "shown", "facet", "one"]) if (name in node.dataset) return "[data-" + name + "]";
-  if (node.dataset.focus) return attribute("data-focus", node.dataset.focus);
-  if (node.dataset.name) return attribute("data-name", node.dataset.name) + (node.matches("button") ? attribute("value", node.value) : "");
-  if (node.matches("[role=radio]")) return '[role=radio][aria-checked="true"]';
-  if (head && table) return "table" + attribute("data-table", table.dataset.table) + " th" + attribute("data-sort", head.dataset.sort) + " button";
-  if (row && table) return rowAt(row) + " .more";
-  if (kept && node.matches("summary")) return "details" + attribute("data-keep", kept.dataset.keep) + " > summary";
-  if (node.dataset.act) return attribute("data-act", node.dataset.act) + (node.dataset.of ? attribute("data-of", node.dataset.of) : "");
-  return null;
+  if (node.matches("input[type=radio]")) return "input[type=radio]:checked";
+  const isName = (name) => /^data-(table|key|sort|keep|name|act|of)$/.test(name) || (name === "value" && node.localName === "button");
+  const steps = [node];
+  for (let one = node.parentElement.closest(AROUND); one; one = one.parentElement.closest(AROUND)) steps.unshift(one);
+  return steps.map((one) => one.localName + [...one.attributes].filter(({ name }) => isName(name)).map(({ name, value }) => attribute(name, value)).join("")).join(" ");
 }
 function saveFile(file) {
   const link = document.createElement("a");

@@ -55,19 +55,15 @@ def cells_of(
     facet: str,
     branches: Sequence[Path],
     keys: frozenset[str] | None = None,
-    column: str | None = None,
 ) -> Cells:
-    """The scores of the results of `keys` (None: of all) in every column, or in the one named. A selection can only be broken down where
-    answers are known."""
+    """The scores of the results of `keys` (None: of all) in every column. A selection can only be broken down where answers are known."""
     mask = tree.mask(branches)
     if facet == METRICS_FACET:
-        wanted = [name for name in metrics_of(section, outcomes) if column in (None, name)]
-        return {name: scores_by_entry(section, outcomes, tree, name, branches, keys) for name in wanted}
+        metrics = metrics_of(section, outcomes)
+        return {name: scores_by_entry(section, outcomes, tree, name, branches, keys) for name in metrics}
     labels = _labels(outcomes, facet) if outcomes is not None else {}
     cells: Cells = {}
     for label, rows in labels.items():
-        if column not in (None, label):
-            continue
         part = np.zeros(len(outcomes.questions) if outcomes else 0, dtype=bool)
         part[rows] = True
         if mask is not None:
@@ -80,8 +76,6 @@ def cells_of(
         printed = entry.result.breakdown
         inside = set(cells_in(branches, printed))
         for label, scores in printed.get(facet, {}).items():
-            if column not in (None, label):
-                continue
             if metric in scores and (not branches or (facet, label) in inside):
                 cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
     return {label: _against_run(section, scores, metric) for label, scores in cells.items()}

@@ -1,6 +1,6 @@
 """The branches a reader can select: a tree over the facets that a benchmark's source really gives, with counts and question rows.
 
-See also: drawing (`assets/tree.js`), the parsing of branch expressions of the command line (`dataset_builders.lexical_tree`).
+See also: drawing (`assets/selection.js`), the parsing of branch expressions of the command line (`dataset_builders.lexical_tree`).
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ from leaderboard_space.views.parts import KINDS
 HIDDEN = "hidden test"
 """The key of the test with hidden answers among the sets of questions."""
 CHECKING, SENDING = 18, 18
-"""Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.QUEUES`, which bounds
-the work), or for the Hub. Gradio answers with 40 threads."""
+"""Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.AT_ONCE`, which
+bounds the work), or for the Hub. Gradio answers with 40 threads."""
 KEPT_SECONDS = 3600.0
 """How long a submission bundle can be downloaded."""
 
@@ -223,7 +223,7 @@ class SubmitTab:
     def row_of(self, found: Submission) -> str:
         """The address of a submission's row on the board."""
         (section,) = group([Entry(found.run_id, found.result)], self.trusted.is_replaced)
-        return benchmark_address(section, find=found.result.model.name)
+        return benchmark_address(section, every=True)
 
     def command(self, folder: str) -> str:
         """What submits a submission bundle from the command line. A path of this machine would say nothing to who reads the page."""

@@ -32,14 +32,13 @@ def set_name(section: Section) -> str:
 
 
 def benchmark_address(
-    section: Section, metric: str | None = None, branch: Path | None = None, find: str | None = None
+    section: Section, metric: str | None = None, branch: Path | None = None, every: bool = False
 ) -> str:
-    """The leaderboard of a set of questions, by a metric, on a branch or a facet's label; `find`: of the models whose names hold these
-    words."""
+    """The leaderboard of a set of questions, by a metric, on a branch or a facet's label; `every`: with all rows of a long table."""
     facet = facet_of(branch) if branch else None
     said = f"{facet or branch[0]}:{SEPARATOR.join(branch[1:])}" if branch else None
     where = {"facet" if facet else "branch": said}
-    return address_of("b", section.family, s=section.key, m=metric, find=find, **where)
+    return address_of("b", section.family, s=section.key, m=metric, all="yes" if every else None, **where)
 
 
 def model_address(name: str) -> str:

@@ -11,14 +11,13 @@ from leaderboard_space.html import text
 
 ASSETS = Path(__file__).parents[1] / "assets"
 SHEETS = ("board.css", "pages.css", "plots.css", "narrow.css")
-SCRIPTS = ("router.js", "table.js", "page.js", "plots.js", "facets.js", "tree.js", "board.js", "search.js")
+SCRIPTS = ("router.js", "table.js", "page.js", "plots.js", "selection.js", "board.js", "search.js")
 TITLE = "medprobe: can you trust your AI radiologist?"
 READING = '<h2 class="finding">Reading the results.</h2>'
 SEARCH = (
-    '<div class="mp-search"><input type="search" role="combobox" aria-expanded="false" aria-controls="mp-hits" '
-    'aria-autocomplete="list" aria-label="Search departments, modalities, findings, categories, scores and models" '
+    '<div class="mp-search"><input type="search" aria-label="Search departments, modalities, findings, categories, scores and models" '
     'placeholder="Department, modality, finding or model" autocomplete="off" spellcheck="false"><kbd aria-hidden="true">/</kbd>'
-    '<ul id="mp-hits" role="listbox" aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
+    '<ul aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
 )
 """The search of the first screen (`assets/search.js`)."""
 DRAWN = (
@@ -81,8 +80,6 @@ def _navigation() -> str:
     pages += [(family, LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
     pages += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
     links = "".join(
-        f'<a role="tab" aria-selected="false" tabindex="{-1 if at else 0}" href="{home}" data-home="{home}" data-page="{page}">'
-        f"{text(label)}</a>"
-        for at, (page, label, home) in enumerate(pages)
+        f'<a href="{home}" data-home="{home}" data-page="{page}">{text(label)}</a>' for page, label, home in pages
     )
-    return f'<nav id="mp-nav" aria-label="Pages"><div role="tablist">{links}</div></nav>'
+    return f'<nav id="mp-nav" aria-label="Pages"><div>{links}</div></nav>'

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, unquote
 
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.topics import Topic, TopicLabel, counts, known_topics
 from leaderboard_space.export import Table, as_file, cited, number_columns
-from leaderboard_space.html import count, options, plural, prose, text
-from leaderboard_space.overview import SIZES, Column, ModelRow, Overview, ScoreCell, selected
+from leaderboard_space.html import count, plural, prose, text
+from leaderboard_space.overview import Column, ModelRow, Overview, ScoreCell, selected
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
-from leaderboard_space.views.parts import CITE_BOX, KINDS, WORD, acts, cell, no_cell
+from leaderboard_space.views.parts import (
+    CITE_BOX,
+    FIRST_MODELS,
+    KINDS,
+    WORD,
+    acts,
+    all_rows,
+    cell,
+    column_head,
+    no_cell,
+)
 
-FIRST, MORE = 20, 100
-"""Models that are drawn at first, and how many at most when the reader asks for more."""
 CHIPS = {"modality": 3, "department": 4}
 """Topics of each kind that are shown at first."""
-LONGEST_PINS = 4000
-"""Characters of an address that name models to show first."""
 KIND_CLASS = {"proprietary": "p", "open": "o", "medical": "m"}
-SIZE_NAMES = {"small": "under 8 billion", "middle": "8 to 20 billion", "large": "20 billion and more"}
 
 Request = Mapping[str, Any]
 
@@ -42,17 +46,15 @@ def page(found: Overview, labels: Sequence[TopicLabel], request: Request) -> str
 
 def _lines(found: Overview, request: Request) -> list[ModelRow]:
     """The lines that the request selects, pinned ones first."""
-    name, _, way = str(request.get("order") or "").partition(":")
-    kind, size, since = (str(request.get(key) or "") for key in ("kind", "size", "since"))
-    lines = selected(found, kind, size, since, name, way == "a")
-    pinned = _pinned(request)
-    of_all = {line.name: line for line in found.lines}
-    return [of_all[name] for name in pinned if name in of_all] + [line for line in lines if line.name not in pinned]
+    pinned = _named(request, "pin")
+    lines = selected(found, str(request.get("kind") or ""))
+    return [line for line in found.lines if line.name in pinned] + [line for line in lines if line.name not in pinned]
 
 
-def _pinned(request: Request) -> list[str]:
-    """The models to show first; every line's link to pin it repeats them, so there may not be any number of them."""
-    return [unquote(name) for name in str(request.get("pin") or "")[:LONGEST_PINS].split(",") if name]
+def _named(request: Request, key: str) -> list[str]:
+    """What an address names under a key, once or several times: the models to show first (`pin`), the columns to leave out (`hide`)."""
+    said = request.get(key) or []
+    return [str(one) for one in (said if isinstance(said, list) else [said])]
 
 
 def _chips(labels: Sequence[TopicLabel]) -> str:
@@ -81,16 +83,9 @@ def _bar(found: Overview, request: Request, shown: int) -> str:
         _choice("kind", kind, said, str(request.get("kind") or "") == kind)
         for kind, said in [("", "All"), *((kind, KINDS[kind].capitalize()) for kind in KIND_CLASS)]
     )
-    sizes = [("", "every size"), *((size, f"{SIZE_NAMES[size]} parameters") for size in SIZES)]
-    years = sorted({line.date[:4] for line in found.lines}, reverse=True)
-    since = [("", "any date"), *((year, f"results since {year}") for year in years[:-1])]
-    selects = "".join(
-        f'<select data-name="{name}" aria-label="{label}">{options(pairs, str(request.get(name) or ""))}</select>'
-        for name, label, pairs in (("size", "Size", sizes), ("since", "Date", since))
-    )
-    hidden = _hidden(request)
+    hidden = _named(request, "hide")
     columns = "".join(
-        _choice("hide", ",".join(sorted(hidden ^ {column.family})), column.label, column.family not in hidden)
+        _choice("hide", column.family, column.label, column.family not in hidden, " data-toggle")
         for column in found.columns
     )
     of = (
@@ -102,29 +97,24 @@ def _bar(found: Overview, request: Request, shown: int) -> str:
     updated = f" <small>newest result: {text(news)}</small>" if news else ""
     return (
         f'<div class="bar-head"><h3>{of}{updated}</h3><span class="choices" role="group" aria-label="Kind of model">{kinds}</span>'
-        f'<details class="filters" data-keep="filters"><summary>More filters, columns</summary><span>{selects}'
-        f'<span class="choices" role="group" aria-label="Columns">{columns}</span></span></details>'
+        '<details class="filters" data-keep="filters"><summary>Columns</summary>'
+        f'<span class="choices" role="group" aria-label="Columns">{columns}</span></details>'
         f'{_compare_pins(found, request)}<span class="acts">{acts("matrix")}</span></div>{CITE_BOX}'
     )
 
 
-def _choice(name: str, value: str, said: str, on: bool) -> str:
-    """A button that chooses a filter or a column."""
+def _choice(name: str, value: str, said: str, on: bool, more: str = "") -> str:
+    """A button that chooses a filter, or one of several columns."""
     return (
-        f'<button type="button" class="choice" data-name="{name}" data-focus="{name} {text(said)}" value="{text(value, 200)}" '
+        f'<button type="button" class="choice" data-name="{name}"{more} value="{text(value, 200)}" '
         f'aria-pressed="{"true" if on else "false"}">{text(said)}</button>'
     )
-
-
-def _hidden(request: Request) -> frozenset[str]:
-    """The benchmarks whose columns are left out."""
-    return frozenset(str(request.get("hide") or "").split(",")) & frozenset(LABELS)
 
 
 def _compare_pins(found: Overview, request: Request) -> str:
     """The first two pinned models side by side, on the first benchmark that both have a result of."""
     lines = {line.name: line for line in found.lines}
-    pinned = [lines[name] for name in _pinned(request) if name in lines][:2]
+    pinned = [lines[name] for name in _named(request, "pin") if name in lines][:2]
     for column in found.columns if len(pinned) == 2 else ():
         one, other = (line.cells.get(column.family) for line in pinned)
         if one is not None and other is not None and one.row.entry in column.section.entries:
@@ -140,63 +130,41 @@ def _matrix(found: Overview, lines: Sequence[ModelRow], request: Request) -> str
         return '<p class="sub">There are no results on an official question set yet.</p>'
     if not lines:
         return (
-            '<p class="sub">No model matches these filters. '
-            '<button type="button" class="link" data-clear="kind size since">Show all models</button></p>'
+            '<p class="sub">No model matches this filter. '
+            '<button type="button" class="link" data-name="kind" value="">Show all models</button></p>'
         )
-    said = str(request.get("all") or "")
-    steps = int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 0
-    pinned = _pinned(request)
-    drawn = list(lines[: max(steps * MORE or FIRST, len(pinned))])
-    hidden = _hidden(request)
+    pinned, hidden = _named(request, "pin"), _named(request, "hide")
     columns = [column for column in found.columns if column.family not in hidden]
-    body = "".join(_line(columns, line, pinned) for line in drawn)
-    rest = len(lines) - len(drawn)
-    label = (
-        f"All {count(len(lines))} models" if rest <= MORE else f"Show {count(MORE)} more of {count(len(lines))} models"
+    first = [line for line in lines if line.name in pinned]
+    rest = lines[len(first) :]
+    rest = rest if request.get("all") == "yes" else rest[: max(FIRST_MODELS - len(first), 0)]
+    heads = "".join(_head(column) for column in columns)
+    above, below = (
+        "".join(_line(columns, line, held) for line in part) for part, held in ((first, True), (rest, False))
     )
-    more = (
-        f'<p class="turn"><button type="button" class="link" data-name="all" value="{steps + 1}">{label}</button></p>'
-        if rest
+    return (
+        '<table class="matrix" data-table="matrix" aria-label="Every model on every benchmark">'
+        f"<thead><tr>{column_head('name', 'Model', 'model')}{heads}</tr></thead>"
+        f"{f'<tbody data-fixed>{above}</tbody>' if above else ''}<tbody>{below}</tbody></table>"
+        f"{all_rows(len(first) + len(rest), len(lines), 'model')}"
+    )
+
+
+def _head(column: Column) -> str:
+    guess = (
+        f"guessing {'≈ ' if column.drawn else ''}{sentences.percent_of_chance(column.chance)}"
+        if column.chance is not None
         else ""
     )
-    return f'<table class="matrix" aria-label="Every model on every benchmark">{_head(columns, request)}<tbody>{body}</tbody></table>{more}'
+    small = f"<small>{text(column.task)}</small><small>{guess}</small>"
+    return column_head("", column.label, column.family, small=small)
 
 
-def _head(columns: Sequence[Column], request: Request) -> str:
-    order = str(request.get("order") or "") or (f"{columns[0].family}:d" if columns else "")
-
-    def sorts(name: str, label: str, first: str) -> tuple[str, str]:
-        other = {"a": "d", "d": "a"}[first]
-        now = order.partition(":")[2] if order.partition(":")[0] == name else ""
-        after = {"": f"{name}:{first}", first: f"{name}:{other}"}.get(now, "")
-        aria = {"a": ' aria-sort="ascending"', "d": ' aria-sort="descending"'}.get(now, "")
-        return (
-            aria,
-            f'<button type="button" class="sorts" data-focus="order {name}" data-name="order" value="{text(after)}">{text(label)}</button>',
-        )
-
-    aria, button = sorts("model", "Model", "a")
-    cells = f'<th scope="col"{aria}>{button}</th>'
-    for column in columns:
-        aria, button = sorts(column.family, column.label, "d")
-        guess = (
-            f"guessing {'≈ ' if column.drawn else ''}{sentences.percent_of_chance(column.chance)}"
-            if column.chance is not None
-            else ""
-        )
-        cells += f'<th scope="col"{aria}>{button}<small>{text(column.task)}</small><small>{guess}</small></th>'
-    return f"<thead><tr>{cells}</tr></thead>"
-
-
-def _line(columns: Sequence[Column], line: ModelRow, pinned: Sequence[str]) -> str:
-    is_pinned = line.name in pinned
-    names = [name for name in pinned if name != line.name] if is_pinned else [*pinned, line.name]
-    value = ",".join(quote(name, safe="") for name in names)
+def _line(columns: Sequence[Column], line: ModelRow, is_pinned: bool) -> str:
     kind = KINDS.get(line.kind or "", "kind not stated")
     pin = (
-        f'<button type="button" class="pin" data-focus="pin {text(line.name, 300)}" aria-pressed="{"true" if is_pinned else "false"}" '
-        f'aria-label="Pin {text(line.name)}" title="{"Unpin" if is_pinned else "Keep at the top"}" data-name="pin" '
-        f'value="{text(value, 8000)}"></button>'
+        f'<button type="button" class="pin" aria-pressed="{"true" if is_pinned else "false"}" aria-label="Pin {text(line.name)}" '
+        f'title="{"Unpin" if is_pinned else "Keep at the top"}" data-name="pin" data-toggle value="{text(line.name, 300)}"></button>'
     )
     cells = "".join(_cell(column, line.cells.get(column.family)) for column in columns)
     return (
@@ -234,12 +202,12 @@ def _legend(found: Overview) -> str:
 
 
 def file(found: Overview, request: Request) -> dict[str, str]:
-    """The lines as they are selected, one row per number; or how to cite them (`of` or `as`: cite)."""
-    lines = _lines(found, request)
+    """The lines as they are selected, one row per number; or how to cite them (`as`: cite)."""
+    lines, kind = _lines(found, request), str(request.get("kind") or "")
     if str(request.get("as")) == "cite":
         title = "Overview: " + ", ".join(f"{column.section.benchmark} ({column.metric})" for column in found.columns)
         entries = [entry for column in found.columns for entry in column.section.entries]
-        return cited(title, f"Selection: {_selection(request) or 'everything'}.", entries, request)
+        return cited(title, f"Selection: {f'kind {kind}' if kind else 'everything'}.", entries, request)
     rows: Table = [
         {
             **number_columns(column.section, cell.row.entry, column.metric, cell.score),
@@ -251,10 +219,4 @@ def file(found: Overview, request: Request) -> dict[str, str]:
         for column in found.columns
         if (cell := line.cells.get(column.family)) is not None
     ]
-    said = _selection(request)
-    return as_file(rows, f"overview-{said}" if said else "overview", str(request.get("as")))
-
-
-def _selection(request: Request) -> str:
-    """The filters in words; empty for everything."""
-    return "; ".join(f"{key} {request[key]}" for key in ("kind", "size", "since") if request.get(key))
+    return as_file(rows, f"overview-kind-{kind}" if kind else "overview", str(request.get("as")))

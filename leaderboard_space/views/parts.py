@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space import sentences
-from leaderboard_space.html import number, percent, text
+from leaderboard_space.html import number, percent, plural, text
 
 KINDS = {"proprietary": "proprietary", "open": "open weights", "medical": "medical", "baseline": "baseline"}
 """Kind of model -> what the legend says; a result that does not say is "kind not stated"."""
@@ -29,10 +29,11 @@ def look(kind: str | None, verdict: Verdict | None) -> str:
     return f"k-{kind if kind in KINDS else 'unstated'} v-{TONE[verdict]}"
 
 
-def column_head(kind: str, said: str, name: str, title: str = "") -> str:
-    """A column's head, a button that sorts by it."""
+def column_head(kind: str, said: str, name: str, title: str = "", small: str = "") -> str:
+    """A column's head, a button that sorts by it. `small`: HTML under it."""
     hint = f' title="{text(title)}"' if title else ""
-    return f'<th scope="col" class="{kind}" data-sort="{name}"><button type="button" class="sorts"{hint}>{text(said)}</button></th>'
+    button = f'<button type="button" class="sorts"{hint}><span>{text(said, 80)}</span></button>'
+    return f'<th scope="col" class="{kind}" data-sort="{text(name, 200)}">{button}{small}</th>'
 
 
 def sorted_by(value: float | None) -> str:
@@ -120,6 +121,18 @@ def no_cell(column: str) -> str:
     return f'<td class="none" data-b="{text(column)}" data-v="">–</td>'
 
 
+FIRST, FIRST_MODELS = 60, 20
+"""Rows of a long table that are drawn at first: of results, and of models where each has a chart in every column."""
+
+
+def all_rows(drawn: int, total: int, what: str = "result") -> str:
+    """The button for all rows of a table of which the first are drawn; to be sorted it is drawn whole, too (`assets/table.js`)."""
+    if drawn == total:
+        return ""
+    button = f'<button type="button" class="link" data-name="all" value="yes">All {plural(total, what)}</button>'
+    return f'<p class="turn" data-part>{button}</p>'
+
+
 def files(table: str) -> str:
     """What saves a table: a small disclosure with a button per form."""
     buttons = "".join(
@@ -144,10 +157,7 @@ def acts(of: str = "", tables: bool = True) -> str:
 
 def framed(title: str, table: str, heads: Sequence[tuple[str, str]], rows: str, left: bool = False) -> str:
     """A table with its title, the buttons that save it, and heads that sort it."""
-    top = "".join(
-        f'<th scope="col" data-sort="{name}"><button type="button" class="sorts">{text(said, 60)}</button></th>'
-        for name, said in heads
-    )
+    top = "".join(column_head("", said, name) for name, said in heads)
     return (
         f'<div class="bar-head"><h3>{text(title)}</h3>{files(table)}</div>'
         f'<div class="scroll"><table class="plain{" left" if left else ""}" data-table="{table}" aria-label="Table of {table}">'

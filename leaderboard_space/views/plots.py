@@ -1,15 +1,18 @@
-"""Plots for looking rather than reading: ProbMed's fall when adversarial questions join, MediConfusion's accuracy against confusion, and
-of every benchmark the score by the models' size, release and tokens.
+"""Scatter plots of results as inline SVG: MediConfusion's accuracy against confusion, ProbMed's with against without adversarial
+questions, and the score of every benchmark by the models' size and release.
 
-Inline SVG; every mark says its numbers in its title, and the same numbers stand in the tables. Each is saved as SVG or PNG with its
+Every point says its numbers in its title, and the same numbers stand in the tables; a few are named. Each plot is saved as SVG with its
 citation in it (`assets/plots.js`).
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import Path, cells_in
@@ -17,23 +20,72 @@ from leaderboard_space.data.identity import identity
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of, with_interval
 from leaderboard_space.data.tree import UNLABELLED, Tree
-from leaderboard_space.html import count, percent, plural, prose, score_text, text
+from leaderboard_space.html import percent, plural, prose, text
 from leaderboard_space.views.parts import look
-from leaderboard_space.views.scatter import Point, date_scale, log_scale, percent_scale, svg
-from leaderboard_space.views.slopes import Known, level_of, slopes
 
+Known = Callable[[str], dict[str, Score]]
+"""Metric -> (entry key -> score)."""
 FEWEST = 3
 """Points of which a plot is made."""
+WIDTH, HEIGHT = 900.0, 440.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 26.0, 12.0, 50.0
+LETTER = 6.3
+"""Width of a letter of a name."""
+ADVERSARIAL = ("condition", "position", "organ", "modality")
+"""Aspects that papers and we score with and without adversarial questions, the most telling first. Abnormality has none, and `overall`
+mixes both: the two overalls do not compare."""
 
 
-def plot(family: str, rows: Sequence[Row], known: Known, where: str = "", about: str = "") -> str:
-    """The plot of a benchmark, or nothing where it has none or too little is known. `where`: a sentence on what it is about; `about`: what
-    a saved plot says below."""
+@dataclass(frozen=True)
+class Scale:
+    """An axis: what it says, its ends, its ticks (value, text), and whether it is logarithmic."""
+
+    label: str
+    low: float
+    high: float
+    ticks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    def part(self, value: float) -> float:
+        """Where a value lies, 0 to 1."""
+        low, high, at = (math.log(max(v, 1e-9)) if self.log else v for v in (self.low, self.high, value))
+        return min(max((at - low) / (high - low), 0.0), 1.0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A result. `said`: its numbers in words; `low`, `high`: its interval along y; `look`: its classes (kind and verdict)."""
+
+    x: float
+    y: float
+    name: str
+    said: str
+    look: str
+    low: float | None = None
+    high: float | None = None
+
+
+def plot(family: str, rows: Sequence[Row], known: Known, metric: str, where: str = "", about: str = "") -> str:
+    """The plot of a benchmark's own, or nothing where it has none or too little is known. `metric`: the score of the table; `where`: a
+    sentence on what it is about; `about`: what a saved plot says below."""
     kind = spec(family).plot
-    if kind == "slopes":
-        return _slopes(rows, known, where, about)
     if kind == "scatter":
-        return _confusion(rows, known, where, about)
+        said = (
+            "x axis: set accuracy. y axis: confusion, how often both images of a pair got the same answer. A model that distinguishes "
+            "the images is at the lower right; one that does not look at them is at the upper left."
+        )
+        pair = ("set_accuracy", "confusion")
+        return _of_two(rows, known, pair, ("confusion", "Correct, or the same answer twice?"), f"{said} {where}", about)
+    for aspect in sorted(ADVERSARIAL, key=lambda name: name != metric) if kind == "slopes" else ():
+        label = sentences.in_running_text(info_of(aspect).label)
+        said = (
+            f"x axis: {label} without adversarial questions; y axis: with them. A model that looks at the image is on the line; one that "
+            "says yes to everything falls below it."
+        )
+        title = f"The effect of adversarial questions: {label}"
+        pair = (f"{aspect}_without_adversarial", aspect)
+        if drawn := _of_two(rows, known, pair, ("slopes", title), f"{said} {where}", f"{about} {where}".strip()):
+            return drawn
     return ""
 
 
@@ -56,14 +108,6 @@ def by_date(rows: Sequence[Row], metric: str, family: str, stated: str, about: s
     return _against(rows, known, metric, family, ("date", "by release date", "First released"), stated, about)
 
 
-def by_cost(
-    rows: Sequence[Row], tokens: Mapping[str, float], metric: str, family: str, stated: str, about: str = ""
-) -> str:
-    """Scores by what answering cost: tokens per question, of the runs that recorded them. `tokens`: by entry key."""
-    axis = ("cost", "by cost", "Input and output tokens per question")
-    return _against(rows, tokens, metric, family, axis, stated, about)
-
-
 def image_types(tree: Tree, branches: Sequence[Path]) -> list[Path]:
     """The branches of ProbMed's image types within a selection, the largest first (as the tree lists them)."""
     labels = [path[1] for path in tree.rows if path[0] == "image_type" and path[1] != UNLABELLED]
@@ -71,57 +115,30 @@ def image_types(tree: Tree, branches: Sequence[Path]) -> list[Path]:
     return [("image_type", label) for label in labels if not branches or ("image_type", label) in inside]
 
 
-def frame(name: str, title: str, said: str, drawn: str, about: str) -> str:
-    """A plot with its heading and what saves it."""
-    return (
-        f'<section class="plot" data-plot="{name}" data-title="{text(title)}" data-about="{text(about, 1000)}"><div class="bar-head">'
-        f'<h3>{prose(title)}</h3>{saves(name)}</div><p class="sub">{prose(said, 600)}</p>'
-        f'<div class="plots"><figure tabindex="0" aria-label="{text(title)}">{drawn}</figure></div></section>'
-    )
-
-
-def saves(name: str) -> str:
-    """What saves a plot as a picture."""
-    buttons = "".join(
-        f'<button type="button" class="link" data-act="{form}" data-of="plot-{name}">{form.upper()}</button>'
-        for form in ("svg", "png")
-    )
-    return f'<details class="save" data-keep="plot-{name}"><summary>Save plot</summary><span>{buttons}</span></details>'
-
-
-def _slopes(rows: Sequence[Row], known: Known, where: str, about: str) -> str:
-    drawn = slopes(rows, known)
-    said = (
-        "Accuracy without, then with adversarial questions. A model that looks at the image stays level; one that says yes to "
-        f"everything falls.{' Short dashes are chance, where it is known.' if 'guess' in drawn else ''} {where}"
-    )
-    return (
-        frame("slopes", "The effect of adversarial questions", said, drawn, f"{about} {where}".strip()) if drawn else ""
-    )
-
-
-def _confusion(rows: Sequence[Row], known: Known, where: str, about: str) -> str:
-    accuracy, confusion = known("set_accuracy"), known("confusion")
+def _of_two(
+    rows: Sequence[Row], known: Known, pair: tuple[str, str], named: tuple[str, str], said: str, about: str
+) -> str:
+    """One score (across) against another (up). `named`: the plot's name and title."""
+    across, up = known(pair[0]), known(pair[1])
+    labels = [info_of(metric).label for metric in pair]
     points, names = [], display_names([row.entry for row in rows])
     for row in rows:
-        a, c = accuracy.get(row.entry.key), confusion.get(row.entry.key)
-        if a is None or c is None or a.value is None or c.value is None:
+        a, b = across.get(row.entry.key), up.get(row.entry.key)
+        if a is None or b is None or a.value is None or b.value is None:
             continue
         name = names[row.entry.key]
-        said = f"{name}: set accuracy {percent(a.value)}, confusion {percent(c.value)}"
-        points.append(Point(a.value, c.value, name, said, look(row.entry.result.model.kind, a.verdict)))
+        told = f"{name}: {sentences.in_running_text(labels[0])} {percent(a.value)}, "
+        told += f"{sentences.in_running_text(labels[1])} {percent(b.value)}"
+        verdict = (b if pair[1] in ADVERSARIAL else a).verdict
+        points.append(Point(a.value, b.value, name, told, look(row.entry.result.model.kind, verdict)))
     if not points:
         return ""
-    side, level = level_of(accuracy), level_of(confusion)
-    x = percent_scale("Set accuracy (%)", [*(p.x for p in points), *([side] if side is not None else [])])
-    y = percent_scale("Confusion (%)", [*(p.y for p in points), *([level] if level is not None else [])])
-    said = (
-        "x axis: set accuracy. y axis: confusion, how often both images of a pair got the same answer. A model that distinguishes "
-        "the images is at the lower right; one that does not look at them is at the upper left."
-        f"{' Dashed lines are chance.' if side is not None or level is not None else ''} {where}"
-    )
-    drawn = svg(points, x, y, "Confusion against set accuracy, one point per result", (side, level))
-    return frame("confusion", "Correct, or the same answer twice?", said, drawn, about)
+    levels = _level(across), _level(up)
+    ends = [[*(p.x for p in points), levels[0]], [*(p.y for p in points), levels[1]]]
+    if pair[1] in ADVERSARIAL:  # both axes are alike: on the diagonal nothing falls
+        ends = [[*ends[0], *ends[1]]] * 2
+    x, y = (_percent_scale(f"{label} (%)", held) for label, held in zip(labels, ends, strict=True))
+    return _frame(named, said, svg(points, x, y, levels, pair[1] in ADVERSARIAL), about)
 
 
 def _against(
@@ -135,29 +152,153 @@ def _against(
 ) -> str:
     """The table's scores (up) against a number of each result (across). `axis`: the plot's name, its title after the score's name, and what
     stands under it."""
-    info, (name, title, across) = info_of(metric, family), axis
+    info, (name, title, under) = info_of(metric, family), axis
     points, scores, names = [], {}, display_names([row.entry for row in rows])
     for row in rows:
-        score = with_interval(row.score, metric)
-        if info.unit != "percent" or score.value is None or known.get(row.entry.key, 0) <= 0 or row.is_baseline:
+        score, value = with_interval(row.score, metric), known.get(row.entry.key, 0)
+        if info.unit != "percent" or score.value is None or value <= 0 or row.is_baseline:
             continue
-        who, value = names[row.entry.key], known[row.entry.key]
-        shown = {"size": f"{value:,.1f}", "date": f"{int(value)}-{round(12 * (value % 1)) + 1:02}"}.get(
-            name, count(round(value))
-        )
-        tip = f"{who}: {sentences.in_running_text(info.label)} {score_text(score.value, info.unit)}, {shown}"
+        who = names[row.entry.key]
+        at = f"{value:,.1f}" if name == "size" else f"{int(value)}-{round(12 * (value % 1)) + 1:02}"
+        told = f"{who}: {sentences.in_running_text(info.label)} {percent(score.value)}, {at}"
         style = look(row.entry.result.model.kind, score.verdict)
-        points.append(Point(value, score.value, who, tip, style, score.low, score.high))
+        points.append(Point(value, score.value, who, told, style, score.low, score.high))
         scores[row.entry.key] = score
     if len(points) < FEWEST:
         return ""
-    level = level_of(scores)
-    ends = [v for p in points for v in (p.y, p.low, p.high) if v is not None]
-    y = percent_scale(f"{info.label} (%)", [*ends, *([level] if level is not None else [])])
-    x = (date_scale if name == "date" else log_scale)(across, [point.x for point in points])
-    full = f"{info.label} {title}"
+    level = _level(scores)
+    ends = [end for p in points for end in (p.y, p.low, p.high, level)]
+    x = (_date_scale if name == "date" else _log_scale)(under, [point.x for point in points])
     if any(point.low is not None for point in points):
         said += " Bars are 95% intervals."
-    if level is not None:
-        said += " Dashed: guessing."
-    return frame(name, full, said, svg(points, x, y, f"{full}, one point per result", (None, level)), about)
+    drawn = svg(points, x, _percent_scale(f"{info.label} (%)", ends), (None, level))
+    return _frame((name, f"{info.label} {title}"), said, drawn, about)
+
+
+def _frame(named: tuple[str, str], said: str, drawn: str, about: str) -> str:
+    """A plot with its heading, what it says of itself, and the button that saves it. `named`: its name and title."""
+    name, title = named
+    said = said.strip() + (" Dashed: guessing." if 'class="guess"' in drawn else "")
+    return (
+        f'<section class="plot" data-plot="{name}" data-title="{text(title)}" data-about="{text(about, 1000)}"><div class="bar-head">'
+        f'<h3>{prose(title)}</h3><button type="button" class="link" data-act="svg" data-of="plot-{name}">Save plot</button></div>'
+        f'<p class="sub">{prose(said, 600)}</p>'
+        f'<figure class="plots" tabindex="0" aria-label="{text(title)}">{drawn}</figure></section>'
+    )
+
+
+def _level(scores: Mapping[str, Score]) -> float | None:
+    """The chance of a column, where all rows agree on it."""
+    found = {round(score.chance, 6) for score in scores.values() if score.chance is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _percent_scale(label: str, values: Sequence[float | None]) -> Scale:
+    """An axis in percent that holds the values, with round ends and some five ticks."""
+    known = [value for value in values if value is not None]
+    low, high = min(known), max(known)
+    step = next(step for step in (1.0, 2.0, 5.0, 10.0, 20.0) if (high - low) / step <= 8 or step == 20.0)
+    start, end = max(math.floor(low / step) * step, 0.0), min(math.ceil(high / step) * step, 100.0)
+    end = end if end > start else start + step
+    ticks = tuple((at, f"{at:g}") for at in (start + step * i for i in range(round((end - start) / step) + 1)))
+    return Scale(label, start, end, ticks)
+
+
+def _log_scale(label: str, values: Sequence[float]) -> Scale:
+    """A logarithmic axis, with ticks between the powers of ten."""
+    low, high = min(values) / 1.25, max(values) * 1.25
+    steps = [m * 10.0**e for e in range(-3, 16) for m in (1, 1.5, 2, 3, 5, 7)]
+    return Scale(label, low, high, tuple((at, f"{at:,g}") for at in steps if low <= at <= high), log=True)
+
+
+def _date_scale(label: str, values: Sequence[float]) -> Scale:
+    """An axis of years, with a tick at the beginning of each."""
+    low, high = math.floor(min(values)), math.ceil(max(values) + 1e-6)
+    return Scale(label, low, high, tuple((float(year), str(year)) for year in range(low, high + 1)))
+
+
+def _across(x: Scale, value: float) -> float:
+    return LEFT + x.part(value) * (WIDTH - RIGHT - LEFT)
+
+
+def _up(y: Scale, value: float) -> float:
+    return HEIGHT - BOTTOM - y.part(value) * (HEIGHT - BOTTOM - TOP)
+
+
+def svg(
+    points: Sequence[Point], x: Scale, y: Scale, guess: tuple[float | None, float | None], diagonal: bool = False
+) -> str:
+    """The plot. `guess`: levels of chance across and up, None where there is none; `diagonal`: a line where both are equal."""
+    names, marks = _names(points, x, y), ""
+    for at, point in enumerate(points):
+        px, bar = _across(x, point.x), ""
+        if point.low is not None and point.high is not None:
+            bar = _line("bar", px, _up(y, point.low), px, _up(y, point.high))
+        mark = _shape(point.look, px, _up(y, point.y))
+        marks += f'<g class="{point.look}"><title>{text(point.said, 300)}</title>{bar}{mark}{names.get(at, "")}</g>'
+    levels = ""
+    if guess[0] is not None:
+        levels += _line("guess", _across(x, guess[0]), TOP, _across(x, guess[0]), HEIGHT - BOTTOM)
+    if guess[1] is not None:
+        levels += _line("guess", LEFT, _up(y, guess[1]), WIDTH - RIGHT, _up(y, guess[1]))
+    if diagonal:
+        levels += _line("grid", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, TOP)
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    return (
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{text(y.label)} and {text(x.label)}, one point per result">'
+        f"{_grid(x, y)}{levels}{marks}"
+        f'<text class="mid" x="{(LEFT + WIDTH - RIGHT) / 2:g}" y="{HEIGHT - 8:g}">{text(x.label)}</text>'
+        f'<text class="mid" x="16" y="{middle:g}" transform="rotate(-90 16 {middle:g})">{text(y.label)}</text></svg>'
+    )
+
+
+def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _grid(x: Scale, y: Scale) -> str:
+    """Lines across and the ticks of both axes; of ticks that would touch, the first."""
+    drawn = "".join(
+        f"{_line('grid', LEFT, _up(y, at), WIDTH - RIGHT, _up(y, at))}"
+        f'<text class="end" x="{LEFT - 8:g}" y="{_up(y, at) + 4:.1f}">{tick}</text>'
+        for at, tick in y.ticks
+    )
+    free = 0.0
+    for value, tick in x.ticks:
+        at, half = _across(x, value), LETTER * len(tick) / 2
+        if at - half >= free:
+            drawn += f'<text class="mid" x="{at:.1f}" y="{HEIGHT - BOTTOM + 18:g}">{tick}</text>'
+            free = at + half + LETTER
+    return drawn
+
+
+def _shape(kind: str, x: float, y: float) -> str:
+    """A result's mark by its kind, as everywhere on the board: proprietary filled, open hollow, medical a square, a baseline a diamond."""
+    if "k-medical" in kind:
+        return f'<rect class="pt" x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9"/>'
+    if "k-baseline" in kind:
+        return f'<path class="pt" d="M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z"/>'
+    return f'<circle class="pt" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
+
+
+def _names(points: Sequence[Point], x: Scale, y: Scale) -> dict[int, str]:
+    """The names beside their points, of the highest first, where they cover neither a name, nor a point, nor the edge; the others say
+    their names when pointed at."""
+    taken, found = [], {}  # boxes: left, top, right, bottom
+    for point in points:
+        px, py = _across(x, point.x), _up(y, point.y)
+        taken.append((px - 6, py - 6, px + 6, py + 6))
+    for at in sorted(range(len(points)), key=lambda at: -points[at].y):
+        px, py = _across(x, points[at].x), _up(y, points[at].y)
+        shown = points[at].name if len(points[at].name) <= 40 else points[at].name[:39] + "…"
+        width = LETTER * len(shown)
+        for start in (px + 8, px - 8 - width):
+            box = (start, py - 7, start + width, py + 7)
+            inside = box[0] > LEFT and box[2] < WIDTH
+            if inside and all(
+                box[0] > other[2] or box[2] < other[0] or box[1] > other[3] or box[3] < other[1] for other in taken
+            ):
+                taken.append(box)
+                found[at] = f'<text class="name" x="{start:.1f}" y="{py + 4:.1f}">{text(shown)}</text>'
+                break
+    return found

@@ -19,11 +19,8 @@ from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.sentences import findings
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
-from leaderboard_space.views.parts import CITE_BOX, WORD, acts, cell, column_head, no_cell
+from leaderboard_space.views.parts import CITE_BOX, FIRST_MODELS, WORD, acts, all_rows, cell, column_head, no_cell
 from leaderboard_space.views.tables.leaderboard import rank_cell
-
-FIRST = 20
-"""Models that are drawn before the reader asks for all."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,7 @@ def _table(shown: LabelSummary, every: bool) -> str:
         for row in sorted(aspect.standings.models, key=lambda row: order_of(row.entry)):
             held.setdefault(row.entry.result.model.name, {}).setdefault(at, row)
     names = sorted(held, key=lambda name: _order(held[name], shown))
-    drawn = names if every else names[:FIRST]
+    drawn = names if every else names[:FIRST_MODELS]
     ranks = shown.ranking[0].standings if shown.ranking else None
     others = sum(row.first is not None for row in ranks.models) - 1 if ranks else 0
     body = ""
@@ -144,15 +141,10 @@ def _table(shown: LabelSummary, every: bool) -> str:
             f"{cells}</tr>"
         )
     heads = "".join(_head(shown, aspect) for aspect in shown.aspects)
-    more = (
-        f'<p class="turn"><button type="button" class="link" data-name="all" value="yes">All {plural(len(names), "model")}</button></p>'
-        if len(drawn) < len(names)
-        else ""
-    )
     return (
         f'<table class="matrix topic" data-table="topic" aria-label="{text(label_name(shown.label))}"><thead><tr>'
         f"{column_head('place', 'Rank', 'place')}{column_head('name', 'Model', 'model')}{heads}</tr></thead>"
-        f'<tbody>{body}</tbody></table>{more}<p class="fine">{sentences.each_alone(shown.tested)}</p>'
+        f'<tbody>{body}</tbody></table>{all_rows(len(drawn), len(names), "model")}<p class="fine">{sentences.each_alone(shown.tested)}</p>'
     )
 
 
@@ -162,10 +154,7 @@ def _head(shown: LabelSummary, aspect: Aspect) -> str:
     said = "no finding: the label says it" if aspect.given else guess
     kind = "muted" if aspect.given else ""
     label = aspect.does or info_of(aspect.metric, shown.section.family).label
-    return (
-        f'<th scope="col" class="{kind}" data-sort="{text(aspect.metric)}"><button type="button" class="sorts">{text(label)}</button>'
-        f"<small>{text(said)}</small></th>"
-    )
+    return column_head(kind, label, aspect.metric, small=f"<small>{text(said)}</small>")
 
 
 def _cell(shown: LabelSummary, aspect: Aspect, row: Row | None) -> str:

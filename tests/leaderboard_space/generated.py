@@ -58,8 +58,6 @@ def make(store: Path, seed: int, most_models: int = 6) -> str:
         if (several := np.random.default_rng([seed, 4, at])).random() < 0.3:
             more = [answers(keyed, skill, seed=drawn + n).assign(sample=n) for n in range(1, several.integers(2, 4))]
             given = pd.concat([given, *more], ignore_index=True)
-        if beside.random() < 0.7:
-            given = given.assign(tokens_in=beside.integers(50, 5000, len(given)), tokens_out=beside.integers(1, 900))
         folder = add_run(
             store, family, asked, given, f"Model {at}",
             str(rng.choice(["open", "medical", "proprietary"])), name=name, origin=origin, selection=selection,
@@ -132,8 +130,7 @@ def printed(family: str, seed: int) -> list[Result]:
 
 @dataclass(frozen=True)
 class Raw:
-    """A result as its files say it: whole scores, and per facet value; `units` None: its answers cannot be read; `tokens` per answer, 0
-    where nothing is said of them."""
+    """A result as its files say it: whole scores, and per facet value; `units` None: its answers cannot be read."""
 
     result: Result
     scores: Scores
@@ -142,7 +139,6 @@ class Raw:
     account: str | None = None
     withdrawn: bool = False
     landed_at: str | None = None
-    tokens: float = 0.0
 
 
 def raw(store: Path, section: Section) -> dict[str, Raw]:
@@ -157,12 +153,11 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
         landing = entry.folder / "acceptance.json"
         told = json.loads(landing.read_text(encoding="utf-8")) if landing.is_file() else {}
         said = (told.get("account"), (entry.folder / "withdrawn.json").is_file(), told.get("accepted_at"))
-        given = read_readings(entry.folder, ("response", "tokens_in", "tokens_out"))
-        tokens = float(np.nan_to_num((given["tokens_in"] + given["tokens_out"]).astype(float).mean()))
+        given = read_readings(entry.folder, ("response",))
         try:
             pd.read_parquet(entry.folder / "units.parquet")  # the board reads these, and says where it cannot
         except Exception:
-            found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said, tokens)
+            found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said)
             continue
         asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
         scored = score(section.family, asked, given, result.method.extraction or "ours")
@@ -171,7 +166,7 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
         if section.family != "mediconfusion" and section.family in FACET:
             facets = [FACET[section.family], *(["image_type"] if section.family == "probmed" else [])]
             cells = cells | {facet: _alone(section.family, facet, asked, given, result) for facet in facets}
-        found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said, tokens)
+        found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said)
     return found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from dataset_builders.benchmarks import FACETS
+from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.data.cells import METRICS_FACET, Cells
@@ -14,12 +16,12 @@ from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Standings, info_of, with_interval
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_LABEL, shown_label
-from leaderboard_space.html import count, options, score_text, text
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, organ_and_modality, shown_label
+from leaderboard_space.html import count, is_shown_as, options, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
-from leaderboard_space.views.parts import behind_with_chance, explained, files, sorted_by
-from leaderboard_space.views.plots import saves
+from leaderboard_space.views.parts import behind_with_chance, column_head, explained, files, sorted_by
+from leaderboard_space.views.tables.choices import name_input
 from leaderboard_space.views.tables.provenance import tags
 
 MOST_COLUMNS = 60
@@ -35,15 +37,14 @@ def view(
     facets: list[str],
     drawn: Sequence[Entry],
     below: str = "",
-    about: str = "",
 ) -> str:
     """The breakdown of the results `drawn` as HTML: its own choice of facet and metric, the heat map, and what the shades mean. `below`:
-    what stands under the table; `about`: what a saved picture of it says of itself."""
+    what stands under the table."""
     info = info_of(found.metric, section.family)
     chosen = options(
         [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets], facet
     )
-    control = f"<label>Break down by <select data-facet>{chosen}</select></label>{files('breakdown')}{saves('heat')}"
+    control = f'<label>Break down by <select data-name="facet">{chosen}</select></label>{files("breakdown")}'
     title = (
         "All metrics side by side"
         if facet == METRICS_FACET
@@ -74,12 +75,10 @@ def view(
         body += f'<tr><th scope="row"><bdi>{text(names[entry.key], 80)}</bdi>{more}</th>{line}</tr>'
     shown = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
     return (
-        f'<section class="plot" data-plot="heat" data-title="{text(title)}" data-about="{text(about, 1000)}">'
         f'{head}<div class="scroll tall" tabindex="0" role="group" aria-label="{text(title)}">'
         f'<table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
-        f'<th scope="col" data-sort="model"><button type="button" class="sorts">Model</button></th>'
-        f"{top}</tr></thead><tbody>{body}</tbody></table></div>{below}"
-        f"{legend(shown, found.metric, facet, sentences.left_out(dropped))}</section>"
+        f"{column_head('', 'Model', 'model')}{top}</tr></thead><tbody>{body}</tbody></table></div>{below}"
+        f"{legend(shown, found.metric, facet, sentences.left_out(dropped))}"
     )
 
 
@@ -125,10 +124,7 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
     size = (count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})") if n else "not known"
-    return (
-        f'<th scope="col" data-sort="{text(name, 200)}"><button type="button" class="sorts"><span>{text(label, 80)}</span></button>'
-        f"<small>n {size}</small></th>"
-    )
+    return column_head("", label, name, small=f"<small>n {size}</small>")
 
 
 def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
@@ -171,3 +167,70 @@ def misprint_mark(entry: Entry, metric: str, cell: tuple[str, str] | None) -> st
     """A star that says what is wrong with a printed number; nothing where nothing is known to be."""
     said = misprint(entry.result, metric, *(cell or ("", ""))) if entry.result.kind == "published" else None
     return explained("*", said, f"note {entry.key} {metric} {cell}", "star") if said else ""
+
+
+# ---- one result of ProbMed by image type and aspect
+
+OF_THE_PAPER = "CheXagent"
+"""The model that the paper's Figure 4 is about: trained on chest X-rays alone. Shown first where it is on the board."""
+ASPECTS = tuple(
+    name
+    for aspect in PROBED
+    for name in (aspect, f"{aspect}_without_adversarial")
+    if name != "abnormality_without_adversarial"
+)
+"""The scores, in the papers' order; abnormality has no adversarial questions."""
+
+
+def choose(entries: Sequence[Entry], cells: Cells, wanted: str, name_of: Mapping[str, str]) -> Entry | None:
+    """The result to show: the wanted one (by key, or by its name in the list), else the paper's example, else the first of which anything
+    is known."""
+
+    def order(entry: Entry) -> tuple[bool, bool]:
+        is_wanted = wanted != "" and (entry.key == wanted or is_shown_as(name_of[entry.key], wanted))
+        return not is_wanted, entry.result.model.name != OF_THE_PAPER
+
+    return min(
+        (entry for entry in entries if any(entry.key in held for held in cells.values())), key=order, default=None
+    )
+
+
+def aspects(entry: Entry, cells_of: Callable[[str], Cells], name_of: Mapping[str, str]) -> str:
+    """ProbMed's Figure 4 and Tables 7 to 18 for one result: its image types, those of an organ together, against the five aspects, with and
+    without adversarial questions; nothing where less than two of its image types are known. `name_of`: the results to choose from."""
+    held = {
+        metric: {
+            label: scores[entry.key]
+            for label, scores in cells_of(metric).items()
+            if entry.key in scores and label != UNLABELLED and scores[entry.key].value is not None
+        }
+        for metric in ASPECTS
+    }
+    columns = [metric for metric in ASPECTS if held[metric]]
+    labels = {label for scores in held.values() for label in scores}
+    size = {label: max(held[metric][label].n for metric in columns if label in held[metric]) for label in labels}
+    if len(size) < 2:
+        return ""
+    of_organ: Counter[str] = Counter()
+    for label, n in size.items():
+        of_organ[organ_and_modality(label)[0]] += n
+    labels_in_order = sorted(
+        size, key=lambda label: (-of_organ[organ_and_modality(label)[0]], organ_and_modality(label)[0], -size[label])
+    )
+    head = "".join(column_head("", info_of(metric).label, metric) for metric in columns)
+    body = "".join(
+        f'<tr><th scope="row">{text(shown_label("image_type", label))} <small>n {count(size[label])}</small></th>'
+        + "".join(heat_cell(entry, held[metric].get(label), label, metric, "image_type") for metric in columns)
+        + "</tr>"
+        for label in labels_in_order
+    )
+    offered = [(name, "") for name in sorted(name_of.values(), key=str.lower)]
+    return (
+        f'<div class="bar-head"><h3>Every image type and aspect of one result (%)</h3>'
+        f"{name_input('Result', 'one', name_of[entry.key], offered, 'a result')}{files('aspects')}</div>"
+        '<p class="sub">An image counts if all questions of the aspect were answered correctly; &ldquo;no adversarial&rdquo; excludes the '
+        "questions about what is not there. What is known of an organ shows in all of its modalities.</p>"
+        '<div class="scroll"><table class="heat" data-table="aspects" aria-label="Image types and aspects"><thead><tr>'
+        f"{column_head('', 'Image type', 'type')}{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"{legend([(held[metric].get(label), metric) for metric in columns for label in size], None, 'image_type')}"
+    )

@@ -35,9 +35,11 @@ from leaderboard_space.views.addresses import benchmark_address, model_address
 from leaderboard_space.views.notes import is_dead_end, notes
 from leaderboard_space.views.parts import (
     CITE_BOX,
+    FIRST,
     KINDS,
     Axis,
     acts,
+    all_rows,
     column_head,
     dots,
     explained,
@@ -47,7 +49,6 @@ from leaderboard_space.views.parts import (
 )
 from leaderboard_space.views.tables.breakdown import misprint_mark
 from leaderboard_space.views.tables.provenance import tables_title, tags
-from leaderboard_space.views.tables.row_window import Value, Window, first, matching, more, search_field
 
 NBSP = "\N{NO-BREAK SPACE}"
 COUNTED = "What the score divides by; in brackets how many independent ones it is worth, if fewer; hover over one for the cases"
@@ -55,7 +56,6 @@ ABSTAINED = "Responses that choose no option, in percent of all requested; hover
 FROM_IMAGE = (
     "Points that the score loses without the right image (95% interval); the hollow dot is the best score without it"
 )
-NO_SIGHT: Mapping[str, Sight] = {}
 GROUPS = (
     ("better", "significantly better than"),
     ("no different", "not significantly different from"),
@@ -63,8 +63,8 @@ GROUPS = (
 )
 
 
-def panel(query: BoardQuery, found: Standings, window: Window) -> str:
-    """Everything right of the tree, as HTML."""
+def panel(query: BoardQuery, found: Standings, every: bool) -> str:
+    """Everything right of the tree, as HTML. `every`: all rows of a long table are drawn."""
     section, branches = query.section, query.branches
     seen = {} if branches else sights_of(section, found.metric)
     without = [Score(value=each.arms[each.best_arm].score, n=0, n_cases=0) for each in seen.values()]
@@ -85,7 +85,7 @@ def panel(query: BoardQuery, found: Standings, window: Window) -> str:
             else f'<h2 class="finding">{prose(said, 300)}</h2>'
             f'<p class="sub">{prose(findings.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
             notes(query, found),
-            _table(section, found, axis, branches, window, tag, seen) if found.rows else "",
+            _table(section, found, axis, branches, every, tag, seen) if found.rows else "",
             _legend(found, bool(seen)) if found.rows else "",
         ]
     )
@@ -120,10 +120,8 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
     pills = ""
     if len(sections) > 1 or section.kind != "complete":
         pills = "".join(
-            f'<button type="button" role="radio" aria-checked="{"true" if other.key == section.key else "false"}" '
-            f'tabindex="{0 if other.key == section.key else -1}" '
-            f'class="pill" data-section="{text(other.key, 300)}">{text(other.title())}'
-            f" <small>{_set_size(other, sections)}</small></button>"
+            f'<label class="pill"><input type="radio" name="set-{section.family}" data-name="section" value="{text(other.key, 300)}"'
+            f"{' checked' if other.key == section.key else ''}>{text(other.title())} <small>{_set_size(other, sections)}</small></label>"
             for other in sections
         )
         pills = f'<div class="pills" role="radiogroup" aria-label="Set of questions">{pills}</div>'
@@ -131,8 +129,8 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
     runs = [(ONE, "one per model"), *((name, shown_method(name)) for name in methods_of(section)), (ALL, "all")]
     chooser = ""
     if len(section.entries) > len({entry.result.model.name for entry in section.entries}):
-        chooser = f"<label>Results <select data-shown>{options(runs, shown)}</select></label>"
-    score = f'<label class="metric">Score <select data-metric>{choices}</select></label>'
+        chooser = f'<label>Results <select data-name="shown">{options(runs, shown)}</select></label>'
+    score = f'<label class="metric">Score <select data-name="metric">{choices}</select></label>'
     return f'<div class="toolbar">{pills}<span class="choices">{chooser}{score}</span></div>'
 
 
@@ -146,42 +144,19 @@ def _set_size(section: Section, sections: Sequence[Section]) -> str:
     return " · ".join(parts)
 
 
-def drawn(
-    family: str, found: Standings, window: Window, names: Mapping[str, str], seen: Mapping[str, Sight] = NO_SIGHT
-) -> tuple[list[Row], int]:
-    """The rows of the table that are drawn, and how many match what is searched for. `names`: what each result is called; `seen`: what of
-    its score comes from the images."""
-
-    def value_of(row: Row, column: str) -> Value:
-        score = with_interval(row.score, found.metric)
-        return {
-            "place": row.first,
-            "model": names[row.entry.key].lower(),
-            "score": score.value,
-            "interval": score.low,
-            "n": score.n if score.value is not None else None,
-            "abstained": row.abstained,
-            "image": seen[row.entry.key].value if row.entry.key in seen else None,
-            "source": entry_mark(row.entry, found.metric).lower(),
-        }.get(column)
-
-    in_order = [row for _, rows in _groups(family, found.rows) for row in rows]
-    held = matching(window, in_order, lambda row: names[row.entry.key])
-    return first(window, "leaderboard", held, value_of), len(held)
-
-
 def _table(
     section: Section,
     found: Standings,
     axis: Axis,
     branches: Sequence[Path],
-    window: Window,
+    every: bool,
     tag: Mapping[str, str],
     seen: Mapping[str, Sight],
 ) -> str:
     names = display_names([row.entry for row in found.rows])
-    rows_drawn, found_by_name = drawn(section.family, found, window, names, seen)
-    keys = {row.entry.key for row in rows_drawn}
+    groups = _groups(section.family, found.rows)
+    in_order = [row.entry.key for _, rows in groups for row in rows]
+    keys = set(in_order if every else in_order[:FIRST])
     abstentions = any(
         row.abstained is not None for row in found.rows
     )  # papers do not print how often a model abstained
@@ -206,7 +181,7 @@ def _table(
     )
     others = Counter(row.group for row in found.rows if row.first is not None)
     body = ""
-    for title, rows in _groups(section.family, found.rows):
+    for title, rows in groups:
         heading = ""
         if title:
             heading = (
@@ -232,9 +207,8 @@ def _table(
         body += f"<tbody>{heading}{lines}</tbody>" if lines else ""
     label = f"{info.label}, {section.title()}"
     return (
-        f"{search_field(window, len(found.rows))}"
         f'<div class="scroll"><table class="board" data-table="leaderboard" aria-label="{text(label)}">{head}{body}</table></div>'
-        f"{more(window, len(rows_drawn), found_by_name, len(found.rows))}"
+        f"{all_rows(len(keys), len(found.rows))}"
     )
 
 

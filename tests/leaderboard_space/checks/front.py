@@ -33,9 +33,9 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
     front, metric = OverviewPages(service), headline_of(family)
     rows = [found for truth in sections for found in truth.values()]
     every = [score for found in rows for score in found.scores.values()]
-    page = check_words(front.page({"all": "1"}))
+    page = check_words(front.page({"all": "yes"}))
     check_behind(page, every)
-    table = re.search(r'<table class="matrix".*?</table>', page, re.DOTALL)
+    table = re.search(r'<table class="matrix" .*?</table>', page, re.DOTALL)
     marks = []
     for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', table[0] if table else "", re.DOTALL):
         for value, mark in re.findall(r'<b>(.*?)</b><span class="mark" aria-hidden="true">(.)</span>', line):

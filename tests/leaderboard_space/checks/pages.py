@@ -53,7 +53,7 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
         truths.append(truth)
         whole = service.view({"format": family, "section": section.key, "shown": "all"})
         metrics = re.findall(
-            r'<option value="([^"]*)"', re.search(r"<select data-metric>(.*?)</select>", whole["html"])[1]
+            r'<option value="([^"]*)"', re.search(r'<select data-name="metric">(.*?)</select>', whole["html"])[1]
         )
         labels = {label for found in truth.values() for label in found.cells.get(FACET.get(family, ""), {})}
         every = {

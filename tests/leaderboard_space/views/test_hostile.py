@@ -106,7 +106,7 @@ def test_files_of_hostile_results_run_nothing_and_are_json(store: Path) -> None:
     board = Board(store)
     service = Service(board)
     asked = {"format": FORMAT, "section": board.snapshot.sections[FORMAT][0].key, "shown": "all"}
-    for of in ("leaderboard", "breakdown", "transfer"):
+    for of in ("leaderboard", "breakdown", "aspects"):
         json.loads(service.export({**asked, "of": of, "as": "json"})["text"], parse_constant=pytest.fail)
         body = service.export({**asked, "of": of, "as": "csv"})["text"]
         assert not re.search(r'(^|,)"?=HYPERLINK', body, re.MULTILINE)

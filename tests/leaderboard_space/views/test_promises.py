@@ -4,6 +4,7 @@ blank page. See also: headlines and what a label gives away (`test_overview.py`)
 import html
 import re
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.sentences import in_running_text
 from leaderboard_space.service import Service
+from leaderboard_space.views.parts import FIRST
 from tests.leaderboard_space.checks.claims import check_words, plain
-
-SLOPES = ("modality", "organ", "condition", "position")
+from tests.leaderboard_space.stores import add_run, answers, questions
 
 
 @pytest.fixture(scope="module")
@@ -51,32 +52,14 @@ def test_a_chart_shows_the_tables_values(service: Service, family: str) -> None:
             page = html.unescape(service.breakdown(asked))
             label = in_running_text(info_of(shown, family).label)
             for plot in re.findall(
-                r'<section class="plot" data-plot="(?:size|date|cost|confusion)".*?</section>', page, re.DOTALL
+                r'<section class="plot" data-plot="(?:size|date|confusion)".*?</section>', page, re.DOTALL
             ):
                 assert "Complete official set, " in plain(plot)
                 for said in set(re.findall(r"<title>(.*?)</title>", plot)):
                     found = re.match(rf"(.+?): {re.escape(label)} ([^,]+)", said)
                     assert found is None or table[found[1]] == found[2], (branches, shown, said)
                     points += found is not None
-            if "Known by image type only" not in page:
-                points += check_slopes(service, asked, page)
     assert points >= 3 or family == "probmed-vqa-rad", points
-
-
-def check_slopes(service: Service, asked: dict[str, object], page: str) -> int:
-    found = re.search(r'data-plot="slopes".*?</svg>', page, re.DOTALL)
-    panels = re.split(r'<text class="head"', found[0])[1:] if found else []
-    checked = 0
-    for panel in panels:
-        aspect = next(one for one in SLOPES if f">{info_of(one).label} (%)" in panel)
-        view = service.view({**asked, "metric": aspect})
-        if view["state"]["metric"] != aspect:
-            continue  # the label gives it away: it ranks no model
-        table = table_of(view["html"])
-        for name, value in re.findall(r"<title>(.*?): \S+ without, (\S+) with", panel):
-            assert table[name] == value, (asked, aspect, name)
-            checked += 1
-    return checked
 
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
@@ -97,3 +80,16 @@ def test_no_pair_of_labels_leads_to_a_blank_page(service: Service, family: str) 
             for address, _ in links:
                 label = re.search(r"facet=([^:&]+):([^&]+)", html.unescape(address).replace("%3A", ":"))
                 assert label is not None
+
+
+def test_every_result_of_a_long_table_can_be_reached(tmp_path: Path) -> None:
+    """The first rows, then all: in the table and in the breakdown alike."""
+    asked, models = questions("gmai-mmbench", 6), FIRST + 3
+    for number in range(models):
+        add_run(tmp_path, "gmai-mmbench", asked, answers(asked, number / 100, seed=number), f"Model {number:03}")
+    service = Service(Board(tmp_path))
+    for page in (lambda one: service.view(one)["html"], service.breakdown):
+        short, whole = page({"format": "gmai-mmbench"}), page({"format": "gmai-mmbench", "all": "yes"})
+        drawn = [re.findall(r"Model \d{3}(?=</span>|</bdi>)", one) for one in (short, whole)]
+        assert len(drawn[0]) == FIRST and len(set(drawn[1])) == models and drawn[1][:FIRST] == drawn[0]
+        assert f"All {models} results" in short and "data-part" not in whole
