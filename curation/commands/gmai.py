@@ -33,26 +33,17 @@ def gmai(
     made = run(sources, out, writer, asking, not no_text_search, accept_text_alone)
     funnel = made.funnel
     for name, counts in funnel["read"].items():
-        typer.echo(
-            f"{name}: {counts['targets']} targets on {counts['pictures']} pictures of {counts['patients']} patients"
-        )
-        if unknown := counts["pictures_without_patient"]:
-            typer.echo(
-                f"{name}: {unknown} pictures name no patient; each study, or picture without one, counts as a patient of its own"
-            )
+        typer.echo(", ".join([f"{name}: {counts['targets']} targets", *(
+            f"{count} {what.replace('_', ' ')}" for what, count in counts.items() if what != "targets" and count
+        )]))  # fmt: skip
     for note in made.notes:
         typer.echo(note)
-    for what, count in (
-        ("targets", funnel["items"]),
-        ("possible questions", funnel["possible_questions"]),
-        *(("left out: " + reason, count) for reason, count in funnel["left_out"].items()),
-        ("left out: no option may stand beside the answer", funnel["no_option"]),
-        *(
-            ("left out: " + reason, count)
-            for reason, count in (funnel["duplicates"] | funnel["limits"] | funnel["unwritten"]).items()
-        ),
-        *((f"questions ({split})", count) for split, count in sorted(funnel["splits"].items())),
-    ):
+    left_out = funnel["left_out"] | funnel["duplicates"] | funnel["limits"] | funnel["unwritten"]
+    counted = {"targets": funnel["items"], "possible questions": funnel["possible_questions"]}
+    counted |= {f"left out: {reason}": count for reason, count in left_out.items()}
+    counted |= {"left out: no option may stand beside the answer": funnel["no_option"]}
+    counted |= {f"questions ({split})": count for split, count in sorted(funnel["splits"].items())}
+    for what, count in counted.items():
         if count:
             typer.echo(f"{count:7} {what}")
     typer.echo(f"wrote {out / 'dataset'} and {out / 'tsv'}; tables and funnel: {out / 'report'}")

@@ -172,21 +172,15 @@ def propose(
     before = read_any(file).to_dict("records") if file.is_file() else []
     kept = {(row["task"], row["granularity"], row["question"]): str(row.get("keep", "")) for row in before}
     rows: dict[tuple[str, str, str], str] = {}
-    counts = {"asked": len(prompts), "candidates": 0, "against the rules": 0, "repeated": 0}
+    counts = {"asked": len(prompts), "candidates": 0, "against the rules": 0}
     for key, entry in entries.items():
-        if entry["status"] == "failed":
-            continue
         _, modality, task, granularity, _ = json.loads(key)
         forbidden = forbidden_in(cells[modality, task, granularity], table)
-        for line in str(entry["reply"]).splitlines():
-            question = _as_template(line, modality)
-            if not question:
-                continue
+        lines = str(entry["reply"]).splitlines() if entry["status"] != "failed" else []
+        for question in filter(None, (_as_template(line, modality) for line in lines)):
             counts["candidates"] += 1
             if problems_of(question, task, granularity, forbidden):
                 counts["against the rules"] += 1
-            elif (task, granularity, question) in rows:
-                counts["repeated"] += 1
             else:
                 rows[task, granularity, question] = kept.get((task, granularity, question), "")
     made = pd.DataFrame(
@@ -267,10 +261,9 @@ def check_text_alone(branches: list[Branch], written: list[Written]) -> None:
         flagged, key=lambda each: ((each.found.correct - each.found.chance) / each.found.questions, each.cell != ALL)
     )
     own = [each for each in written if worst.cell in (ALL, each.case.cell)]
-    (often, times), *_ = Counter(name for each in own for name in each.case.answers).most_common(1)
-    counts = sorted(set(Counter(each.case.answer for each in own).values()))
-    fewer = f" `per_answer: {counts[-2]}` or" if len(counts) > 1 else ""
+    [(often, times)] = Counter(name for each in own for name in each.case.answers).most_common(1)
     raise BadInput(
         f"the text alone gives answers away ({'; '.join(str(each) for each in flagged[:3])}; most often right: {often!r}, "
-        f"{times} times). Give{fewer} more cases of the other labels, or leave a label out; --accept-text-alone builds it as it is."
+        f"{times} times). Give a smaller `per_answer` or more cases of the other labels, or leave a label out; --accept-text-alone builds "
+        "it as it is."
     )

@@ -64,16 +64,13 @@ def summary(said: dict[str, dict[str, tuple[str, ...]]], asked: Set[str]) -> dic
     """Verdicts, how many of the questions `asked` a person has checked, drops by fault, and the agreement of keep or drop (Gwet's AC1; None
     with fewer than two reviewers on a case)."""
     reviewers = sorted({reviewer for reviews in said.values() for reviewer in reviews})
-    ratings = np.array(
-        [[(not reviews[who]) if who in reviews else None for who in reviewers] for reviews in said.values()],
-        dtype=object,
-    ).reshape(len(said), len(reviewers))
+    ratings = [[(not reviews[who]) if who in reviews else None for who in reviewers] for reviews in said.values()]
     return {
         "validated": len(said),
         "validated_questions": len(asked & said.keys()),
         "reviewers": len(reviewers),
         "dropped": dict(Counter(dropped(said).values())),
-        "agreement_ac1": gwet_ac1(ratings) if said else None,
+        "agreement_ac1": gwet_ac1(np.array(ratings, dtype=object)) if said else None,
     }
 
 

@@ -208,11 +208,12 @@ def picture_units(found: Found, dataset: SourceDataset, without: str) -> Iterato
 
 
 def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, unit: Unit) -> list[Picture]:
-    """The picture of a file with its targets. Raises Skipped where the file is no complete picture, or has no target."""
-    said: dict[str, str] = {}  # only DICOM says of itself who it is of
+    """The picture of a file with its targets. What the source says of its patient comes before what a DICOM header says. Raises Skipped
+    where the file is no complete picture, or has no target."""
+    facts: dict[str, str] = {}
     try:
         if path.suffix.lower() not in SUFFIXES and is_dicom(path):
-            pixels, said = read_frame(path, dataset, annotation.label)
+            pixels, facts = read_frame(path, dataset, annotation.label)
         else:
             data = path.read_bytes()
             pixels = np.asarray(open_rgb(data))
@@ -225,7 +226,13 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, uni
     targets = annotation.targets((pixels.shape[0], pixels.shape[1]))
     if not targets:
         raise Skipped("has no label")
-    return [picture_of(path, dataset, pixels, targets, said, annotation.facts, annotation.unsure)]
+    name = below(path, dataset.path)
+    given = {field: value for field, value in annotation.facts.items() if value}
+    patient = given.get("patient") or patient_of(name, dataset) or facts.get("patient")
+    facts |= given
+    attributes = {field: facts[field] for field in ("age", "sex", "site") if field in facts}
+    unsure = set(annotation.unsure)
+    return [Picture(name, pixels, targets, [], unsure, patient, facts.get("study"), facts.get("modality"), attributes)]
 
 
 def is_turned(data: bytes) -> bool:
@@ -244,26 +251,6 @@ def patient_of(path: str, dataset: SourceDataset) -> str | None:
     """The patient that a file's name gives, by the dataset's pattern, or the table that `deidentify` wrote."""
     found = re.search(dataset.patient, path) if dataset.patient else None
     return found.group(1) if found else dataset.groups.get(path)
-
-
-def picture_of(
-    path: Path,
-    dataset: SourceDataset,
-    pixels: np.ndarray,
-    targets: list[PictureLabel],
-    said: dict[str, str],
-    given: Mapping[str, str | None] | None = None,
-    unsure: frozenset[str] = frozenset(),
-) -> Picture:
-    """A picture with what its file says of itself (`said`) and what the source gives besides (`given`: patient, study, age, sex, site),
-    which comes first; a patient may also be in the file's name."""
-    name = below(path, dataset.path)
-    listed = {field: value for field, value in (given or {}).items() if value}
-    facts = said | listed
-    patient = listed.get("patient") or patient_of(name, dataset) or said.get("patient")
-    facts.pop("patient", None)
-    study, modality = facts.pop("study", None), facts.pop("modality", None)
-    return Picture(name, pixels, targets, [], set(unsure), patient, study, modality, facts)
 
 
 def box_of(values: Any, shape: tuple[int, ...]) -> Box:
