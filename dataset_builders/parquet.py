@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -40,10 +40,9 @@ Plan = list[list[list[Case]]]
 
 @dataclass
 class ConfigSizes:
-    """What was written for a config: rows and Arrow bytes per split, Parquet bytes in all, and what is known of each image."""
+    """What was written for a config: rows per split, Parquet bytes in all."""
 
     rows: dict[str, int] = field(default_factory=dict)
-    arrow_bytes: dict[str, int] = field(default_factory=dict)
     parquet_bytes: int = 0
 
 
@@ -126,62 +125,57 @@ def held_columns(family: str, content: Content) -> dict[str, Kind]:
     `image` and `answer`, which may be empty."""
     declared = question_columns(family)
     held = {"image", "answer"}
-    waiting = [name for name in declared if name not in ("image", "answer", "more_images")]
     for case in content.all_cases(more=True):
         for question in case.questions:
-            found = {
-                name for name in waiting if _value(name, question, _shown(question, case.images)) not in (None, ())
-            }
-            if found:
-                held |= found
-                waiting = [name for name in waiting if name not in found]
-    held |= {"more_images"} & declared.keys() if "more_image_ids" in held else set()
+            shown = _shown(question, case.images)
+            waiting = declared.keys() - held - {"more_images"}
+            held |= {name for name in waiting if _value(name, question, shown) not in (None, ())}
+    held |= {"more_images"} if "more_image_ids" in held else set()
     return {name: kind for name, kind in declared.items() if name in held}
 
 
 def write_cases(
-    folder: Path, configs: Mapping[str, dict[str, Kind]], split: str, cases: Sequence[Case], known: ImageFacts
-) -> dict[str, ConfigSizes]:
+    folder: Path,
+    configs: Mapping[str, dict[str, Kind]],
+    split: str,
+    cases: Sequence[Case],
+    known: ImageFacts,
+    written: dict[str, ConfigSizes],
+) -> None:
     """Write the cases of a split under each config's folder: one row per case where its columns are `case_columns`, else per question.
 
-    `configs`: config -> columns. The images of a row group are read once for all configs, the next ones while these are written. After a
+    `configs`: config -> columns; what is written is added to `written`. The images of a row group are read once for all configs. After a
     first wrong image nothing more is written but the rest is still checked, so that `known.problems` names all.
     """
-    done = {config: ConfigSizes() for config in configs}
+    for config in configs:
+        written.setdefault(config, ConfigSizes()).rows[split] = 0
     with_images = [config for config, columns in configs.items() if text_columns(columns) != columns]
     held = {name: kind for columns in configs.values() for name, kind in _of_questions(columns).items()}
     texts: list[pa.Table] = []
     shards = plan(cases, images=bool(with_images))
-    with (
-        tqdm(total=len(cases), desc=f"writing {', '.join(configs)}", unit=" cases", disable=None) as bar,
-        ThreadPoolExecutor(max_workers=2) as pool,
-    ):
+    with tqdm(total=len(cases), desc=f"writing {', '.join(configs)}", unit=" cases", disable=None) as bar:
         for number, shard in enumerate(shards):
             name = f"{split}-{number:05d}-of-{len(shards):05d}.parquet"
             files = {config: ParquetFile(folder / config / name, configs[config]) for config in with_images}
-            running: list[Future[None]] = []
             for group in shard:
                 shown = {image.image_id: image for case in group for image in case.images} if with_images else {}
                 bank = ImageBank(known.fetch(shown.values()))
                 if not known.problems:
                     rows = Rows(group, held)
                     texts.append(rows.text)
-                    for future in running:
-                        future.result()
-                    running = [
-                        pool.submit(_write_group, file, rows, bank, done[config], split)
-                        for config, file in files.items()
-                    ]
+                    for config, file in files.items():
+                        table = rows.cases(file, bank) if "questions" in file.columns else rows.questions(file, bank)
+                        file.write(table)
+                        written[config].rows[split] += table.num_rows
                 bar.update(len(group))
-            for future in running:
-                future.result()
             for config, file in files.items():
                 file.close()
-                done[config].parquet_bytes += file.path.stat().st_size
+                written[config].parquet_bytes += file.path.stat().st_size
     for config in configs.keys() - set(with_images):
         path = folder / config / f"{split}-00000-of-00001.parquet"
-        done[config] = write_table(path, configs[config], split, [text.select(list(configs[config])) for text in texts])
-    return done
+        write_table(
+            path, configs[config], split, [text.select(list(configs[config])) for text in texts], written[config]
+        )
 
 
 def _of_questions(columns: Mapping[str, Kind]) -> dict[str, Kind]:
@@ -189,21 +183,17 @@ def _of_questions(columns: Mapping[str, Kind]) -> dict[str, Kind]:
     return dict(columns["questions"].fields) if "questions" in columns else text_columns(columns)
 
 
-def _write_group(file: ParquetFile, rows: Rows, bank: ImageBank, done: ConfigSizes, split: str) -> None:
-    table, repeated = rows.cases(file, bank) if "questions" in file.columns else rows.questions(file, bank)
-    file.write(table)
-    done.rows[split] = done.rows.get(split, 0) + table.num_rows
-    done.arrow_bytes[split] = done.arrow_bytes.get(split, 0) + table.nbytes + repeated
-
-
-def write_table(path: Path, columns: dict[str, Kind], split: str, tables: Sequence[pa.Table]) -> ConfigSizes:
+def write_table(
+    path: Path, columns: dict[str, Kind], split: str, tables: Sequence[pa.Table], written: ConfigSizes
+) -> None:
     """Write tables without images as the one file of a split."""
     file = ParquetFile(path, columns)
     table = pa.concat_tables(tables) if tables else file.schema.empty_table()
     for start in range(0, table.num_rows, ROWS_OF_TEXT):
         file.write(table.slice(start, ROWS_OF_TEXT))
     file.close()
-    return ConfigSizes({split: table.num_rows}, {split: table.nbytes}, path.stat().st_size)
+    written.rows[split] = table.num_rows
+    written.parquet_bytes += path.stat().st_size
 
 
 class ParquetFile:
@@ -269,28 +259,24 @@ class Rows:
             arrays.append(pa.array(values, arrow_type(kind)))
         self.text = pa.Table.from_arrays(arrays, names=list(columns))
 
-    def questions(self, file: ParquetFile, bank: ImageBank) -> tuple[pa.Table, int]:
-        """A row per question with its images, and the bytes that repeated images would take beyond the table's."""
-        more = [name for names in self.more_image_ids for name in names]
-        repeated = 0
+    def questions(self, file: ParquetFile, bank: ImageBank) -> pa.Table:
+        """A row per question with its images."""
         arrays = []
         for name, kind in file.columns.items():
             if kind.name == "image":
                 arrays.append(bank.array(self.image_ids))
-                repeated += bank.repeated(bank.sizes, [*self.image_ids, *more])
             elif kind.name == "list of image":
-                of_images = _offsets(map(len, self.more_image_ids))
-                arrays.append(pa.ListArray.from_arrays(of_images, bank.array(more)))
+                more = [name for names in self.more_image_ids for name in names]
+                arrays.append(pa.ListArray.from_arrays(_offsets(map(len, self.more_image_ids)), bank.array(more)))
             elif kind.name == "uri":
                 uris = [data_uri(data) for data in bank.values.to_pylist()]
                 arrays.append(bank.coded(self.image_ids, pa.array(uris, pa.string())))
-                repeated += bank.repeated([len(uri) for uri in uris], self.image_ids)
             else:
                 arrays.append(self.text[name].chunk(0))
-        return pa.Table.from_arrays(arrays, schema=file.schema), repeated
+        return pa.Table.from_arrays(arrays, schema=file.schema)
 
-    def cases(self, file: ParquetFile, bank: ImageBank) -> tuple[pa.Table, int]:
-        """A row per case with its images once, and the bytes as in `questions`."""
+    def cases(self, file: ParquetFile, bank: ImageBank) -> pa.Table:
+        """A row per case with its images once."""
         ids = [image.image_id for case in self.group for image in case.images]
         names = [name for name, _ in file.columns["questions"].fields]
         questions = pa.StructArray.from_arrays([self.text[name].chunk(0) for name in names], names=names)
@@ -301,7 +287,7 @@ class Rows:
             pa.ListArray.from_arrays(of_images, pa.array(ids, pa.string())),
             pa.ListArray.from_arrays(_offsets(len(case.questions) for case in self.group), questions),
         ]
-        return pa.Table.from_arrays(arrays, schema=file.schema), bank.repeated(bank.sizes, ids)
+        return pa.Table.from_arrays(arrays, schema=file.schema)
 
 
 def _offsets(lengths: Iterable[int]) -> pa.Array:
@@ -338,11 +324,7 @@ class ImageBank:
         for image, data in images:
             self.names[image.image_id] = file_name(image.name or image.image_id, data)
             self.codes[image.image_id] = distinct.setdefault(data, len(distinct))
-        self.sizes = [len(data) for data in distinct]
-        offsets = pa.array([0, *accumulate(self.sizes)], pa.int32()).buffers()[1]
-        self.values = pa.Array.from_buffers(
-            pa.binary(), len(distinct), [None, offsets, pa.py_buffer(b"".join(distinct))]
-        )
+        self.values = pa.array(list(distinct), pa.binary())
 
     def array(self, ids: list[str]) -> pa.Array:
         """An image column (struct of bytes and path) showing these images."""
@@ -352,10 +334,6 @@ class ImageBank:
     def coded(self, ids: list[str], values: pa.Array) -> pa.DictionaryArray:
         """For each id its value, of those of the distinct images."""
         return pa.DictionaryArray.from_arrays(pa.array([self.codes[i] for i in ids], pa.int32()), values)
-
-    def repeated(self, sizes: Sequence[int], ids: list[str]) -> int:
-        """How many bytes more these images take if each is written out; `sizes`: of the distinct ones."""
-        return sum(sizes[self.codes[i]] for i in ids) - sum(sizes)
 
 
 def arrow_type(kind: Kind) -> pa.DataType:

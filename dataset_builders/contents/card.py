@@ -15,7 +15,7 @@ import yaml
 from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
 from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
-from dataset_builders.parquet import ConfigSizes, Rows
+from dataset_builders.parquet import ConfigSizes
 from dataset_builders.schema import Content, Kind, Question
 
 LICENCE_FILE = "LICENSE.md"
@@ -58,13 +58,11 @@ def card_text(
 ) -> str:
     """The whole README.md."""
     facts = spec(description.family).facts
-    head = yaml.safe_dump(_head(description, facts, columns, written), sort_keys=False, allow_unicode=True, width=1000)
+    head = yaml.safe_dump(_head(description, written), sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{head}---\n\n{_body(description, facts, content, columns, written)}"
 
 
-def _head(
-    description: Description, facts: Facts, columns: dict[str, dict[str, Kind]], written: dict[str, ConfigSizes]
-) -> dict[str, Any]:
+def _head(description: Description, written: dict[str, ConfigSizes]) -> dict[str, Any]:
     default = "questions" if "questions" in written else "questions_text"
     rows = sum(written[default].rows.values())
     phantom = description.origin == "phantom"
@@ -96,35 +94,7 @@ def _head(
             }
             for config in written
         ],
-        "dataset_info": [
-            {
-                "config_name": config,
-                "features": yaml_features(columns[config]),
-                "splits": [
-                    {"name": split, "num_bytes": done.arrow_bytes[split], "num_examples": done.rows[split]}
-                    for split in done.rows
-                ],
-                "download_size": done.parquet_bytes,
-                "dataset_size": sum(done.arrow_bytes.values()),
-            }
-            for config, done in written.items()
-        ],
     }
-
-
-def yaml_features(columns: dict[str, Kind]) -> list[dict[str, Any]]:
-    """`features` of the card's `dataset_info`, as datasets 2.18 to 5 read it."""
-    return [{"name": name, **_yaml(kind)} for name, kind in columns.items()]
-
-
-def _yaml(kind: Kind) -> dict[str, Any]:
-    if kind.name == "label":
-        return {"dtype": {"class_label": {"names": {str(n): label for n, label in enumerate(kind.names)}}}}
-    if kind.name == "list of struct":
-        return {"list": yaml_features(dict(kind.fields))}
-    if kind.name.startswith("list of "):
-        return {"list": kind.name.removeprefix("list of ")}
-    return {"dtype": "string" if kind.name == "uri" else kind.name}
 
 
 def size_category(rows: int) -> str:
@@ -167,7 +137,7 @@ def _body(
     parts += [
         _use(description, written),
         _configs(description, written),
-        _columns(content, columns[next(iter(columns))]),
+        _columns(columns[next(iter(columns))]),
         _example(content),
         _built(content),
         f"## How answers are scored\n\n{facts.metrics}",
@@ -223,18 +193,12 @@ def _configs(description: Description, written: dict[str, ConfigSizes]) -> str:
     return "\n".join(lines)
 
 
-def _columns(content: Content, columns: dict[str, Kind]) -> str:
-    """The columns of a config with the values of the first question; a label as its position and name."""
-    kinds = {name: kind for name, kind in columns.items() if kind.name not in ("image", "list of image")}
-    first = next(content.all_cases(), None)
-    row = Rows([first], kinds).text.slice(0, 1).to_pylist()[0] if first else {}
-    lines = ["## Columns", "", "| column | type | meaning | example |", "|---|---|---|---|"]
+def _columns(columns: dict[str, Kind]) -> str:
+    """The columns of a config; of a label its positions and names."""
+    lines = ["## Columns", "", "| column | type | meaning |", "|---|---|---|"]
     for name, kind in columns.items():
         labels = ", ".join(f"{position} {label}" for position, label in enumerate(kind.names))
-        value = row.get(name)
-        shown = "" if value is None else _inline(str(value))
-        shown = f"{shown[:77]}..." if len(shown) > 80 else shown
-        lines.append(f"| `{name}` | {kind.name}{f': {labels}' if labels else ''} | {kind.meaning} | {shown} |")
+        lines.append(f"| `{name}` | {kind.name}{f': {labels}' if labels else ''} | {kind.meaning} |")
     return "\n".join(lines) + (
         "\n\nA label is stored as its position: `features[column].int2str` of `datasets` names it; pandas and duckdb show the number. "
         "A column without any value is left out; where only some questions have one, it is null in the others."

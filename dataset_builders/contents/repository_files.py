@@ -44,8 +44,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
 
     def write(configs: dict[str, dict[str, Kind]], splits: dict[str, list[Case]]) -> None:
         for split, cases in splits.items():
-            for config, done in write_cases(folder, configs, split, cases, known).items():
-                _add(written.setdefault(config, ConfigSizes()), done)
+            write_cases(folder, configs, split, cases, known, written)
 
     write(dict(columns), content.cases)
     for config, splits in {} if description.text_only else content.more.items():
@@ -54,7 +53,8 @@ def write_repository(folder: Path, description: Description, content: Content) -
     if content.tree is not None:
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[column] for row in content.tree] for column, name in enumerate(COLUMNS)}
-        written["lexical_tree"] = _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS)
+        written["lexical_tree"] = ConfigSizes()
+        _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS, written["lexical_tree"])
     several = "more_images" in held
     tasks = tasks_of(description.family, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
@@ -95,7 +95,7 @@ def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
         "question_id": [q.question_id for q in questions],
         "answer": [list(content.hidden[q.question_id]) for q in questions],
     }
-    _write_rows(folder, "answers", "test", rows, ANSWER_COLUMNS)
+    _write_rows(folder, "answers", "test", rows, ANSWER_COLUMNS, ConfigSizes())
     write_json(
         folder / "manifest.json", {"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(questions)}
     )
@@ -121,17 +121,11 @@ def count_lines(counts: Sequence[Count], origin: str) -> list[str]:
 
 
 def _write_rows(
-    folder: Path, config: str, split: str, rows: dict[str, list[Any]], columns: dict[str, Kind]
-) -> ConfigSizes:
+    folder: Path, config: str, split: str, rows: dict[str, list[Any]], columns: dict[str, Kind], written: ConfigSizes
+) -> None:
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
     path = folder / config / f"{split}-00000-of-00001.parquet"
-    return write_table(path, columns, split, [pa.Table.from_pydict(rows, schema)])
-
-
-def _add(total: ConfigSizes, part: ConfigSizes) -> None:
-    total.rows.update(part.rows)
-    total.arrow_bytes.update(part.arrow_bytes)
-    total.parquet_bytes += part.parquet_bytes
+    write_table(path, columns, split, [pa.Table.from_pydict(rows, schema)], written)
 
 
 def _manifest(description: Description, content: Content, known: ImageFacts) -> dict[str, Any]:
