@@ -1,5 +1,5 @@
 """Quality report before publishing a benchmark: scores of answerers that never see an image, scored by the benchmark's own metrics, what
-repeats, and for MediConfusion's pairs give-aways in the options, balance, and how small a difference between two models they can tell.
+repeats, and for MediConfusion's pairs balance, and how small a difference between two models they can tell.
 
 See also: the page (`quality_page.py`), language models without images (`blind_baseline.py`).
 """
@@ -20,7 +20,6 @@ from scipy.stats import binomtest, norm
 
 from curation.images.image_index import open_rgb
 from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
-from curation.writing.question_writing import LENGTH_GAP, LENGTH_RATIO
 from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
@@ -30,10 +29,6 @@ from eval_harness.derive.scoring import score
 from eval_harness.scores.grading import shown_images
 
 PAIRS = "mediconfusion"
-OFTEN = 5
-"""An image in so many times more questions than is usual is listed: what a model thinks of it weighs as much."""
-ALIKE = 0.8
-"""Share of words that two questions share (Jaccard, with options) from which they are called near-duplicates."""
 NEAR_BITS = 6
 DISCORDANT = (0.15, 0.3)
 """Share of pairs on which exactly one of two models is right: usual values, for the smallest difference that can be told."""
@@ -49,31 +44,17 @@ class PairQuality:
     largest_component: int
     image_1_is_a: int
     position_p: float
-    uneven_options: list[str]
-    repeated_pairs: list[list[str]]
-    alike_questions: list[tuple[str, str, float]]
-    categories: dict[str, int]
     smallest_difference: dict[str, float | None]
-    smallest_difference_groups: dict[str, float | None]
-    """The same if each component said no more than one pair: the worst that shared images can do."""
     sim_med: list[float]
     sim_gen: list[float]
 
     def warnings(self) -> list[str]:
         """What deserves a look, in words."""
-        found = []
-        if self.position_p < 0.05:
-            found.append(
-                f"Option A is right for the first image in {self.image_1_is_a} of {self.pairs} pairs (p = {self.position_p:.3f})."
-            )
-        if self.uneven_options:
-            found.append(f"In {len(self.uneven_options)} pairs one option is much longer than the other.")
-        if self.repeated_pairs:
-            found.append(f"{sum(map(len, self.repeated_pairs))} pairs share question and options with another pair.")
-        rare = [name for name, count in self.categories.items() if count < 20]
-        if rare:
-            found.append(f"Categories with fewer than 20 images say little by themselves: {', '.join(rare)}.")
-        return found
+        if self.position_p >= 0.05:
+            return []
+        return [
+            f"Option A is right for the first image in {self.image_1_is_a} of {self.pairs} pairs (p = {self.position_p:.3f})."
+        ]
 
 
 @dataclass(frozen=True)
@@ -91,7 +72,6 @@ class Quality:
     """Questions on one image with the same text and options."""
     same_images: list[list[str]]
     alike_images: list[tuple[str, str, int]]
-    often: dict[str, int]
     of_pairs: PairQuality | None = None
     blind_model: BlindModel | None = None
 
@@ -119,10 +99,6 @@ class Quality:
         if self.same_images or self.alike_images:
             found.append(
                 f"{len(self.same_images)} groups of images are the same file, {len(self.alike_images)} pairs of images look alike."
-            )
-        if self.often:
-            found.append(
-                f"{len(self.often)} images are used far more often than others (at most {max(self.often.values())} times)."
             )
         return found
 
@@ -156,19 +132,17 @@ def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
     text = questions["question"].str.casefold().str.split().str.join(" ")
     options = questions["options"].map(lambda shown: tuple(sorted(map(str.casefold, shown))))
     repeated = questions["question_id"].groupby([questions["case_id"], questions["image_id"], text, options]).agg(list)
-    use = shown_images(questions).value_counts()
     return Quality(
         name=repository.name,
         family=family,
         split=split,
         questions=len(questions),
-        images=len(use),
+        images=shown_images(questions).nunique(),
         images_seen=seen,
         rules=rules,
         repeated_questions=[group for group in repeated if len(group) > 1],
         same_images=same,
         alike_images=alike,
-        often={str(image): int(count) for image, count in use.items() if count > OFTEN * use.median()},
         of_pairs=_pairs(questions) if family == PAIRS else None,
         blind_model=ask_blind(family, questions, blind) if blind else None,
     )
@@ -213,48 +187,16 @@ def _pairs(questions: pd.DataFrame) -> PairQuality:
     first = questions.drop_duplicates("case_id")
     pairs = len(first)
     image_1_is_a = sum(tuple(answer) == (0,) for answer in first["answer"])
-    texts = {
-        row["case_id"]: (" ".join(row["question"].casefold().split()), *sorted(map(str.casefold, row["options"])))
-        for row in first.to_dict("records")
-    }
-    same: dict[tuple[str, ...], list[str]] = {}
-    for case, text in texts.items():
-        same.setdefault(text, []).append(case)
     return PairQuality(
         pairs=pairs,
         components=len(sizes),
         largest_component=sizes[0],
         image_1_is_a=image_1_is_a,
         position_p=float(binomtest(image_1_is_a, pairs).pvalue),
-        uneven_options=[case for case, shown in zip(first["case_id"], first["options"], strict=True) if _uneven(shown)],
-        repeated_pairs=[group for group in same.values() if len(group) > 1],
-        alike_questions=_questions_alike(texts),
-        categories=dict(Counter(label for labels in questions["categories"] for label in labels).most_common()),
         smallest_difference={f"{share:.0%}": smallest_difference(pairs, share) for share in DISCORDANT},
-        smallest_difference_groups={f"{share:.0%}": smallest_difference(len(sizes), share) for share in DISCORDANT},
         sim_med=list(map(float, first["sim_med"])),
         sim_gen=list(map(float, first["sim_gen"])),
     )
-
-
-def _uneven(options: Iterable[str]) -> bool:
-    short, long = sorted(map(len, options))
-    return long > LENGTH_RATIO * short and long - short > LENGTH_GAP
-
-
-def _questions_alike(texts: dict[str, tuple[str, ...]]) -> list[tuple[str, str, float]]:
-    """Pairs of pairs whose question and options share most words but do not read the same."""
-    names, words = list(texts), [frozenset(" ".join(text).split()) for text in texts.values()]
-    sizes = np.array([len(each) for each in words])
-    found = []
-    for at, own in enumerate(words):
-        # Sets whose sizes differ too much cannot be alike, whatever they hold.
-        near = np.flatnonzero(np.minimum(sizes, sizes[at]) >= ALIKE * np.maximum(sizes, sizes[at]))
-        for other in near[near > at]:
-            share = len(own & words[other]) / len(own | words[other])
-            if ALIKE <= share < 1:
-                found.append((names[at], names[other], round(share, 3)))
-    return found
 
 
 def alike_images(images: Iterable[tuple[str, bytes]]) -> tuple[list[list[str]], list[tuple[str, str, int]], int]:

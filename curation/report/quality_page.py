@@ -46,11 +46,6 @@ def page(quality: Quality) -> str:
             f"<h3>{escape(model.model)}, shown no image (prompt {escape(model.prompt)}, temperature {model.temperature:g}: {statuses})</h3>"
             + table_of(("asked without images", *HEAD), score_rows(model.scores))
         )
-    often = (
-        f"<h3>Used far more often than others</h3>{table_of(('image', 'questions'), list(quality.often.items()))}"
-        if quality.often
-        else ""
-    )
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(quality.name)}: quality</title>
 <style>{STYLE}</style></head><body>
@@ -61,7 +56,7 @@ def page(quality: Quality) -> str:
 {table_of(("answerer", "metric", *HEAD), rows)}{blind}
 {_of_pairs(quality.of_pairs) if quality.of_pairs else ""}
 <h2>Questions</h2><p>Asked more than once of one image: {groups_of(quality.repeated_questions)}.</p>
-<h2>Images</h2><p>{seen}</p>{often}
+<h2>Images</h2><p>{seen}</p>
 </body></html>
 """
 
@@ -70,31 +65,22 @@ HEAD = ("%", "95% interval", "chance", "than chance")
 
 
 def _of_pairs(quality: PairQuality) -> str:
-    alike = ", ".join(f"{escape(a)} / {escape(b)}" for a, b, _ in quality.alike_questions) or "none"
     return f"""<p>Both images of a pair share question and options and differ in the answer: an answerer that never looks gets no pair and half of the
 questions. Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
 <h2>How small a difference can it tell?</h2>
 <p>{quality.pairs} pairs, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>{_power(quality)}
 <h2>Similarities of the pairs</h2>
-<h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}
-<h2>Categories</h2>{table_of(("category", "images"), list(quality.categories.items()))}
-<h2>Pairs</h2>
-<p>Same text: {groups_of(quality.repeated_pairs)}. Nearly the same: {alike}.
-Uneven options: {escape(", ".join(quality.uneven_options)) or "none"}.</p>"""
+<h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}"""
 
 
 def _power(quality: PairQuality) -> str:
-    if all(points is None for points in quality.smallest_difference.values()):
-        return f"<p>{quality.pairs} pairs cannot tell two models apart, with 80% power, unless nearly all of the pairs separate them.</p>"
     told = "; ".join(
         f"{_points(points)} where {share} of the pairs separate them"
         for share, points in quality.smallest_difference.items()
     )
-    grouped = " and ".join(map(_points, quality.smallest_difference_groups.values()))
     return (
         f"<p>Between two models, with 80% power: {escape(told)}. Smaller differences in set accuracy cannot be told with {quality.pairs} pairs. "
-        f"That takes pairs as independent; pairs that share images are not. If each of the {quality.components} groups said no more than one "
-        f"pair, it would be {escape(grouped)}: the truth lies between.</p>"
+        "That takes pairs as independent; pairs that share images are not, so the true value is larger.</p>"
     )
 
 

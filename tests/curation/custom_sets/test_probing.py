@@ -435,7 +435,9 @@ def test_boxes_that_match_nothing_are_counted(tmp_path):
     for name, table in (("table.csv", rows), ("boxes.csv", boxes)):
         with (tmp_path / name).open("w", newline="") as file:
             csv.writer(file).writerows(table)
-    line = f"probe {tmp_path / 'table.csv'} --images {tmp_path / 'images'} --organ chest --modality X-ray --no-text-search"
+    line = (
+        f"probe {tmp_path / 'table.csv'} --images {tmp_path / 'images'} --organ chest --modality X-ray --no-text-search"
+    )
     line += f" --boxes {tmp_path / 'boxes.csv'}"
     said = curate(line, "--out", tmp_path / "o")
     assert (

@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from curation.command_line import app
 from curation.report.quality import check, metrics_of
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
@@ -13,7 +11,6 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.phantoms import write_sources
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from tests.curation.model_server import model_server
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
@@ -39,19 +36,3 @@ def test_a_text_that_gives_the_answer_away_is_told(tmp_path):
     assert next(iter(found.rules[rule].values()))["value"] == 100
     assert any(line.startswith(f"{rule} gets 100.0") for line in found.warnings())
     assert any("asked more than once" in line for line in found.warnings())
-
-
-def test_a_model_without_images_is_scored_by_the_formats_own_metric(phantoms, tmp_path):
-    folder = phantoms / "probmed"
-    out = tmp_path / "quality.html"
-    with model_server(lambda prompt, before: "yes") as (address, log):
-        words = ["quality", str(folder), "--out", str(out), "--model", "stand-in", "--base-url", address]
-        said = CliRunner().invoke(app, words, catch_exceptions=False).output
-        again = CliRunner().invoke(app, words, catch_exceptions=False).output
-    numbers = json.loads(out.with_suffix(".json").read_text())
-    assert len(log.asked) == numbers["questions"] and said == again
-    assert all("image_url" not in prompt for _, prompt in log.asked)
-    run = evaluate(EvalConfig("probmed", "baseline:always-A", str(folder), out=tmp_path / "run"))[0]
-    metric = metrics_of("probmed")[-1]
-    assert numbers["blind_model"]["scores"][metric] == run.scores[metric].model_dump()
-    assert "stand-in, shown no image" in out.read_text()

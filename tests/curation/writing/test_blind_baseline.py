@@ -53,14 +53,6 @@ def test_a_model_that_answers_the_same_text_alike_gets_no_pair(source, tmp_path)
     assert not any("gives answers away" in line for line in numbers["warnings"])
 
 
-def test_a_model_whose_two_answers_differ_gets_both_or_none(source, tmp_path):
-    """A server that says A, then B, to the same text: each pair is all right or all wrong, and none is confused."""
-    with model_server(lambda prompt, before: "AB"[before % 2]) as (url, _):
-        _, numbers = quality(source, tmp_path / "q.html", url)
-    assert value(numbers, "individual_accuracy") == value(numbers, "set_accuracy")
-    assert value(numbers, "confusion") == 0
-
-
 @pytest.mark.parametrize(
     ("reply", "accuracy", "said"),
     [("I cannot answer this without the image.", 0, "count as wrong"), ("What a picture.", None, "it has no score")],
