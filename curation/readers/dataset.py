@@ -55,7 +55,6 @@ class SourceColumns(Strict):
     labels: tuple[str, ...] = ()
     """A column per label (reader `wide`)."""
     patient: str | None = None
-    study: str | None = None
     age: str | None = None
     sex: str | None = None
     site: str | None = None

@@ -125,10 +125,8 @@ class Annotation:
     files: tuple[Path, ...]
     targets: Targets
     facts: Mapping[str, str | None] = field(default_factory=dict)
-    """patient, study, age, sex, site"""
+    """patient, age, sex, site"""
     unsure: frozenset[str] = frozenset()
-    label: str = ""
-    """What decides the window of a DICOM picture."""
 
 
 def refused(reason: str) -> Targets:
@@ -213,7 +211,7 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, uni
     facts: dict[str, str] = {}
     try:
         if path.suffix.lower() not in SUFFIXES and is_dicom(path):
-            pixels, facts = read_frame(path, dataset, annotation.label)
+            pixels, facts = read_frame(path, dataset)
         else:
             data = path.read_bytes()
             pixels = np.asarray(open_rgb(data))

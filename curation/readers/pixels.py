@@ -149,7 +149,7 @@ def about(data: Any) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def read_frame(path: Path, dataset: SourceDataset, label: str = "") -> tuple[np.ndarray, dict[str, str]]:
+def read_frame(path: Path, dataset: SourceDataset) -> tuple[np.ndarray, dict[str, str]]:
     """(height, width, 3) uint8 of a file with one frame, and what it says of itself: upright with square pixels, or as its pixels are
     stored, where boxes and masks count these. Raises Skipped."""
     data = header(path)
@@ -161,11 +161,13 @@ def read_frame(path: Path, dataset: SourceDataset, label: str = "") -> tuple[np.
             raise Skipped(f"a DICOM file without pixels ({data.get('Modality', 'no modality')})")
         if int(data.get("NumberOfFrames", 1) or 1) > 1:
             raise Skipped("has several frames")
-        by_label = dataset.window is not None or (data.get("Modality") == "CT" and not _has_voi(data))
-        grey = shown(data, window_for(label, dataset.window) if by_label else None)
+        is_ct = data.get("Modality") == "CT" and not _has_voi(data)
+        grey = shown(data, window_for("", dataset.window) if is_ct or dataset.window is not None else None)
+        orientation = data.get("ImageOrientationPatient")
         if not dataset.is_drawn_on:
             spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
-            grey = turn(square_pixels(grey, (float(spacing[0]), float(spacing[1]))), data)
+            grey = square_pixels(grey, (float(spacing[0]), float(spacing[1])))
+            grey = grey if orientation is None else upright(grey, np.asarray(orientation, np.float64))
         said = about(data)
     if dataset.modality:
         said["modality"] = dataset.modality
@@ -228,20 +230,6 @@ def _colour(data: Any) -> np.ndarray:
     if array.dtype != np.uint8 or array.ndim != 3:
         raise Skipped("is a colour picture of more than 8 bits")
     return array
-
-
-def turn(picture: np.ndarray, data: Any) -> np.ndarray:
-    """The picture, or a mask of it, turned upright by Image Orientation (Patient), or by Patient Orientation for radiographs."""
-    orientation = data.get("ImageOrientationPatient")
-    if orientation is not None and len(orientation) == 6:
-        return upright(picture, np.asarray(orientation, np.float64))
-    letters = [str(each).upper() for each in (data.get("PatientOrientation") or [])]
-    if len(letters) == 2:
-        if letters[1].startswith("H"):
-            picture = picture[::-1]
-        if letters[0].startswith("R"):
-            picture = picture[:, ::-1]
-    return picture
 
 
 VIEWS = {"sagittal": "RIP", "coronal": "AIL", "axial": "SPL"}

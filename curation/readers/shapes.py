@@ -39,21 +39,16 @@ from dataset_builders.source_files import read_json, read_text
 
 Id = StrictInt | StrictStr
 """1 is not "1"."""
-Fact = Annotated[str | None, BeforeValidator(lambda value: None if value in (None, "") else str(value))]
 
 
 class CocoImage(BaseModel):
-    """An image of a COCO file; patient and the like are an extension of ours."""
+    """An image of a COCO file; the patient is an extension of ours."""
 
     id: Id
     file_name: str
     height: int | None = None
     width: int | None = None
-    patient_id: Fact = None
-    study_id: Fact = None
-    age: Fact = None
-    sex: Fact = None
-    site: Fact = None
+    patient_id: Annotated[str | None, BeforeValidator(lambda value: None if value is None else str(value))] = None
 
 
 class CocoCategory(BaseModel):
@@ -104,13 +99,10 @@ def coco(dataset: SourceDataset) -> Found:
     made = []
     for image in document.images:
         targets = partial(_coco_targets, image, own[image.id], names)
-        facts = {
-            name.removesuffix("_id"): getattr(image, name) for name in ("patient_id", "study_id", "age", "sex", "site")
-        }
         if times[image.id] > 1:
             made.append(Annotation(image.file_name, (file,), refused("several images of the JSON have its id")))
         else:
-            made.append(Annotation(image.file_name, (file,), targets, facts=facts))
+            made.append(Annotation(image.file_name, (file,), targets, {"patient": image.patient_id}))
     lost = [f"image id {key}" for key in own if key not in times]
     return made, [Skip(dataset.name, each, "annotations of an image that the JSON does not list") for each in lost]
 

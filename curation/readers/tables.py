@@ -35,7 +35,7 @@ from dataset_builders.schema import LETTERS
 
 Rows = list[dict[str, str]]
 NAMELESS = "a row that names no image"
-FIELDS = ("patient", "study", "age", "sex", "site")
+FIELDS = ("patient", "age", "sex", "site")
 PRESENT, ABSENT, UNSURE = ({"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "no"}, {"-1", "-1.0", ""})
 """Cells of a table with a column per label (-1: mentioned, but uncertain; CheXpert)."""
 
@@ -43,9 +43,7 @@ PRESENT, ABSENT, UNSURE = ({"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "n
 def folders(dataset: SourceDataset) -> Found:
     """The class of each picture that lies in a class folder, the first below the dataset's path."""
     names = [below(path, dataset.path).split("/", 1) for path in pictures_below(dataset)[0]]
-    made = [
-        Annotation("/".join(name), (), partial(_classes, name[:1]), label=name[0]) for name in names if len(name) == 2
-    ]
+    made = [Annotation("/".join(name), (), partial(_classes, name[:1])) for name in names if len(name) == 2]
     return made, []
 
 
@@ -60,7 +58,7 @@ def table(dataset: SourceDataset) -> Found:
     for name, rows in rows_by_image(dataset, [dataset.columns.label, *sides]).items():
         labels = list(dict.fromkeys(label for row in rows for label in labels_in(row[dataset.columns.label], dataset)))
         targets = partial(_boxes, rows, dataset) if sides else partial(_classes, labels)
-        made.append(_of_rows(rows, dataset, name, targets, labels))
+        made.append(_of_rows(rows, dataset, name, targets))
     return made, []
 
 
@@ -88,7 +86,7 @@ def wide(dataset: SourceDataset) -> Found:
         if len(rows) > 1:
             targets = refused("has several rows")
         open_ = frozenset(label for label, cell in said.items() if cell in unsure)
-        made.append(_of_rows(rows, dataset, name, targets, shown, open_))
+        made.append(_of_rows(rows, dataset, name, targets, open_))
     return made, []
 
 
@@ -116,14 +114,9 @@ def rows_by_image(dataset: SourceDataset, wanted: list[str]) -> dict[str, Rows]:
 
 
 def _of_rows(
-    rows: Rows,
-    dataset: SourceDataset,
-    name: str,
-    targets: Targets,
-    labels: list[str],
-    unsure: frozenset[str] = frozenset(),
+    rows: Rows, dataset: SourceDataset, name: str, targets: Targets, unsure: frozenset[str] = frozenset()
 ) -> Annotation:
-    """The annotation of the rows of one name, with what they say of patient, study, age, sex, site. Rows that contradict one another may be
+    """The annotation of the rows of one name, with what they say of patient, age, sex, site. Rows that contradict one another may be
     those of several images that are called the same."""
     assert dataset.annotations is not None
     facts: dict[str, str | None] = {}
@@ -133,8 +126,7 @@ def _of_rows(
             facts[field] = next(iter(values), None)
             if len(values) > 1:
                 targets = refused(f"its rows name several values of {field}: name images by their path")
-    label = labels[0] if labels else ""
-    return Annotation(name, (dataset.annotations,), targets, facts, unsure, label)
+    return Annotation(name, (dataset.annotations,), targets, facts, unsure)
 
 
 # Benchmarks in VLMEvalKit's layout
