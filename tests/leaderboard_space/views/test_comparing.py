@@ -3,10 +3,8 @@
 import json
 import math
 import re
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,14 +13,12 @@ from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparing.comparisons import paired_test
-from eval_harness.scores.comparing.unpaired import unpaired_difference, unpaired_differences
+from eval_harness.scores.comparing.unpaired import unpaired_difference
 from leaderboard_space import sentences
-from leaderboard_space.comparing import SLOTS, comparable_sections, compared
+from leaderboard_space.comparing import compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks import significance
-from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.html import text
 from leaderboard_space.views import compare, compare_flips
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, change, questions
@@ -35,16 +31,6 @@ SHARES = st.builds(
 @pytest.fixture(scope="module")
 def papers() -> Board:
     return Board(None, board_results())
-
-
-@given(SHARES, SHARES)
-def test_an_unpaired_interval_leaves_out_nothing_exactly_where_p_is_small(one: Score, other: Score) -> None:
-    low, high, p = unpaired_difference(one, other)
-    assert (low <= high and (p < 0.05) == (low > 0 or high < 0)) or abs(p - 0.05) < 1e-6
-    assert low >= -100 and high <= 100
-    assert math.isclose(p, unpaired_differences([one, other])[2][0, 1], rel_tol=1e-9, abs_tol=1e-12)
-    back = unpaired_difference(other, one)
-    assert math.isclose(back[0], -high, abs_tol=1e-9) and math.isclose(back[2], p, abs_tol=1e-12)
 
 
 @given(SHARES, SHARES, st.booleans())
@@ -92,52 +78,6 @@ def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     assert "Another one is shown" not in page
     missing = compare.page(papers, {"first": "<i>nobody</i>"})
     assert "<i>nobody" not in missing and "There is no result named" in missing
-
-
-def test_of_many_pairs_those_told_apart_come_first_and_all_are_corrected(papers: Board) -> None:
-    names = ["GPT-4o", "GPT-4V", "RadFM", "MedDr", "Gemini 1.0"]
-    request = {
-        "set": "gmai-mmbench/test.complete",
-        **dict(zip(("first", "second", "third", "fourth", "fifth"), names, strict=True)),
-    }
-    found = compared(papers, request)
-    assert found is not None and len(found.chosen) == 5
-    pairs = found.differences(found.metric)
-    assert len(pairs) == 10
-    order = [(pair.is_sure, abs(pair.value)) for pair in pairs]
-    sure = [size for is_sure, size in order if is_sure]
-    assert [is_sure for is_sure, _ in order] == sorted((is_sure for is_sure, _ in order), reverse=True)
-    assert sure == sorted(sure, reverse=True)
-    raw = np.sort([pair.p for pair in pairs])
-    holm = np.maximum.accumulate(np.minimum(raw * (10 - np.arange(10)), 1))
-    assert np.allclose(np.sort([pair.corrected for pair in pairs]), holm)
-    said = plain(compare.page(papers, request))
-    assert re.search(r"of 10 pairs differs? significantly in accuracy|10 pairs differ significantly", said.lower())
-
-
-def test_scores_of_at_least_two_are_offered_and_pairs_name_the_higher_first(papers: Board) -> None:
-    rng = np.random.default_rng(4)
-    drawn = 0
-    for section in comparable_sections(papers):
-        for size in (2, 3, 4):
-            picked = [section.entries[at] for at in rng.permutation(len(section.entries))[:size]]
-            keys = dict(zip(SLOTS, (entry.key for entry in picked), strict=False))
-            found = compared(papers, {"set": f"{section.family}/{section.key}", **keys})
-            assert found is not None and sorted(found.chosen, key=picked.index) == picked
-            held = Counter(
-                name
-                for entry in picked
-                for name, score in entry.result.scores.items()
-                if score.value is not None and info_of(name).unit != "count"
-            )
-            assert set(found.metrics) == {name for name, often in held.items() if often > 1}
-            page = compare.page(papers, {"set": f"{section.family}/{section.key}", **keys})
-            values = {text(found.name(entry), 100): entry.result.scores.get(found.metric) for entry in picked}
-            rows = re.findall(r'<a href="#/compare[^"]*">([^<]*) over ([^<]*)</a></th><td[^>]*>([^<]*)</td>', page)
-            for upper, lower, said in rows:
-                assert rounds_to(said, values[upper].value - values[lower].value), (upper, lower, said)  # type: ignore[union-attr,operator]
-            drawn += len(rows)
-    assert drawn > 20
 
 
 def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> None:
@@ -194,24 +134,6 @@ def test_a_p_value_never_looks_larger_or_smaller_than_the_level(p: float) -> Non
     number = re.match(r"p = (\S+)", said)
     assert number and rounds_to(number[1], p)
     assert ("under 0.05" in said) == (p < 0.05 and number[1] == "0.050")
-
-
-@given(sure=st.integers(0, 28), pairs=st.integers(1, 28))
-def test_the_finding_of_many_counts_the_pairs(sure: int, pairs: int) -> None:
-    sure = min(sure, pairs)
-    said = sentences.pairs_apart(sure, pairs, "Accuracy")
-    if sure == 0:
-        assert said.startswith("None of ") and (" 1 pair " in said) == (pairs == 1)
-    elif sure == pairs:
-        assert said.startswith("The one pair differs" if pairs == 1 else "All ")
-    else:
-        assert (" differs significantly" in said) == (sure == 1) and f"of {pairs} pairs" in said
-
-
-@given(units_=st.integers(1, 40), cases=st.integers(1, 40), shown=st.integers(1, 8))
-def test_flips_are_counted(units_: int, cases: int, shown: int) -> None:
-    said = sentences.flips("A", "B", units_, cases, min(shown, cases))
-    assert (f"{units_} scored unit " in said) == (units_ == 1) and ("are shown" in said) == (shown < cases)
 
 
 @pytest.mark.parametrize(
