@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
+
+from pydantic import ValidationError, validate_call
 
 from dataset_builders.benchmark_names import BENCHMARKS, known_name
 from dataset_builders.errors import BadInput
@@ -81,7 +84,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         """
         section = _section(board, benchmark, question_set)
         _, tree = board.outcomes(section)
-        wanted = _words(contains, "contains").strip().lower()
+        wanted = contains.strip().lower()
         found = [
             f"{path[0]}: {SEPARATOR.join(path[1:])}"
             for path in tree.rows
@@ -110,10 +113,9 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         """
         query = _understood(board, service, benchmark, branches, metric, question_set, True, facets)
         there = [name for name in facets_of(query.section, query.outcomes) if name != METRICS_FACET]
-        facet = _words(facet, "facet")
         if facet not in there:
             raise BadInput(
-                f"facet {_shown(facet)}: not known for these questions. Available: {', '.join(there) or 'none'}."
+                f"facet {facet[:80]!r}: not known for these questions. Available: {', '.join(there) or 'none'}."
             )
 
         def cells(name: str) -> Cells:
@@ -127,29 +129,25 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             )
         return breakdown_table(query.section, query.section.entries, facet, cells(chosen), chosen, query.branches)
 
-    return [question_sets, leaderboard, branches_of, breakdown]
+    return [_validated(tool) for tool in (question_sets, leaderboard, branches_of, breakdown)]
 
 
 def _understood(
     board: Board,
     service: Service,
     benchmark: str,
-    branches: list[str] | str | None,
+    branches: list[str] | None,
     metric: str,
     question_set: str,
     every_run: bool,
-    facets: list[str] | str | None = None,
+    facets: list[str] | None,
 ) -> BoardQuery:
     """A call, checked. Raises BadInput for what is not on the board. Without a score named, one that is known of the selection."""
     section = _section(board, benchmark, question_set)
     _, tree = board.outcomes(section)
-    if not isinstance(every_run, bool):
-        raise BadInput(f"every_run {_shown(every_run)}: give true or false.")
-    said, labels = _list(branches, "branches"), _list(facets, "facets")
-    paths = [list(path) for branch in said for path in find_branch(tree, branch)]
+    paths = [list(path) for branch in branches or () for path in find_branch(tree, branch)]
     known = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
-    paths += [list(choice(facet, label)) for facet, label in read_facets(labels, known)]
-    metric = _words(metric, "metric")
+    paths += [list(choice(facet, label)) for facet, label in read_facets(facets or [], known)]
     query = service.memory.query(
         {
             "format": section.family,
@@ -161,44 +159,35 @@ def _understood(
     )
     if metric and query.metric != metric:
         raise BadInput(
-            f"metric {_shown(metric)}: not known here, or given away by the selection. Available: {', '.join(query.metrics)}."
+            f"metric {metric[:80]!r}: not known here, or given away by the selection. Available: {', '.join(query.metrics)}."
         )
     return query if metric else service.memory.fitting(query)
 
 
 def _section(board: Board, benchmark: str, question_set: str) -> Section:
     """The set of questions that is meant."""
-    family = known_name(_words(benchmark, "benchmark"), BENCHMARKS, "benchmark")
-    wanted = _words(question_set, "question_set")
-    section = board.snapshot.section(family, wanted or None)
-    if section is None and not wanted:
+    family = known_name(benchmark, BENCHMARKS, "benchmark")
+    section = board.snapshot.section(family, question_set or None)
+    if section is None and not question_set:
         raise BadInput(f"benchmark {family!r}: this board has no results for it.")
-    if section is None or (wanted and section.key != wanted):
-        raise BadInput(f"question_set {_shown(wanted)}: not on this board. `question_sets` names them.")
+    if section is None or (question_set and section.key != question_set):
+        raise BadInput(f"question_set {question_set[:80]!r}: not on this board. `question_sets` names them.")
     return section
 
 
-def _words(value: object, name: str) -> str:
-    """A text argument; nothing at all is the empty text. Raises BadInput for what is no text."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise BadInput(f"{name} {_shown(value)}: give a text.")
-    return value
+def _validated(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its arguments checked against their types. Raises BadInput for one that has another."""
+    validated = validate_call(tool)
 
+    @wraps(tool)
+    def call(*given: Any, **named: Any) -> Any:
+        try:
+            return validated(*given, **named)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise BadInput(f"{first['loc'][0]}: {first['msg']}.") from None
 
-def _list(value: object, name: str) -> list[str]:
-    """A list of texts; one text alone is a list of it. Raises BadInput for what is no list."""
-    held = [value] if isinstance(value, str) else value or []
-    if not isinstance(held, list):
-        raise BadInput(f"{name} {_shown(value)}: give a list of strings.")
-    return [_words(one, name) for one in held]
-
-
-def _shown(value: object) -> str:
-    """A value as an error line quotes it, cut to a length."""
-    said = repr(value)
-    return said if len(said) <= 80 else f"{said[:77]}..."
+    return call
 
 
 def find_branch(tree: Tree, said: str) -> list[Path]:
@@ -220,13 +209,7 @@ def find_branch(tree: Tree, said: str) -> list[Path]:
                 by_name.setdefault(spelling, []).append(path)
     if steps not in by_name:
         labels = {path[-1].lower(): path[-1] for path in branches}
-        last = steps[-1]
-        near = (
-            difflib.get_close_matches(last, labels, 3, 0.6)
-            or sorted(name for name in labels if last and last in name)[:3]
-        )
-        hint = (
-            f" Did you mean {', '.join(repr(labels[name]) for name in near)}?" if near else " `branches_of` names them."
-        )
-        raise BadInput(f"branch {_shown(said)}: not in this set of questions.{hint}")
+        near = [repr(labels[name]) for name in difflib.get_close_matches(steps[-1], labels, 3, 0.6)]
+        hint = f"Did you mean {', '.join(near)}?" if near else "`branches_of` names them."
+        raise BadInput(f"branch {said[:80]!r}: not in this set of questions. {hint}")
     return by_name[steps]

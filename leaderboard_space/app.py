@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from functools import partial, wraps
@@ -145,7 +144,6 @@ def serve(
 
     Raises BadInput when `store` is no results store, or the port is taken.
     """
-    _check_port(host, port)
     # A server answers many readers at once on few cores: threads inside every matrix product would only wait for each other
     # (measured: 1 ms becomes 85 ms).
     threadpool_limits(1, user_api="blas")
@@ -155,13 +153,12 @@ def serve(
     options = launch_options(endpoint)
     options["app_kwargs"]["lifespan"] = guarded(served, SPACE if on_space() else "'none'")
     with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
-        app.launch(
-            server_name=host,
-            server_port=port,
-            prevent_thread_lock=True,
-            quiet=True,
-            **options,
-        )
+        try:
+            app.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **options)
+        except OSError as error:
+            raise BadInput(
+                f"--port {port}: cannot be used on {host} ({str(error).splitlines()[0]}). Give another."
+            ) from None
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
     begin()
     app.block_thread()
@@ -218,23 +215,6 @@ def _number(variable: str, otherwise: int) -> int:
     if said and not (said.isascii() and said.isdigit() and int(said) > 0):
         raise SystemExit(f"{variable}: {said[:40]!r} is no positive whole number.")
     return int(said) if said else otherwise
-
-
-def _check_port(host: str, port: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except (OSError, OverflowError) as error:
-            raise BadInput(
-                f"--port {port}: cannot be used on {host} ({error}). Give another, e.g. --port {_free(host)}."
-            ) from None
-
-
-def _free(host: str) -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -113,6 +113,13 @@ class Comparison:
         found = {entry.key: self.score(entry, metric) for entry in self.chosen}
         return {key: score for key, score in found.items() if score is not None}
 
+    def values(self, metric: str) -> dict[str, float]:
+        """Entry key -> its score, from the answers where they are known; of all results of the section that have one."""
+        printed = {one.key: score.value for one in self.section.entries if (score := one.result.scores.get(metric))}
+        if self.outcomes is not None and metric in self.outcomes.metrics:
+            printed |= dict(zip(self.outcomes.runs, self.outcomes.metrics[metric].shares().tolist(), strict=True))
+        return {key: value for key, value in printed.items() if value is not None and math.isfinite(value)}
+
     def differences(self, metric: str) -> list[Difference]:
         """Every pair of the chosen results of which both have the score; significant ones first, then by the size of the difference."""
         found = [
@@ -218,54 +225,28 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
 
 
 def _next_by_default(draft: Comparison, metric: str, chosen: Sequence[Entry]) -> Entry | None:
-    """The result to compare with those `chosen` where none is named.
-
-    As on the leaderboard, the best of the results that stand for their models; not another one of a model that is chosen, and of the others
-    the best that scored otherwise than the last one chosen: equal answers show nothing. Answers come before numbers alone, models before
-    baselines.
-    """
+    """The result to compare with those `chosen` where none is named: the best of the results that stand for their models, of another model
+    and with another score, since equal answers show nothing. Answers come before numbers alone, models before baselines."""
     held, up = grouped(draft.section), info_of(metric).higher_is_better is not False
     standing: dict[Owner, Entry] = {}
     for entry in sorted(draft.section.entries, key=lambda entry: held[entry.key].order):
         if held[entry.key].group == "ranked":
             standing.setdefault(held[entry.key].owner, entry)
-    stands = {entry.key for entry in standing.values()}
-    values, taken = _values(draft, metric), {identity_of(entry.result.model.name) for entry in chosen}
+    values = draft.values(metric)
+    taken = {identity_of(entry.result.model.name) for entry in chosen}
+    scored = {values.get(entry.key) for entry in chosen}
     answered = draft.outcomes is not None and len(draft.outcomes.runs) > 1
 
-    def kind(entry: Entry) -> tuple[bool, bool, bool, bool, bool]:
-        known = draft.has_answers(entry) if answered else entry.key in values
-        again = identity_of(entry.result.model.name) in taken
-        return not known, again, entry.is_baseline, entry.key not in stands, entry.key not in values
-
     def order(entry: Entry) -> tuple[object, ...]:
-        value = values.get(entry.key, 0.0)
-        return *kind(entry), -value if up else value
+        value = values.get(entry.key)
+        return (
+            value is None,
+            answered and not draft.has_answers(entry),
+            identity_of(entry.result.model.name) in taken,
+            entry.is_baseline,
+            entry not in standing.values(),
+            value in scored,
+            -(value or 0.0) if up else value or 0.0,
+        )
 
-    others = sorted((entry for entry in draft.section.entries if entry not in chosen), key=order)
-    if not others:
-        return None
-    best = kind(others[0])
-    alike = [entry for entry in others if kind(entry) == best]
-    return next((entry for entry in alike if chosen and _differ(draft, metric, chosen[-1], entry, values)), others[0])
-
-
-def _values(draft: Comparison, metric: str) -> dict[str, float]:
-    """Entry key -> its score, from the answers where they are known; those that have one."""
-    printed = {entry.key: score.value for entry in draft.section.entries if (score := entry.result.scores.get(metric))}
-    if draft.outcomes is not None and metric in draft.outcomes.metrics:
-        shares = draft.outcomes.metrics[metric].shares()
-        printed |= dict(zip(draft.outcomes.runs, shares.tolist(), strict=True))
-    return {key: value for key, value in printed.items() if value is not None and math.isfinite(value)}
-
-
-def _differ(draft: Comparison, metric: str, one: Entry, other: Entry, values: dict[str, float]) -> bool:
-    """True if two results scored otherwise: on any unit where the answers of both are known, else as a whole."""
-    if (
-        draft.outcomes is None
-        or metric not in draft.outcomes.metrics
-        or not (draft.has_answers(one) and draft.has_answers(other))
-    ):
-        return values.get(one.key) != values.get(other.key)
-    units, row_of = draft.outcomes.metrics[metric], draft.outcomes.row_of
-    return not np.array_equal(units.run(row_of[one.key])[0], units.run(row_of[other.key])[0])
+    return min((entry for entry in draft.section.entries if entry not in chosen), key=order, default=None)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -52,14 +51,6 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     if not kept and not found.problems:
         found.add(str(path), "holds no answers. Each record needs question_id and response.")
     return Predictions(kept, found.problems)
-
-
-def answered_ids(path: Path, most: int = 200) -> list[str]:
-    """Ids of questions in the first records of a file of answers, whatever its questions are. Raises BadInput for a file that cannot be
-    read at all."""
-    found = ProblemList()
-    rows = _rows(islice(read_records(path, found), most), found)
-    return [row["question_id"] for _, row in rows if row["question_id"] is not None]
 
 
 def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:

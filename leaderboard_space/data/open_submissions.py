@@ -5,12 +5,10 @@ See also: opening one (`eval_harness/store/submit.py`), verifying it (`eval_harn
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,11 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import connect, hub_errors, quiet
 from eval_harness.store.hub import open_pulls
 
-log = logging.getLogger(__name__)
-
 RECHECK_SECONDS = 60.0
-TIMEOUT = 8.0
-"""Seconds that a page waits for the list. The next one finds what came of it."""
 MOST_SHOWN = 30
 """Open submissions that are listed, the newest first."""
 SAID = re.compile(r"(Refused|Its scores were derived).*\(medprobe verify, commit [0-9a-f]{12}\)", re.DOTALL)
@@ -42,60 +36,34 @@ class Waiting:
     state: str
 
 
-Answer = tuple[list[Waiting], str | None]
-"""The list, or what stood in its way."""
-
-
 class OpenSubmissions:
-    """The open pull requests of a Hub store, asked for at most once a minute. Thread-safe.
-
-    The Hub is asked in one thread beside: a slow Hub holds up neither the page nor the word that a submission has landed, and many
-    submissions at once are not as many lists.
-    """
+    """The open pull requests of a Hub store, asked for at most once a minute, whatever came of it. Thread-safe."""
 
     def __init__(self, store: str) -> None:
         self.store = store
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="open submissions")
         self._lock = threading.Lock()
-        self._asked: Future[Answer] | None = None
+        self._found: list[Waiting] | BadInput = []
         self._until = 0.0
 
     def forget(self) -> None:
-        """Ask again next time: one was just opened. A question that waits for its turn will find it."""
-        with self._lock:
-            if self._asked is not None and (self._asked.running() or self._asked.done()):
-                self._asked = None
+        """Ask again next time: one was just opened."""
+        self._until = 0.0
 
     def list(self) -> list[Waiting]:
-        """The newest open pull requests. Raises BadInput when the Hub does not tell, or not yet."""
+        """The newest open pull requests. Raises BadInput when the Hub does not tell."""
         with self._lock:
-            if self._asked is None or (self._asked.done() and time.monotonic() > self._until):
-                self._asked = self._beside.submit(self._look)
-            asked = self._asked
-        try:
-            found, problem = asked.result(TIMEOUT)
-        except TimeoutError:
-            raise BadInput(f"{self.store}: the Hub is slow to list the open submissions. Try again soon.") from None
-        if problem is not None:
-            raise BadInput(problem)
-        return list(found)
-
-    def _look(self) -> Answer:
-        answer = _found(self.store)
-        self._until = time.monotonic() + RECHECK_SECONDS
-        return answer
-
-
-def _found(store: str) -> Answer:
-    """The list, or what stood in its way: whatever it is, those who wait are told."""
-    try:
-        with quiet(), hub_errors(store, "list its open submissions"):
-            return list(_waiting(store)), None
-    except BadInput as error:
-        return [], str(error)
-    except Exception:
-        log.exception("the open submissions of %s cannot be listed", store)
-        return [], f"{store}: the Hub's list of open submissions cannot be parsed."
+            if time.monotonic() > self._until:
+                self._until = time.monotonic() + RECHECK_SECONDS
+                try:
+                    with quiet(), hub_errors(self.store, "list its open submissions"):
+                        self._found = list(_waiting(self.store))
+                except BadInput as error:
+                    self._found = error
+                except Exception:  # who has just submitted must hear of it, whatever the Hub answers here
+                    self._found = BadInput(f"{self.store}: the Hub's list of open submissions cannot be parsed.")
+            if isinstance(self._found, BadInput):
+                raise self._found
+            return self._found
 
 
 def _waiting(store: str) -> Iterator[Waiting]:

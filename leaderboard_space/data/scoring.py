@@ -59,10 +59,11 @@ class MetricUnits:
 
         top = self.top if runs is None else self.top[runs]
         top, base, expected = top if rows is None else top[:, rows], some(self.base), some(self.expected)
-        case, cluster, balanced = (
-            each if each is None or rows is None else each[rows] for each in (self.case, self.cluster, self.balanced)
-        )
-        if rows is not None and self.balanced is not None and balanced is not None:
+        case, cluster, balanced = self.case, self.cluster, self.balanced
+        if rows is not None:
+            case, cluster = case[rows], cluster[rows]
+        if rows is not None and self.balanced is not None:
+            balanced = self.balanced[rows]
             if self.is_count:  # a mean of counts: over the groups that are still there
                 top = top * (np.unique(self.balanced).size / max(np.unique(balanced).size, 1))
             else:

@@ -34,7 +34,7 @@ from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving.access import on_space
 from leaderboard_space.submitting.intake import bundle_archive, receive
-from leaderboard_space.submitting.targets import target_of, targets
+from leaderboard_space.submitting.targets import targets
 from leaderboard_space.views import submit as words
 from leaderboard_space.views.addresses import benchmark_address, model_address
 from leaderboard_space.views.parts import KINDS
@@ -152,13 +152,6 @@ class SubmitTab:
             add,
             outcome(found, found.problems),
         )
-
-    def choose(self, key: str | None, files: list[str] | None, client: str = "") -> Any:
-        """The choice of questions, changed to those that the files answer."""
-        if key == HIDDEN or not files:
-            return gr.skip()
-        found = target_of(files, targets(self.board, self.trusted), key, self._slot(client))
-        return gr.skip() if found == key else gr.Dropdown(value=found)
 
     def check_when_complete(
         self, key: str | None, files: list[str] | None, model: str | None, kind: str | None, client: str = ""
@@ -287,7 +280,7 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
     told = gr.JSON(visible=False)
     form: list[Any] = [target, files, model, kind]
     quick: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    # What was scored or submitted is no longer what stands in the form. (A choice that its files make is scored at once.)
+    # What was scored or submitted is no longer what stands in the form.
     for changed in (target.input, files.change, model.change, kind.change):
         changed(lambda: (gr.Button(interactive=False), ""), None, [send, sent], **quick)
     # The form is the same: a button that could be pressed stays so, or a click on it while this is under way would be lost.
@@ -304,11 +297,7 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
         "concurrency_limit": CHECKING,
         "concurrency_id": "check", "show_progress": "minimal", "show_progress_on": report,
     }  # fmt: skip
-    chosen = files.upload(
-        _choose_by_client(tab), [target, files], target, api_visibility="private", concurrency_limit=CHECKING, concurrency_id="check",
-        show_progress="hidden",
-    )  # fmt: skip
-    chosen.then(**at_once)
+    files.upload(**at_once)
     model.submit(**at_once)
     send.click(
         _signed_in(tab) if tab.signs_in else _by_client(tab.send, "submit"),
@@ -332,14 +321,6 @@ def _by_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
     called.__name__ = name  # as an agent's tool is called
     called.__annotations__ |= {"request": gr.Request}  # Gradio reads it to know what to hand over
     return called
-
-
-def _choose_by_client(tab: SubmitTab) -> Any:
-    def choose(key: str | None, files: list[str] | None, request: gr.Request) -> Any:
-        return tab.choose(key, files, _client_of(request))
-
-    choose.__annotations__ |= {"request": gr.Request}
-    return choose
 
 
 def _client_of(request: gr.Request | None) -> str:

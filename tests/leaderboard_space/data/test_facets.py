@@ -12,9 +12,11 @@ from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
 from eval_harness.store.table import tidy
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.facets import cells_in, choice, of_facets
+from leaderboard_space.data.facets import cells_in, cells_under, choice, of_facets
 from leaderboard_space.data.published_results import board_results, published_results
-from leaderboard_space.data.tree import UNLABELLED, tree_of
+from leaderboard_space.data.ranks.standings import own_score
+from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.data.tree import UNLABELLED, published_tree, tree_of
 from leaderboard_space.service import Service
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -100,3 +102,30 @@ def test_results_by_facets() -> None:
             of_facets(table, [said])
     with pytest.raises(BadInput, match="one facet at a time"):
         of_facets(table, ["department=Ophthalmology", "organ=brain"])
+
+
+PUBLISHED = board_results()
+
+
+def breakdowns(benchmark: str) -> list[dict]:
+    return [result.breakdown for result in PUBLISHED if result.benchmark.name == benchmark]
+
+
+@pytest.mark.parametrize("family", ["mediconfusion", "probmed", "halt-medvqa"])
+def test_no_department_is_invented(family: str) -> None:
+    asked = questions(family, 12)
+    assert "department" not in {facet for facet, _ in tree_of(family, asked).groups}
+    assert "department" not in {facet for facet, _ in published_tree(family, breakdowns(family)).groups}
+
+
+def test_published_image_types_are_branches_of_their_organs() -> None:
+    tree = published_tree("probmed", breakdowns("probmed"))
+    organs = {node.label: node for node in dict(tree.groups)["organ"]}
+    assert organs["chest"].count == 3120 + 548 + 40
+    assert [child.label for child in organs["chest"].children] == ["xray", "ct", "mri"]
+    result = next(r for r in PUBLISHED if r.benchmark.name == "probmed" and r.model.name == "CheXagent")
+    entry = Entry("published/0", result)
+    cell = own_score(entry, "organ", [("organ", "chest", "mri")])
+    assert cell is not None and (cell.value, cell.n) == (75.0, 40)
+    assert own_score(entry, "organ", [("organ", "chest")]) is None  # three cells: no paper prints them as one
+    assert len(cells_under(("organ", "chest"), result.breakdown)) == 3

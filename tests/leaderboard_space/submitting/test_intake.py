@@ -4,10 +4,8 @@ import os
 import pickle
 import shutil
 import zipfile
-from itertools import product
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from dataset_builders.build import build
@@ -19,7 +17,6 @@ from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.targets import Target, targets
-from leaderboard_space.submitting.targets import target_of as chosen_target
 from tests.eval_harness.store.submitting import phantom, questions_of, responses, run_folder
 from tests.helpers import write_lines
 
@@ -217,32 +214,3 @@ def test_signing_in_gives_no_right_to_a_folder_of_the_server(
     *_, sent = tab.send(f"{data}@validation", [str(file)], "Model", "open", token="hf_reader", user="reader")
     assert tab.signs_in and checked["ok"] and not sent["ok"]
     assert "cannot be sent from here" in sent["problems"][0] and not list((store / "results").iterdir())
-
-
-def test_the_set_is_the_one_that_the_files_answer(tmp_path: Path, store: Path) -> None:
-    """Whatever is chosen: a set whose ids stand in the file, or that a run folder names. Ids of no set, and broken files, choose none."""
-    folders = [phantom(family, tmp_path / family) for family in ("gmai-mmbench", "mediconfusion", "probmed")]
-    trusted = trusted_of(*folders)
-    known = targets(Board(store, trusted=trusted), trusted)
-    keys = {target.benchmark.name: key for key, target in known.items()}
-    assert len(keys) == 3
-    for name, folder in zip(keys, folders, strict=True):
-        rows = responses(folder)
-        table = tmp_path / f"{name}.csv"
-        pd.DataFrame(rows)[["question_id", "response"]].to_csv(table, index=False)
-        ran = run_folder(folder, tmp_path / f"run-{name}")
-        given: list[list[Path]] = [
-            [write_lines(tmp_path / f"{name}.jsonl", rows)],
-            [table],
-            [ran / "run.json", ran / "answers.parquet"],
-        ]
-        for files, chosen in product(given, [*keys.values(), None, "somebody's own"]):
-            assert chosen_target(files, known, chosen) == keys[name], (name, files, chosen)
-    other = write_lines(tmp_path / "other.jsonl", [{"question_id": f"other-{at}", "response": "A"} for at in range(9)])
-    broken = write_lines(tmp_path / "broken.jsonl", [{"question_id": 3.5}, {"said": []}])
-    (tmp_path / "run.json").write_text('{"benchmark": [')
-    (tmp_path / "bytes.jsonl").write_bytes(os.urandom(999))
-    for file, chosen in product(
-        (other, broken, tmp_path / "run.json", tmp_path / "bytes.jsonl", tmp_path / "none"), keys.values()
-    ):
-        assert chosen_target([file], known, chosen) == chosen, (file, chosen)
