@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+
+from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
@@ -21,10 +22,8 @@ def read_recorded(path: Path) -> dict[tuple[str, int], str | None]:
     """
     try:
         text = path.read_text("utf-8-sig")
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file. recorded: takes a JSONL file of question_id and response.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read as UTF-8 text ({error}). Save it as UTF-8 JSONL.") from None
+        raise BadInput(f"{path}: cannot be read as UTF-8 text ({error}). recorded: takes a JSONL file.") from None
     answers: dict[tuple[str, int], str | None] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -40,24 +39,28 @@ def read_recorded(path: Path) -> dict[tuple[str, int], str | None]:
     return answers
 
 
+class _Record(BaseModel):
+    """One line of a recorded file."""
+
+    model_config = ConfigDict(strict=True)
+
+    question_id: str | int | None = None
+    index: str | int | None = None
+    response: str | None
+    sample: NonNegativeInt = 0
+
+
 def _record(line: str, where: str) -> tuple[tuple[str, int], str | None]:
     try:
-        record = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadInput(f"{where}: not JSON ({error}). Each line must be one JSON object.") from None
-    if not isinstance(record, dict):
-        raise BadInput(f"{where}: not a JSON object. Each line must be one object with question_id and response.")
-    identity = record.get("question_id", record.get("index"))
-    if not isinstance(identity, str | int) or isinstance(identity, bool):
+        record = _Record.model_validate_json(line)
+    except ValidationError as error:
+        raise BadInput(
+            f"{where}: {first_misfit(error)}. Each line must be an object with question_id and response."
+        ) from None
+    identity = record.index if record.question_id is None else record.question_id
+    if identity is None:
         raise BadInput(f"{where}: has no `question_id` (or `index`). Name the question that was answered.")
-    if "response" not in record:
-        raise BadInput(f"{where}: has no `response`. Give the model's text, or null where it gave none.")
-    response, sample = record["response"], record.get("sample", 0)
-    if response is not None and not isinstance(response, str):
-        raise BadInput(f"{where}: `response` must be text or null, not {type(response).__name__}.")
-    if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
-        raise BadInput(f"{where}: `sample` must be a non-negative integer.")
-    return (str(identity), sample), response
+    return (str(identity), record.sample), record.response
 
 
 class Recorded(Backend):

@@ -6,10 +6,8 @@ See also: what is asked (`plan.py`), the back ends (`models/`), questions that a
 from __future__ import annotations
 
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +22,8 @@ from eval_harness.runs.refusals import ModelFailed, Sender
 from eval_harness.runs.reply_cache import Send
 from eval_harness.runs.requests import AT_ONCE, Instance
 
-EVERY_SECONDS, EVERY_PART, AT_MOST_EVERY = 30.0, 0.05, 1.0
-"""Where there is no terminal, progress is a line after so many seconds or so much of the run, and at most one in so many seconds."""
+EVERY_SECONDS = 30.0
+"""Where there is no terminal (Slurm, CI), progress is written so often."""
 
 ENOUGH = 20
 """Answers from which on their length is taken for that of the others."""
@@ -50,12 +48,14 @@ def ask(
     """
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
     name = f"{plan.run.benchmark.name}: {plan.run.model.name}"
-    with progress(len(instances), len(instances) - len(unanswered), name) as one_more:
+    done = len(instances) - len(unanswered)
+    often = 0.1 if sys.stderr.isatty() else EVERY_SECONDS
+    with tqdm(total=len(instances), initial=done, desc=name, unit="answer", file=sys.stderr, mininterval=often) as bar:
         characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
         for number, response in enumerate(_responses(plan, journal, unanswered, send), 1):
             journal.append(response)
             answered(response)
-            one_more()
+            bar.update()
             characters += len(response.text) + len(response.reasoning or "")
             if characters * len(plan.instances) > room * number and number >= ENOUGH:
                 tqdm.write(TOO_LONG.format(characters // number, room >> 20), file=sys.stderr)
@@ -125,40 +125,3 @@ def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
         f"--model {plan.run.request.model}: has stopped answering: {failed.failures} questions in a row failed, the last one with {why}. "
         f"More is in {path}; the same command goes on with what is left."
     )
-
-
-@contextmanager
-def progress(total: int, done: int, name: str) -> Iterator[Callable[[], None]]:
-    """Call what it yields once for each answer; `done` of `total` are there already. A bar on a terminal, else (Slurm, CI) lines."""
-    if sys.stderr.isatty():
-        with tqdm(total=total, initial=done, desc=name, unit="answer", file=sys.stderr) as bar:
-
-            def update() -> None:
-                bar.update()
-
-            yield update
-        return
-    start = said_at = time.monotonic()
-    first = said = done
-
-    def say() -> None:
-        nonlocal said, said_at
-        said, said_at = done, time.monotonic()
-        rate = (done - first) / max(said_at - start, 1e-9)
-        left = tqdm.format_interval((total - done) / rate) if rate else "?"
-        print(
-            f"{name}: {done:,} of {total:,} answers ({done / total:.0%}), {rate:,.1f}/s, {left} left", file=sys.stderr
-        )
-
-    def one_more() -> None:
-        nonlocal done
-        done += 1
-        waited = time.monotonic() - said_at
-        if waited >= EVERY_SECONDS or (waited >= AT_MOST_EVERY and done - said >= EVERY_PART * total):
-            say()
-
-    try:
-        yield one_more
-    finally:
-        if done > said:
-            say()

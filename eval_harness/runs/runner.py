@@ -15,14 +15,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from eval_harness.derive.answer_table import answer_frame, answer_of
-from eval_harness.derive.derivation import Derived, derive
 from eval_harness.models.load import keep_loaded, load_backend
 from eval_harness.records.result import Result
 from eval_harness.runs.ask import ask
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending
-from eval_harness.runs.folder import disk_errors, make_run_folder, record_of
+from eval_harness.runs.folder import disk_errors, make_run_folder
 from eval_harness.runs.plan import Load, Plan, arms_of, make_plan
 from eval_harness.runs.reply_cache import Send, sender_of
 from eval_harness.runs.resume import begin, record_findings
@@ -85,14 +83,3 @@ def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, f
                 result = score_run(folder)
     tracker.scored(result)
     return result
-
-
-def score_file(config: EvalConfig) -> Derived:
-    """Read and score a bare JSONL file of answers (`model` is `recorded:FILE`); needs no images and writes nothing.
-
-    Raises BadInput as `evaluate` does.
-    """
-    plan = make_plan(config)
-    requests = [request for batch in plan.requests(plan.instances) for request in batch]
-    answers = answer_frame(answer_of(record_of(response)) for response in plan.backend.generate(requests))
-    return derive(plan.run, answers, plan.selection.questions)

@@ -75,13 +75,17 @@ def answered(
     return Answered(run, questions, answers, _replies(run, answers, questions, folder))
 
 
-def score_run(folder: Path, extraction: str | None = None, judged: bool = True) -> Result:
-    """Score the answers of a run folder and write its files. Raises BadInput as `answered`."""
-    found = answered(folder, extraction, judged)
+def score_run(
+    folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
+) -> Result:
+    """Score the answers of a run folder and write its files; `run.json` names a `judge` from then on. Raises BadInput as `answered`."""
+    found = answered(folder, extraction, judged, judge)
+    derived = found.derived()
     replace_file(folder / ANSWERS, answers_bytes(found.answers))
     if found.replies is not None:
         replace_file(folder / JUDGE, replies_bytes(found.replies))
-    derived = found.derived()
+    if judge:
+        write_run(folder, with_judge(read_run(folder), judge), None)
     write_derived(folder, derived)
     return derived.result
 
@@ -98,14 +102,7 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
     if run.benchmark.origin == "custom" and run.benchmark.name != run.benchmark.family:
         sent = f"the unread answers to questions of {run.benchmark.name}, with the questions"
         permit_sending(f"--judge {judge}", server_address(judge, base_url), lambda: sent, send_to_provider)
-    found = answered(folder, judge=named)
-    derived = found.derived()
-    if found.replies is not None:
-        replace_file(folder / JUDGE, replies_bytes(found.replies))
-    replace_file(folder / ANSWERS, answers_bytes(found.answers))
-    write_run(folder, with_judge(run, named), None)
-    write_derived(folder, derived)
-    return derived.result
+    return score_run(folder, judge=named)
 
 
 def _replies(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, folder: Path) -> pd.DataFrame | None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
+import pandas as pd
+
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Backend, Settings
 from eval_harness.models.load import load_backend
@@ -21,7 +23,6 @@ from eval_harness.runs.plan import Plan, make_plan
 from eval_harness.runs.requests import Instance
 from eval_harness.runs.shards import answers_of
 from eval_harness.sweep.tasks import SweepTask, label_of
-
 
 NOTHING = Size()
 
@@ -137,7 +138,7 @@ def before(everything: Sequence[Forecast]) -> str:
             said = "?" if times[-1] is None else f"{times[-1]:.2f}"
             numbers = (f"{len(each.waiting):,}", rounded(size.tokens_in), rounded(size.tokens_out), cost, said)
         rows.append((str(task.number), task.label, task.benchmark, task.how, *numbers))
-    lines = [*aligned(rows), str(sum((each.size for each in everything), NOTHING))]
+    lines = [aligned(rows), str(sum((each.size for each in everything), NOTHING))]
     known = [time for time in times if time is not None]
     lines[-1] += f"; {sum(known):.2f} hours, one task after the other" if known else ""
     if unknown := len(times) - len(known):
@@ -150,16 +151,6 @@ def before(everything: Sequence[Forecast]) -> str:
     return "\n".join(lines)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows with their columns under each other; numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numeric = [
-        all(cell[:1].isdigit() or cell in ("", "?", "-") for cell in column[1:]) for column in zip(*rows, strict=True)
-    ]
-    return [
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """The rows, whose first one has the names of the columns, under each other."""
+    return pd.DataFrame(rows[1:], columns=list(rows[0])).to_string(index=False)

@@ -39,7 +39,7 @@ def report(
                 notes.append(f"task {task.number}: {count} answers failed; to ask them again: {again}")
         elif why := errors.get(task.number):
             failed.setdefault(why, []).append(task)
-    lines = aligned(rows) if len(rows) > 1 else []
+    lines = [aligned(rows)] if len(rows) > 1 else []
     lines += [f"failed: {_listed(group)}: {why}" for why, group in failed.items()]
     missing = len(tasks) - len(results)
     if missing:

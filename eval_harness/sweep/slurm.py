@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 
 from eval_harness.sweep.tasks import SweepTask
@@ -21,7 +20,7 @@ def slurm_script(tasks: Sequence[SweepTask], sweep_file: Path, out: Path, first:
         [
             "#!/bin/bash",
             f"#SBATCH --job-name={shlex.quote(f'medprobe-{sweep_file.stem}')}",
-            f"#SBATCH --array={_ranges([task.number for task in tasks])}",
+            f"#SBATCH --array={','.join(str(task.number) for task in tasks)}",
             f"#SBATCH --output={shlex.quote(f'{out}/slurm-%A_%a.log')}",
             "#SBATCH --requeue",
             "# Add what a model needs: --gres=gpu:1, --mem, --time, --partition.",
@@ -32,12 +31,3 @@ def slurm_script(tasks: Sequence[SweepTask], sweep_file: Path, out: Path, first:
             f'srun {command} --task "${{TASKS[$SLURM_ARRAY_TASK_ID]}}"',
         ]
     )
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """1,2,3,7 as Slurm writes it: 1-3,7."""
-    parts = []
-    for _, group in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
-    return ",".join(parts)

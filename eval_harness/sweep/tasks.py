@@ -11,15 +11,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result, read_result
 from eval_harness.runs.config import EvalConfig, checked_options, config_of, deciding_model_args
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
 AXES = (("models", "model"), ("benchmarks", "benchmark"), ("methods", "method"), ("images", "image"))
-DEFAULTS = {"methods": ["mc"], "images": ["real"]}
-SET_BY_THE_SWEEP = ("out",)
 NOT_IN_ANSWERS = (
     "batch_size",
     "cache",
@@ -114,16 +114,33 @@ def label_of(model: str) -> str:
     return f"{kind}:{folder.name}" if kind == "vllm" and folder.is_dir() else folder.name if folder.is_dir() else model
 
 
+class _SweepFile(BaseModel):
+    """What a sweep file holds; an entry of a list is a text, or options with that text among them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    models: list[str | dict[str, Any]] = Field(min_length=1)
+    benchmarks: list[str | dict[str, Any]] = Field(min_length=1)
+    methods: list[str | dict[str, Any]] = Field(["mc"], min_length=1)
+    images: list[str | dict[str, Any]] = Field(["real"], min_length=1)
+    options: dict[str, Any] = {}
+
+
 def read_sweep(path: Path, out: Path) -> list[SweepTask]:
     """The tasks of a sweep file, models first. Raises BadInput naming the entry that is wrong."""
-    document = _document(path)
-    if unknown := sorted(set(document) - {*dict(AXES), "options"}):
-        raise BadInput(
-            f"{path}: {unknown[0]}: not known. It takes models, benchmarks, methods, images, options: {EXAMPLE}."
-        )
-    shared = _entry(path, "options", document.get("options") or {}, None)
+    import yaml
+
+    try:
+        document = _SweepFile.model_validate(yaml.safe_load(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: cannot be read ({error}). A sweep file has, e.g., {EXAMPLE}.") from None
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: not YAML ({' '.join(str(error).split())}). Write, e.g., {EXAMPLE}.") from None
+    except ValidationError as error:
+        raise BadInput(f"{path}: {first_misfit(error)}. Write, e.g., {EXAMPLE}.") from None
+    shared = _entry(path, "options", document.options, None)
     axes = [
-        [_entry(path, f"{key}[{n}]", entry, name) for n, entry in enumerate(_list(path, document, key), 1)]
+        [_entry(path, f"{key}[{n}]", entry, name) for n, entry in enumerate(getattr(document, key), 1)]
         for key, name in AXES
     ]
     tasks: dict[Path, SweepTask] = {}
@@ -141,6 +158,20 @@ def read_sweep(path: Path, out: Path) -> list[SweepTask]:
     return list(tasks.values())
 
 
+def _entry(path: Path, where: str, entry: str | dict[str, Any], name: str | None) -> dict[str, Any]:
+    """The options of one entry: a text stands for the option `name`. Raises BadInput where one is unknown or of another type."""
+    options = {str(name): entry} if isinstance(entry, str) else entry
+    taken = {each for _, each in AXES if each != name} | {"out"}
+    try:
+        if name and name not in options:
+            raise BadInput(f"a mapping with {name!r} is needed.")
+        if wrong := taken & {option.replace("-", "_") for option in options}:
+            raise BadInput(f"{min(wrong)}: not an option that a sweep takes here.")
+        return checked_options(options)
+    except BadInput as error:
+        raise BadInput(f"{path}: {where}: {error}") from None
+
+
 def task_named(tasks: Sequence[SweepTask], name: str, path: Path) -> SweepTask:
     """The task with this number, or with a run folder of this name. Raises BadInput where the sweep file `path` has none."""
     found = next((task for task in tasks if name in (str(task.number), task.folder.name)), None)
@@ -149,41 +180,3 @@ def task_named(tasks: Sequence[SweepTask], name: str, path: Path) -> SweepTask:
             f"--task {name}: {path} has no such task, only 1 to {len(tasks)}. The file may have changed since."
         )
     return found
-
-
-def _document(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        document = yaml.safe_load(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"{path}: there is no such file. A sweep file has, e.g., {EXAMPLE}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read as UTF-8 text ({error}).") from None
-    except yaml.YAMLError as error:
-        raise BadInput(f"{path}: not YAML ({' '.join(str(error).split())}). Write, e.g., {EXAMPLE}.") from None
-    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
-        raise BadInput(f"{path}: not a mapping of names. Write, e.g., {EXAMPLE}.")
-    return document
-
-
-def _list(path: Path, document: Mapping[str, Any], key: str) -> list[Any]:
-    found = document.get(key, DEFAULTS.get(key))
-    if not isinstance(found, list) or not found:
-        raise BadInput(f"{path}: {key}: must be a list with at least one entry. Write, e.g., {EXAMPLE}.")
-    return found
-
-
-def _entry(path: Path, where: str, entry: Any, name: str | None) -> dict[str, Any]:
-    """The options of one entry: a text stands for the option `name`. Raises BadInput where one is unknown or of another type."""
-    entry = {name: entry} if name and isinstance(entry, str) else entry
-    if not isinstance(entry, dict) or (name and not isinstance(entry.get(name), str)):
-        wanted = f"a text, or a mapping with {name!r}" if name else "a mapping of options"
-        raise BadInput(f"{path}: {where}: must be {wanted}. Write, e.g., {EXAMPLE}.")
-    for option in entry:
-        if option != name and str(option).replace("-", "_") in (*(each for _, each in AXES), *SET_BY_THE_SWEEP):
-            raise BadInput(f"{path}: {where}: {option}: not an option that a sweep takes here.")
-    try:
-        return checked_options({str(option): value for option, value in entry.items()})
-    except BadInput as error:
-        raise BadInput(f"{path}: {where}: {error}") from None

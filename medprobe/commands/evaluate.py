@@ -198,21 +198,13 @@ def run_model(
 
 @app.command(short_help="Recompute scores from answers.", rich_help_panel="Run")
 def score(
-    answers: Annotated[Path, typer.Argument(help="run folder, or a JSONL file of question_id and response")],
-    benchmark: Annotated[str | None, typer.Option(help="benchmark that the file answers")] = None,
-    data: Annotated[
-        str | None, typer.Option(help="dataset folder or Hub repository (default: data/<benchmark>)")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)")] = None,
-    extraction: Annotated[
-        str | None, typer.Option(help="how answers are read: ours, official (default: as the run says; ours)")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="display name of the model")] = None,
+    run: Annotated[Path, typer.Argument(help="run folder")],
+    extraction: Annotated[str | None, typer.Option(help="ours, official (default: as the run says)")] = None,
     no_judge: Annotated[
         bool, typer.Option("--no-judge", help="read the answers by rules only, even if the run used --judge")
     ] = False,
     judge: Annotated[
-        str | None, typer.Option(help="openai:NAME, a model that reads what the rules cannot read (run folders)")
+        str | None, typer.Option(help="openai:NAME, a model that reads what the rules cannot read")
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="address of the judge's OpenAI-compatible server")] = None,
     send_to_provider: Annotated[
@@ -233,50 +225,23 @@ def score(
     quiet: Quiet = False,
     fail_under: FailUnder = None,
 ) -> None:
-    """Recompute scores from the answers in a run folder (rewrites its result.json) or in a file of answers."""
+    """Recompute the scores of a run folder from its answers (rewrites its result.json). `eval --model recorded:FILE` scores a file."""
     from dataset_builders.errors import BadInput
-    from eval_harness.runs.config import EvalConfig
     from eval_harness.runs.resume import keep_asked
-    from eval_harness.runs.runner import score_file
     from eval_harness.runs.scoring import judge_run, score_run
-    from eval_harness.store.printed import run_table, with_unread
+    from eval_harness.store.printed import run_table
 
     limits = read_limits(fail_under or ())
-    if answers.is_dir():
-        if benchmark or data or split or name:
-            raise BadInput("score RUN_DIR: takes no --benchmark, --data, --split or --name; the run folder says them.")
-        if judge and (no_judge or extraction):
-            raise BadInput("--judge: a judge reads what our rules leave unread; leave --no-judge and --extraction out.")
-        if asked_only:
-            keep_asked(answers)
-        if judge:
-            result = judge_run(answers, judge, base_url, send_to_provider)
-        else:
-            result = score_run(answers, extraction, judged=not no_judge)
-    elif judge or no_judge or asked_only:
-        raise BadInput(f"score {answers}: --judge, --no-judge and --asked-only are for a run folder, and this is none.")
-    elif benchmark is None:
-        raise BadInput(f"score {answers}: is not a run folder. For a file of answers, name its --benchmark and --data.")
+    if judge and (no_judge or extraction):
+        raise BadInput("--judge: a judge reads what our rules leave unread; leave --no-judge and --extraction out.")
+    if asked_only:
+        keep_asked(run)
+    if judge:
+        result = judge_run(run, judge, base_url, send_to_provider)
     else:
-        found = score_file(
-            EvalConfig(
-                benchmark=benchmark,
-                model=f"recorded:{answers}",
-                data=data,
-                split=split,
-                extraction=extraction or "ours",
-                name=name,
-                argv=sys.argv[1:],
-            )
-        )
-        result = found.result
+        result = score_run(run, extraction, judged=not no_judge)
     if form == "json":
         print_json([result])
-    elif quiet:
-        typer.echo(quiet_line(result))
-    elif answers.is_dir():
-        typer.echo(f"{run_table(answers, result, all_metrics)}\nwrote {answers}/result.json")
     else:
-        command = f"medprobe eval {benchmark} --model recorded:{answers} --judge openai:NAME"
-        typer.echo(with_unread(result, found.readings, command, all_metrics))
+        typer.echo(quiet_line(result) if quiet else f"{run_table(run, result, all_metrics)}\nwrote {run}/result.json")
     check_limits([result], limits)

@@ -23,7 +23,6 @@ from eval_harness.models.interface import Settings
 from eval_harness.models.plug_in import plug_in
 from eval_harness.records.request import Response
 from eval_harness.records.selection import select_questions
-from eval_harness.runs import ask
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.folder import key_of, read_answer_journal
 from eval_harness.runs.refusals import IN_A_ROW
@@ -280,15 +279,20 @@ def generated(seeds=1):
                 yield kind, SCOPES[(at + round_number) % len(SCOPES)], round_number // len(SCOPES)
 
 
+def spread(cases):
+    """The same cases, every seventh first."""
+    listed = list(cases)
+    return sorted(listed, key=lambda case: listed.index(case) % 7)
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.01)
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setattr(ask, "AT_MOST_EVERY", 0.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "scope", "seed"), few(generated(), len(KINDS)))
+@pytest.mark.parametrize(("kind", "scope", "seed"), few(spread(generated()), 14))
 def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path, capsys, kind, scope, seed):
     drawn = world(kind)(kind, scope, seed, str(phantoms / "mediconfusion"), tmp_path / "run")
     result, line = None, ""
@@ -309,8 +313,6 @@ def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path,
         )
         twice = [question for question, count in drawn.served.items() if count > 1]
         assert len(twice) <= 1, "at most one question is asked again, before a server or a model is given up"
-        if len(kept) > 1:  # no terminal: progress is lines, the last one with what there is
-            assert re.findall(r": (\d+) of \d+ answers \(", said)[-1] == str(len(kept)), said
         drawn.check(line, statuses, kept, said)
         if kept and result is None:
             assert not (drawn.out / "result.json").exists(), "what was never asked is not scored"

@@ -40,7 +40,7 @@ class Parameters:
         self.least = 1
         """The smallest output limit the server takes."""
         self._dropped: set[str] = set()
-        self._thinking = thinking_forms(base_url, settings.thinking) if settings.thinking is not None else []
+        self._thinking = thinking_form(base_url, settings.thinking) if settings.thinking is not None else {}
 
     def of(self, request: Request) -> dict[str, Any]:
         """The parameters of one request."""
@@ -63,8 +63,7 @@ class Parameters:
         sent: dict[str, Any] = {}
         if self.settings.chat_template is not None:
             sent["chat_template"] = self.settings.chat_template
-        if self._thinking:
-            sent |= self._thinking[0]
+        sent |= self._thinking
         if self.settings.chat_template_kwargs:
             sent["chat_template_kwargs"] = sent.get("chat_template_kwargs", {}) | self.settings.chat_template_kwargs
         return sent
@@ -93,14 +92,11 @@ class Parameters:
                 )
             self._dropped.add(name)
             return True
-        if self._thinking and name in self._thinking[0]:
-            del self._thinking[0]
-            if not self._thinking:
-                raise BadInput(
-                    f"--thinking {self.settings.thinking}: openai:{self.model} does not let it be set ({failure}). Leave it out, or "
-                    "give the server's own parameter with --generation."
-                )
-            return True
+        if name in self._thinking:
+            raise BadInput(
+                f"--thinking {self.settings.thinking}: openai:{self.model} does not let it be set ({failure}). Leave it out, or give the "
+                "server's own parameter with --generation."
+            )
         if name in self.settings.generation or name in ("chat_template", "chat_template_kwargs"):
             option = name if name.startswith("chat") else f"generation {name}"
             raise BadInput(
@@ -146,39 +142,37 @@ class Parameters:
         if self.room:
             found["output_limit"] = self.room
         if self._thinking:
-            found["thinking_parameter"] = self._thinking[0]
+            found["thinking_parameter"] = self._thinking
         return found
 
 
-def thinking_forms(base_url: str | None, thinking: Thinking) -> list[dict[str, Any]]:
-    """How servers are told to reason (or not), the likeliest first: a known host's own parameter, else the arguments of the model's
-    chat template (vLLM, SGLang, `transformers serve`), else OpenAI's effort, else a thinking object.
+def thinking_form(base_url: str | None, thinking: Thinking) -> dict[str, Any]:
+    """How a server is told to reason (or not): a known host's own parameter, else the arguments of the model's chat template (vLLM, SGLang,
+    `transformers serve`).
 
     Sources: the reasoning pages of OpenAI, OpenRouter, Anthropic's OpenAI-compatible endpoint, DeepSeek, Gemini, DashScope, vLLM.
     """
     on = thinking != "off"
     budget = thinking if isinstance(thinking, int) else None
-    effort = "none" if not on else "medium"
-    if budget is not None:
-        effort = next((name for most, name in EFFORTS if budget <= most), "high")
-    kind = "enabled" if on else "disabled"
-    by_effort: dict[str, Any] = {"reasoning_effort": effort}
-    efforts = [by_effort] if on else [by_effort, {"reasoning_effort": "minimal"}]
-    unified: dict[str, Any] = {"reasoning": {"max_tokens": budget} if budget else {"enabled": on}}
-    object_: dict[str, Any] = {"thinking": {"type": kind} | ({"budget_tokens": budget} if budget else {})}
-    switch: dict[str, Any] = {"enable_thinking": on} | ({"thinking_budget": budget} if budget else {})
-    template: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": on, "thinking": on}}
-    if budget:
-        template["chat_template_kwargs"] |= {"thinking_budget": budget}
-    if on and budget is None:
-        object_["thinking"] |= {"budget_tokens": THINKING_ROOM // 2}
     host = urlsplit(base_url or "https://api.openai.com").hostname or ""
-    for ending, forms in (
-        (("openai.com", "openai.azure.com", "googleapis.com", "x.ai"), efforts),
-        (("openrouter.ai",), [unified]),
-        (("anthropic.com", "deepseek.com", "z.ai", "bigmodel.cn", "volces.com"), [object_]),
-        (("aliyuncs.com",), [switch]),
-    ):
-        if any(host == each or host.endswith(f".{each}") for each in ending):
-            return forms
-    return [template, *efforts, object_, unified]
+
+    def is_of(*endings: str) -> bool:
+        return any(host == each or host.endswith(f".{each}") for each in endings)
+
+    if is_of("openai.com", "openai.azure.com", "googleapis.com", "x.ai"):
+        effort = "medium" if on else "none"
+        if budget is not None:
+            effort = next((name for most, name in EFFORTS if budget <= most), "high")
+        return {"reasoning_effort": effort}
+    if is_of("openrouter.ai"):
+        return {"reasoning": {"max_tokens": budget} if budget else {"enabled": on}}
+    if is_of("anthropic.com", "deepseek.com", "z.ai", "bigmodel.cn", "volces.com"):
+        return {
+            "thinking": {"type": "enabled", "budget_tokens": budget or THINKING_ROOM // 2}
+            if on
+            else {"type": "disabled"}
+        }
+    if is_of("aliyuncs.com"):
+        return {"enable_thinking": on} | ({"thinking_budget": budget} if budget else {})
+    switches = {"enable_thinking": on, "thinking": on} | ({"thinking_budget": budget} if budget else {})
+    return {"chat_template_kwargs": switches}

@@ -344,11 +344,6 @@ class OpenAIChat(Backend):
             reply = await self._once(messages_of(probe, None), self.parameters.of(probe))
         except (Refusal, ServerFailure):
             return False
-        if reply.shows_no_end:
-            self.deviate(
-                f"answers were cut by the output limit, and one of {PROBE_TOKENS} tokens to a simple question too: whether they stop "
-                "inside a reasoning cannot be told, so only what states an answer was read"
-            )
         return reply.reasoning is not None
 
     def _look_for_reasoning(self, reply: Reply) -> None:

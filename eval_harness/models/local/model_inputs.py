@@ -110,7 +110,7 @@ class InputMaker:
         groups: dict[Any, list[int]] = {}
         for position, request in enumerate(requests):
             groups.setdefault((request.images, request.shots, request.system), []).append(position)
-        if self.plain or len(groups) == len(requests) or not _have_images(requests):
+        if self.plain or len(groups) == len(requests) or not requests[0].images:
             return None
         raw = self.raw_ids(requests)
         inputs = self._tensors([requests[members[0]] for members in groups.values()])
@@ -207,12 +207,7 @@ class InputMaker:
         return [conversation(request, pictures, as_text) for request in requests]
 
     def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
-        """Each distinct image decoded once, several at a time; none where all requests come without.
-
-        Raises ValueError where some have images and others lack them: in a run all do, or none.
-        """
-        if not _have_images(requests):
-            return {}
+        """Each distinct image decoded once, several at a time."""
         different = list(dict.fromkeys(image for request in requests for image in request.all_images))
         sides = [self.image_side] * len(different)
         return dict(zip(different, self._decoders.map(decode_image, different, sides), strict=True))
@@ -299,17 +294,6 @@ def _control_tokens(processor: Any) -> re.Pattern[str]:
     found = {token for token in found.union(processor.tokenizer.all_special_tokens) if len(token.strip()) > 1}
     longest_first = sorted(found, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-
-
-def _have_images(requests: Sequence[Request]) -> bool:
-    """True if requests show images, all or none of them."""
-    turns: list[tuple[Request, bool]] = []
-    for request in requests:
-        turns += [(request, bool(images)) for images in (request.images, *(shot.images for shot in request.shots))]
-    if len({shown for _, shown in turns}) > 1:
-        lacking = next(request for request, shown in turns if not shown)
-        raise ValueError(f"question {lacking.question_id} came without its image")
-    return turns[0][1]
 
 
 def _expanded(full: list[int], raw: list[list[int]], image_token: int | None) -> tuple[int, list[list[int]]] | None:

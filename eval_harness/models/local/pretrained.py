@@ -5,7 +5,6 @@ See also: running it (`transformers_vlm.py`).
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from collections.abc import Mapping
@@ -18,17 +17,16 @@ from eval_harness.models.interface import Settings
 
 LOADING_ERRORS = (OSError, ValueError, ImportError, KeyError, RuntimeError)
 QUANTIZATIONS = ("4bit", "8bit")
-GENERATION = {
-    "top_k": "TopKLogitsWarper",
-    "top_p": "TopPLogitsWarper",
-    "min_p": "MinPLogitsWarper",
-    "repetition_penalty": "RepetitionPenaltyLogitsProcessor",
-    "no_repeat_ngram_size": "NoRepeatNGramLogitsProcessor",
-    "bad_words_ids": "NoBadWordsLogitsProcessor",
-    "min_new_tokens": "MinNewTokensLengthLogitsProcessor",
-}
-"""Options of `generate` that `--generation` may set, those that work row by row, one token after the other -> the class of transformers
-that takes the value."""
+GENERATION = (
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "bad_words_ids",
+    "min_new_tokens",
+)
+"""Options of `generate` that `--generation` may set, those that work row by row, one token after the other."""
 
 
 def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[str]]:
@@ -59,7 +57,7 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
             options["device_map"] = {"": _own_device(device)}  # a quantized model is not moved once it is loaded
         model, loading = _model(model_id, options)
         lacking = sorted(loading["missing_keys"])
-        why_not = unfit_class(type(model)) or _unfit_checkpoint(model, config, loading)
+        why_not = _unfit_checkpoint(model, config, loading)
         if why_not:
             raise BadInput(f"--model {model_id}: {why_not}.")
         if lacking and not settings.allow_missing_weights:
@@ -88,7 +86,6 @@ def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, 
         processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
         if getattr(processor, "image_processor", None) is None:
             raise BadInput(f"--model {model}: its processor takes no images, so it cannot answer questions about them.")
-        set_pixels(processor, settings)
         return processor, AutoConfig.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
     except LOADING_ERRORS as error:
         raise _cannot_load(model, error) from None
@@ -111,23 +108,6 @@ def _model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]
     return model, found
 
 
-def unfit_class(model_class: Any) -> str | None:
-    """Why a model of this class cannot answer a question about an image, whatever its weights; None where nothing rules it out."""
-    name = model_class.__name__
-    if not hasattr(model_class, "generate"):
-        return f"{name} writes no text (it has no `generate`)"
-    if not model_class.__module__.startswith("transformers.models."):
-        return None  # code that comes with a model mostly declares nothing
-    parameters = inspect.signature(model_class.forward).parameters
-    takes = model_class.input_modalities
-    takes = {takes} if isinstance(takes, str) else set(takes)
-    if not any(each in parameters for each in ("input_ids", "flattened_patches")):
-        takes.discard("text")
-    if lacking := sorted({"image", "text"} - takes):
-        return f"{name} takes {' and '.join(sorted(takes))}, but no {' and no '.join(lacking)}"
-    return None
-
-
 def _unfit_checkpoint(model: Any, config: Any, loading: dict[str, Any]) -> str | None:
     """Why a checkpoint is of another class of transformers, whose weights do not fit the one it was loaded as (a BLIP for questions has an
     encoder for them, which the BLIP for captions leaves out); None where it is not."""
@@ -141,27 +121,6 @@ def _unfit_checkpoint(model: Any, config: Any, loading: dict[str, Any]) -> str |
         f"its checkpoint is a {saved_as}. As {loaded_as}, the class of transformers that answers in words, it would lack or lose "
         f"{len(apart)} weights ({', '.join(sorted(apart)[:2])} ...)"
     )
-
-
-def set_pixels(processor: Any, settings: Settings) -> None:
-    """Set the least and most pixels of an image. Raises BadInput where the image processor knows no such bounds (Qwen-VL's and its kin
-    do: their `size` is in pixels of area)."""
-    given = {"shortest_edge": settings.min_pixels, "longest_edge": settings.max_pixels}
-    given = {name: pixels for name, pixels in given.items() if pixels is not None}
-    if not given:
-        return
-    images = processor.image_processor
-    known = getattr(getattr(type(images), "valid_kwargs", None), "__annotations__", {})
-    if "max_pixels" not in known:
-        raise BadInput(
-            f"--model-args min_pixels, max_pixels: {type(images).__name__} has no such bounds. Use --max-image-side."
-        )
-    size = {**dict(images.size), **given}
-    if size["shortest_edge"] > size["longest_edge"]:
-        raise BadInput(
-            f"--model-args: min_pixels {size['shortest_edge']} is more than max_pixels {size['longest_edge']}. Give other bounds."
-        )
-    images.size = {name: size[name] for name in ("shortest_edge", "longest_edge")}
 
 
 def _quantization(model_id: str, name: str, dtype: Any, quantized: bool) -> Any:
@@ -228,14 +187,9 @@ def _own_device(device: str) -> str:
 
 
 def _cannot_load(model: str, error: Exception) -> BadInput:
-    """What `--model` cannot be loaded for. transformers often says that a package is missing in words of its own."""
-    from importlib.util import find_spec
-
+    """What `--model` cannot be loaded for."""
     if isinstance(error, BadInput):
         return error
-    for module in ("bitsandbytes", "num2words", "peft"):
-        if isinstance(error, ImportError) and module in str(error) and find_spec(module) is None:
-            error = ModuleNotFoundError(str(error), name=module)
     reason = first_line(error) or type(error).__name__
     if "Unrecognized configuration class" in reason:
         reason = "transformers has neither an image-text-to-text nor a causal class for it."
@@ -247,17 +201,8 @@ def _cannot_load(model: str, error: Exception) -> BadInput:
 
 
 def check_generation(given: Mapping[str, Any]) -> None:
-    """Raises BadInput for options that would change what an answer is (beams, several sequences), that are not known, or whose values
-    transformers does not take."""
-    import transformers
-
+    """Raises BadInput for options that would change what an answer is (beams, several sequences), or that are not known."""
     if wrong := sorted(given.keys() - set(GENERATION)):
         raise BadInput(
             f"--generation: {', '.join(wrong)} cannot be set for a local model. Available: {', '.join(GENERATION)}."
         )
-    for name, value in given.items():
-        further = {"bad_words_ids": {"eos_token_id": 0}, "min_new_tokens": {"min_new_tokens": value, "eos_token_id": 0}}
-        try:
-            getattr(transformers, GENERATION[name])(0 if name == "min_new_tokens" else value, **further.get(name, {}))
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"--generation: {name} {value!r}: {first_line(error).rstrip('.')}.") from None

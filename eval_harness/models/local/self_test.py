@@ -57,8 +57,13 @@ def self_test(network: Network, inputs: InputMaker) -> Findings:
             reference = written()
         if reference.isnan().any():
             raise ValueError("its logits are not numbers; another dtype (--model-args), such as float32, may help")
-        other = replace(requests[0], image=requests[2].image)
-        found.sees_images = not torch.equal(network.forced_logits(inputs.whole([other]), [tokens[0]]), reference[:1])
+
+        def changes(other: Request) -> bool:
+            return not torch.equal(network.forced_logits(inputs.whole([other]), [tokens[0]]), reference[:1])
+
+        if not changes(replace(requests[0], prompt=requests[1].prompt)):
+            raise ValueError("its logits do not depend on the question")
+        found.sees_images = changes(replace(requests[0], image=requests[2].image))
 
         def check(name: str, run: Callable[[], torch.Tensor], expected: torch.Tensor = reference) -> bool:
             try:
@@ -106,36 +111,32 @@ def self_test(network: Network, inputs: InputMaker) -> Findings:
 
 
 def takes_several_images(network: Network, inputs: InputMaker, found: Findings) -> bool:
-    """True if a prompt with two images goes through `generate` and its second image counts. What is not the same for such prompts, batches
-    or shared prefixes, is switched off in `found` and in `network`, as by `self_test`."""
-    one, question, other = small_requests()
-    assert other.image is not None
-    assert one.image is not None
-    both, twice = replace(one, more_images=(other.image,)), replace(one, more_images=(one.image,))
+    """True if a prompt with two images goes through `generate` and its second image counts. Batches that are not the same for such prompts
+    are switched off in `found`."""
+    one, _, other = small_requests()
+    both = replace(one, more_images=(other.images[0],))
     tokens = _tokens(inputs.processor.tokenizer, 2)
     path = "two images"
     with torch.inference_mode():
+
+        def written(requests: list[Request]) -> torch.Tensor:
+            return network.forced_logits(inputs.whole(requests), tokens[: len(requests)])
+
         try:
-            alone = network.forced_logits(inputs.whole([both]), tokens[:1])
-            if torch.equal(alone, network.forced_logits(inputs.whole([twice]), tokens[:1])):
-                found.paths[path] = "the second one changes nothing"
-                return False
+            alone = written([both])
+            seen = not torch.equal(alone, written([replace(one, more_images=(one.images[0],))]))
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever a processor or a model's own code raises
             found.paths[path] = f"failed ({with_type(error)})"
             return False
-        found.paths[path] = "seen"
-        expected = torch.cat([alone, network.forced_logits(inputs.whole([other]), tokens[1:])])
+        found.paths[path] = "seen" if seen else "the second one changes nothing"
+        if not seen:
+            return False
         if found.batches:
-            together = network.forced_logits(inputs.whole([both, other]), tokens)
-            found.batches = difference(together, expected) <= network.tolerance
+            expected = torch.cat([alone, network.forced_logits(inputs.whole([other]), tokens[1:])])
+            found.batches = difference(written([both, other]), expected) <= network.tolerance
             found.paths["two images in a batch"] = "equal" if found.batches else "differs"
-        if network.may_share:
-            pair = [both, replace(question, more_images=both.more_images)]
-            shared = inputs.shared(pair) if found.batches else None
-            network.may_share = shared is not None and network.agrees(shared, inputs.whole(pair))
-            found.paths["shared prefix of two images"] = "equal" if network.may_share else "not used"
     return True
 
 

@@ -101,7 +101,6 @@ class TransformersVLM(Backend):
         from eval_harness.models.local.self_test import takes_several_images
 
         takes = takes_several_images(self.network, self._inputs, self.findings)
-        self._shares = self.network.may_share
         if not self.findings.batches:
             self.batch_size = BatchSize(1, self.on_cpu)
         return takes
@@ -315,7 +314,7 @@ class BatchSize:
 
 
 class Queue:
-    """Requests waiting to be batched. A unit is the requests that share images, examples and settings."""
+    """Requests waiting to be batched: those of the same settings together, the questions of an image side by side."""
 
     def __init__(self, requests: Iterable[Request]) -> None:
         units: dict[object, list[Request]] = {}
@@ -324,37 +323,21 @@ class Queue:
             units.setdefault(key, []).append(request)
         # Longest first: a batch holds prompts of similar length, and one that does not fit is met at once, not after hours.
         ordered = sorted(units.values(), key=lambda unit: -max(len(request.prompt) for request in unit))
-        self._by_settings: dict[object, deque[list[Request]]] = {}
+        self._by_settings: dict[object, deque[Request]] = {}
         for unit in ordered:
-            self._by_settings.setdefault(_settings(unit[0]), deque()).append(unit)
+            self._by_settings.setdefault(_settings(unit[0]), deque()).extend(unit)
 
     def __bool__(self) -> bool:
         return any(self._by_settings.values())
 
     def take(self, size: int) -> list[Request]:
-        """Up to `size` requests of the same settings. A unit is only split where the batch would stay under three quarters full."""
-        units = next(units for units in self._by_settings.values() if units)
-        batch: list[Request] = []
-        while units and len(batch) < size:
-            unit = units.popleft()
-            room = size - len(batch)
-            if len(unit) > room and 4 * len(batch) >= 3 * size:
-                units.appendleft(unit)
-                break
-            batch += unit[:room]
-            if unit[room:]:
-                units.appendleft(unit[room:])
-        return batch
+        """Up to `size` requests of the same settings."""
+        waiting = next(waiting for waiting in self._by_settings.values() if waiting)
+        return [waiting.popleft() for _ in range(min(size, len(waiting)))]
 
     def put_back(self, batch: Sequence[Request]) -> None:
-        """Return a batch that was not run; it comes first again, in its old order, unit by unit."""
-        units: list[list[Request]] = []
-        for request in batch:
-            if units and (units[-1][0].images, units[-1][0].shots) == (request.images, request.shots):
-                units[-1].append(request)
-            else:
-                units.append([request])
-        self._by_settings.setdefault(_settings(batch[0]), deque()).extendleft(reversed(units))
+        """Return a batch that was not run; it comes first again, in its old order."""
+        self._by_settings[_settings(batch[0])].extendleft(reversed(batch))
 
 
 def _settings(request: Request) -> tuple[int, float, str | None]:

@@ -17,8 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from dataset_builders.errors import BadInput, first_line, with_type
 from dataset_builders.extras import require
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
@@ -38,18 +36,6 @@ GENERATION = {
     "min_new_tokens": "min_tokens",
 }
 """What `--generation` may set, under transformers' names -> vLLM's."""
-
-OWN_OPTIONS = {
-    "model": "--model",
-    "trust_remote_code": "--trust-remote-code",
-    "enable_lora": "adapter",
-    "mm_processor_kwargs": "min_pixels, max_pixels",
-    "chat_template": "--chat-template",
-    "seed": "--generation",
-    "logprobs_mode": "no option",
-    "tokenizer": "no option",
-}
-"""Arguments of the engine that `--model-args` may not set -> what sets them: they decide answers."""
 
 
 class VllmVLM(Backend):
@@ -74,7 +60,7 @@ class VllmVLM(Backend):
             )
         self.deviations: list[str] = []
         self._adapter = load_adapter(settings.adapter)
-        self._engine = start_engine(model_id, settings, processor, self._adapter)
+        self._engine = start_engine(model_id, settings, self._adapter)
         name, revision = describe_source(model_id)
         self.model = Model(name=name, revision=revision, kind="open")
         self._check_it_sees()
@@ -133,58 +119,35 @@ class VllmVLM(Backend):
             yield chosen(requests[number], first_position_scores(found, tokens[number], official))
 
     def _by_sequence(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """The mean log-probability of each candidate's tokens, as the engine reads them after the prompt."""
+        """The mean log-probability of each candidate's tokens, as the engine reads them after the prompt. What the prefix cache holds would
+        have no log-probability, so it is not read."""
+        from vllm import SamplingParams
+
         tokens = [[self.processing.continuation(text) for text in request.candidates] for request in requests]
         prompts = self._prompts(requests)
         asked = [(row, column) for row, texts in enumerate(tokens) for column in range(len(texts))]
+        whole = [
+            prompts[row] | {"prompt_token_ids": prompts[row]["prompt_token_ids"] + tokens[row][column]}
+            for row, column in asked
+        ]
+        params = SamplingParams(
+            max_tokens=1, temperature=0, detokenize=False, prompt_logprobs=0, skip_reading_prefix_cache=True
+        )
         scores: list[dict[int, float]] = [{} for _ in requests]
         refused: set[int] = set()
-        for number, score in self._likelihoods(
-            [
-                prompts[row] | {"prompt_token_ids": prompts[row]["prompt_token_ids"] + tokens[row][column]}
-                for row, column in asked
-            ],
-            [len(tokens[row][column]) for row, column in asked],
-        ):
+        for number, output in self._run(whole, [params] * len(whole)):
             row, column = asked[number]
             if row in refused:
                 continue
-            if isinstance(score, str):
+            if isinstance(output, str):
                 refused.add(row)
-                yield _failed(requests[row], score)
+                yield _failed(requests[row], output)
                 continue
-            scores[row][column] = score
+            ids = tokens[row][column]
+            last = zip(ids, output.prompt_logprobs[-len(ids) :], strict=True)
+            scores[row][column] = math.fsum(position[token].logprob for token, position in last) / len(ids)
             if len(scores[row]) == len(tokens[row]):
                 yield chosen(requests[row], [scores[row][each] for each in range(len(tokens[row]))])
-
-    def _likelihoods(
-        self, prompts: Sequence[Mapping[str, Any]], counts: Sequence[int], cached: bool = True
-    ) -> Iterator[tuple[int, float | str]]:
-        """(number of the prompt, mean log-probability of its last `counts` tokens, or why the engine does not take the prompt).
-
-        What the prefix cache holds is not computed again and has no log-probability, so a prompt of which it held some of the last tokens
-        (one that was asked before) is read once more without it.
-        """
-        from vllm import SamplingParams
-
-        params = SamplingParams(
-            max_tokens=1, temperature=0, detokenize=False, prompt_logprobs=0, skip_reading_prefix_cache=not cached
-        )
-        again: list[int] = []
-        for number, output in self._run(prompts, [params] * len(prompts)):
-            if isinstance(output, str):
-                yield number, output
-                continue
-            count, ids = counts[number], output.prompt_token_ids
-            if cached and (output.num_cached_tokens or 0) >= len(ids) - count:
-                again.append(number)
-                continue
-            last = zip(ids[-count:], output.prompt_logprobs[-count:], strict=True)
-            yield number, math.fsum(position[token].logprob for token, position in last) / count
-        if again:
-            uncached = self._likelihoods([prompts[n] for n in again], [counts[n] for n in again], cached=False)
-            for number, score in uncached:
-                yield again[number], score
 
     def _prompts(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
         """Each request's token ids with its images as one marker each, and the images."""
@@ -314,9 +277,6 @@ def check_settings(settings: Settings) -> None:
     for name in ("attn_implementation", "device_map"):
         if getattr(settings, name) is not None:
             raise BadInput(f"--model-args {name}: is for transformers. Leave it out, or give vLLM's own argument.")
-    for name, option in OWN_OPTIONS.items():
-        if name in settings.engine:
-            raise BadInput(f"--model-args {name}: cannot be set there: it decides answers ({option} sets it).")
 
 
 def read_model(model_id: str, settings: Settings) -> tuple[Any, int | None]:
@@ -347,7 +307,7 @@ def load_adapter(adapter: str | None) -> Any:
     return LoRARequest("adapter", 1, str(adapter))
 
 
-def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any) -> Any:
+def start_engine(model_id: str, settings: Settings, adapter: Any) -> Any:
     """The engine. Raises BadInput in vLLM's own words where it does not start."""
     from vllm import LLM
 
@@ -356,22 +316,12 @@ def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any
         options |= {"enable_lora": True, "max_lora_rank": _rank(Path(adapter.lora_path))}
     if settings.quantization:
         options["quantization"] = "bitsandbytes" if settings.quantization == "4bit" else settings.quantization
-    if settings.min_pixels is not None or settings.max_pixels is not None:
-        options["mm_processor_kwargs"] = {"size": dict(processor.image_processor.size)}
     try:
         return LLM(
             model=model_id, dtype=settings.dtype or "auto", trust_remote_code=settings.trust_remote_code, **options
         )
     except Exception as error:  # vLLM raises what its parts raise, from other processes too
-        raise BadInput(f"--model vllm:{model_id}: vLLM cannot start: {_complaint(error)}") from error
-
-
-def _complaint(error: Exception) -> str:
-    """What vLLM says against its settings; where it checked several, the first complaint instead of their number."""
-    if not isinstance(error, ValidationError):
-        return with_type(error)
-    first = error.errors()[0]
-    return ": ".join([*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")])[:300]
+        raise BadInput(f"--model vllm:{model_id}: vLLM cannot start: {with_type(error)}") from error
 
 
 def _rank(adapter: Path) -> int:

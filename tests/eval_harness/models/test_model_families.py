@@ -89,23 +89,6 @@ def test_a_family_keeps_its_promises(folder):
     )
 
 
-def test_a_candidate_scores_as_it_would_be_generated(folder):
-    """What the model itself writes first is its likeliest next token, and scores as such."""
-    import torch
-
-    backend = model(folder, 4)
-    prepared = backend._prepare([request(i) for i in range(4)])
-    with torch.inference_mode():
-        logits = backend.network.next_logits(prepared)
-        best = logits.argmax(-1).tolist()
-        found = backend.network.candidate_scores(
-            backend._prepare([request(i) for i in range(4)]), [[[b], [b, b]] for b in best]
-        )
-        expected = logits.log_softmax(-1).max(-1).values.tolist()
-    assert [scores[0] for scores in found] == pytest.approx(expected, abs=1e-4)
-    assert all(scores[1] < 0 for scores in found)
-
-
 def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(folder, monkeypatch):
     """Positions off by one after the prompt, as they once were for PaliGemma: options are scored by `generate` instead, rightly."""
     from eval_harness.models.local.network import Network

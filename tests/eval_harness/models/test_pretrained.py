@@ -1,13 +1,12 @@
 """How a local model is loaded: adapters, quantization, bounds on pixels, classes other than image-text-to-text, missing extras."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.local.pretrained import load_pretrained, unfit_class
+from eval_harness.models.local.pretrained import load_pretrained
 from eval_harness.models.local.transformers_vlm import TransformersVLM
 from tests.eval_harness.models.test_model_families import request
 from tests.eval_harness.models.tiny_families import build, make
@@ -51,26 +50,6 @@ def test_a_checkpoint_of_another_class_is_refused_and_not_run_with_half_of_its_w
     processor.save_pretrained(tmp_path)
     with pytest.raises(BadInput, match="checkpoint is a BlipForQuestionAnswering"):
         load_pretrained(str(tmp_path), Settings())
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("PI0ForConditionalGeneration", "writes no text"),
-        ("PPFormulaNetForConditionalGeneration", "takes image, but no text"),
-        ("VisionEncoderDecoderModel", "takes image, but no text"),
-        ("EvollaForProteinText2Text", "takes text, but no image"),
-        ("InstructBlipVideoForConditionalGeneration", "but no image"),
-        ("Qwen2_5_VLForConditionalGeneration", None),
-        ("Pix2StructForConditionalGeneration", None),
-    ],
-)
-def test_a_class_that_cannot_be_asked_about_an_image_is_named_with_the_reason(name, words):
-    """`benchmarks/models/model_types.py` goes through all that transformers knows."""
-    import transformers
-
-    found = unfit_class(getattr(transformers, name))
-    assert found is None if words is None else words in found
 
 
 def test_an_adapter_changes_the_answers_as_peft_itself_does(folder, tmp_path):
@@ -130,19 +109,6 @@ def test_a_quantized_checkpoint_is_loaded_as_it_is(even, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"quantization": "2bit"}, "--model-args quantization 2bit: not known"),
-        ({"dtype": "float99"}, "not a torch dtype"),
-        ({"min_pixels": 9999999}, "is more than max_pixels"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(folder, settings, words):
-    with pytest.raises(BadInput, match=words):
-        load_pretrained(str(folder), Settings(**settings))
-
-
-@pytest.mark.parametrize(
     ("module", "settings"), [("peft", {"adapter": "x"}), ("bitsandbytes", {"quantization": "4bit"})]
 )
 def test_a_missing_extra_is_named(folder, monkeypatch, module, settings):
@@ -151,18 +117,6 @@ def test_a_missing_extra_is_named(folder, monkeypatch, module, settings):
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else object())
     with pytest.raises(BadInput, match=rf"pip install 'medprobe\[{module}\]'"):
         load_pretrained(str(folder), Settings(**settings))
-
-
-def test_pixels_are_bounded_where_the_processor_can(folder, tmp_path):
-    def length(**settings):
-        backend = TransformersVLM(str(folder), Settings(**settings))
-        (response,) = backend.generate([replace(request(1), max_tokens=1)])
-        return response.usage[0]
-
-    assert length(max_pixels=28 * 28) < length() < length(min_pixels=84 * 84, max_pixels=112 * 112)
-    make("llava_onevision", tmp_path / "other")
-    with pytest.raises(BadInput, match="--max-image-side"):
-        load_pretrained(str(tmp_path / "other"), Settings(max_pixels=900))
 
 
 def test_a_model_with_its_own_code_that_is_only_a_causal_one_is_loaded_and_must_see_images(tmp_path):

@@ -189,12 +189,5 @@ def test_thinking_that_a_template_cannot_do_is_refused(thinker, tmp_path):
         TransformersVLM(str(thinker), Settings(thinking="on", chat_template=template))
     with pytest.raises(BadInput, match="chat template cannot be used"):
         TransformersVLM(str(thinker), Settings(chat_template="{% for %}"))
-    for given, words in (
-        ({"num_beams": 3}, "num_beams cannot be set"),
-        ({"repetition_penalty": -1}, "repetition_penalty -1: "),
-        ({"top_p": 2.5}, "top_p 2.5: "),
-        ({"min_new_tokens": "a"}, "min_new_tokens 'a': "),
-        ({"bad_words_ids": 3}, "bad_words_ids 3: "),
-    ):
-        with pytest.raises(BadInput, match=f"--generation: {words}"):
-            TransformersVLM(str(thinker), Settings(generation=given))
+    with pytest.raises(BadInput, match="--generation: num_beams cannot be set"):
+        TransformersVLM(str(thinker), Settings(generation={"num_beams": 3}))

@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import os
 import random
-import re
 import signal
 import time
 from pathlib import Path
@@ -19,8 +17,8 @@ from tests.processes import start
 from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[3]
-KILLS = 3
-ROUNDS = 3
+KILLS = 2
+ROUNDS = 2
 
 
 @pytest.fixture(scope="module")
@@ -123,16 +121,6 @@ def test_a_full_disk_is_one_line_and_nothing_is_torn(workdir):
     assert scores(workdir / "full") == scores(workdir / "undisturbed")
 
 
-def test_a_read_only_folder_is_one_line(workdir):
-    folder = workdir / "locked"
-    folder.mkdir(mode=0o500)
-    # root may write anywhere but into the kernel's own file system
-    out = "/proc/medprobe-run" if os.geteuid() == 0 else "locked/run"
-    done = medprobe("eval", "probmed", "--model", "baseline:chance", "--out", out, cwd=workdir, code=2)
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "cannot be written" in done.stderr
-
-
 def without_time(run):
     document = json.loads((run / "result.json").read_text())
     document["environment"] = {k: v for k, v in document["environment"].items() if not k.startswith("git_")}
@@ -168,24 +156,6 @@ def test_two_processes_give_the_result_of_one(workdir):
             "units.parquet",
         )
     }
-
-
-def test_a_process_that_never_came_harms_no_other(workdir):
-    arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "alone")
-    (said,) = processes(arguments, workdir, 2, (1,))
-    assert "finished its share" in said
-    assert not (workdir / "alone/result.json").exists()
-    medprobe(*arguments, cwd=workdir)
-    assert scores(workdir / "alone") == scores(workdir / "undisturbed")
-    ids = re.findall(r'"question_id": "([^"]+)"', (workdir / "alone/answers.jsonl").read_text())
-    assert len(ids) == len(set(ids))
-
-
-def test_one_of_several_processes_cannot_start_over(workdir):
-    arguments = ("eval", "probmed", "--model", "baseline:chance", "--no-resume", "--out", "over")
-    process = warm.start(arguments, workdir, RANK="0", LOCAL_RANK="0", WORLD_SIZE="2")
-    assert process.wait() == 2
-    assert "one of several processes cannot start over" in process.said.read_text()
 
 
 def together(run):

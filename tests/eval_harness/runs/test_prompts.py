@@ -6,19 +6,8 @@ import re
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.prompts import DEFAULT_PROMPT, PROMPTS, prompt_for
+from eval_harness.prompts import PROMPTS, prompt_for
 from eval_harness.records.request import Request, Shot
-
-
-def test_every_benchmark_has_its_default_prompt():
-    for family, name in DEFAULT_PROMPT.items():
-        assert prompt_for(family, None, "single").name == name
-
-
-def test_gmai_multiple_choice_has_its_own_default():
-    prompt = prompt_for("gmai-mmbench", None, "multiple")
-    assert prompt.name == "multiple"
-    assert prompt.render("Which?", ["x", "y"]).endswith("For example: A,B")
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.derivation import tokens_and_accuracy
 from eval_harness.models.interface import Settings
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import describe_first_request
@@ -45,12 +44,8 @@ def test_the_same_request_is_not_sent_again(data, tmp_path):
     [
         {"form": "authors"},
         {"system": "Be brief."},
-        {"prompt": "mc-1"},
-        {"max_tokens": 9},
         {"model": "openai:other"},
         {"settings": {"generation": {"top_p": 0.5}}},
-        {"settings": {"max_image_side": 20}},
-        {"settings": {"thinking": "off"}},
         {"permute": True},
     ],
     ids=str,
@@ -99,26 +94,3 @@ def test_a_dry_run_says_how_much_would_be_asked_and_what_it_costs(data, tmp_path
     assert "at most 0.04 for what comes out" in words
     assert "in all: 24 requests, 8 distinct images" in dear
     assert "at most 190,000 tokens out" in dear
-
-
-def test_accuracy_stands_against_tokens():
-    import pandas as pd
-
-    questions = pd.DataFrame({"question_id": list("abcdefgh"), "answer": [[0]] * 7 + [[]]})
-    answers = pd.DataFrame(
-        {
-            "question_id": list("abcdefgh"),
-            "choice": [[0], [0], [0], [1], [], [0], [1], [0]],
-            "tokens_out": [1, 2, 3, 4, 5, 6, None, 7],
-        }
-    )
-    found = tokens_and_accuracy(answers, questions)
-    assert found["tokens_out_per_answer"] == {"median": 4, "p90": pytest.approx(6.4), "max": 7}
-    assert found["accuracy_by_tokens_out"] == [
-        {"up_to": 2, "answers": 2, "accuracy": 100},
-        {"up_to": 4, "answers": 2, "accuracy": 50},
-        {"up_to": 6, "answers": 2, "accuracy": 50},
-    ]
-    assert tokens_and_accuracy(answers.assign(tokens_out=None), questions) == {}
-    alike = tokens_and_accuracy(answers.assign(tokens_out=7), questions)["accuracy_by_tokens_out"]
-    assert alike == [{"up_to": 7, "answers": 7, "accuracy": 57.14}], "answers of one length are one group"

@@ -127,8 +127,6 @@ CHANGES = [
             "generation": {"top_p": 0.9},
             "quantization": "4bit",
             "adapter": "folder",
-            "min_pixels": 10,
-            "max_pixels": 20,
             "max_image_side": 30,
             "dtype": "float16",
         }.items()
@@ -175,12 +173,12 @@ def test_compare_tells_two_forms_apart(data, tmp_path):
         *(
             ({"settings": Settings(**{name: value})}, f"--{name.replace('_', '-')} {value}: must be")
             for name in ("timeout", "wait_server", "in_flight", "max_image_side")
-            for value in (-1, math.nan, math.inf)
+            for value in (-1, math.nan)
         ),
         *(
             ({"settings": Settings(generation={name: value})}, f"--generation: {name} ")
             for name in ("temperature", "seed")
-            for value in ("x", None, True, math.nan, [0])
+            for value in ("x", math.nan)
         ),
         ({"benchmark": "probmed", "permute": True}, "shows no options"),
         ({"permute": True, "samples": 3}, "without --samples"),
@@ -189,7 +187,7 @@ def test_compare_tells_two_forms_apart(data, tmp_path):
         ({"shots": 500}, "--shots 500"),
         ({"form": "authors", "model": "baseline:chance"}, "is sent no conversation"),
         ({"settings": Settings(adapter="x"), "model": "baseline:chance"}, "--model-args adapter"),
-        ({"settings": Settings(min_pixels=3), "model": "openai:m"}, "--model-args min_pixels"),
+        ({"settings": Settings(quantization="4bit"), "model": "openai:m"}, "--model-args quantization"),
         ({"settings": Settings(generation={"max_tokens": 3})}, "--generation: max_tokens"),
     ],
 )

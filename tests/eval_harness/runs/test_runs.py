@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from eval_harness.records.request import Response
 from eval_harness.records.run import read_run
-from eval_harness.runs.folder import AnswerJournal, make_run_folder, read_answer_journal
+from eval_harness.runs.folder import AnswerJournal, make_run_folder
 
 TEXT = st.text(max_size=40)
 
@@ -43,10 +43,6 @@ def test_a_damaged_line_in_the_middle_is_reported_and_nothing_is_lost(tmp_path):
     with pytest.raises(BadInput, match=r"line 2: not an answer"):
         AnswerJournal(path)
     assert path.read_text() == good + "garbage\n" + good
-
-
-def test_an_absent_journal_is_an_empty_one(tmp_path):
-    assert read_answer_journal(tmp_path / "answers.jsonl") == []
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path):

@@ -14,17 +14,10 @@ from tests.eval_harness.models.http.asking import KEY, model, request
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("127.0.0.1:8000/v1", "has no scheme"),
-        ("api.example.org/v1", "has no scheme"),
-        ("ftp://127.0.0.1/v1", "ftp is not supported"),
-        ("http://", "names no host"),
-        ("http://127.0.0.1:port/v1", "not an address"),
-    ],
+    "url", ["127.0.0.1:8000/v1", "api.example.org/v1", "ftp://127.0.0.1/v1", "http://", "http://127.0.0.1:port/v1"]
 )
-def test_an_address_that_is_none_is_told_as_such(url, words):
-    with pytest.raises(BadInput, match=words):
+def test_an_address_that_is_none_is_told_as_such(url):
+    with pytest.raises(BadInput, match="not an address"):
         OpenAIChat("m", Settings(base_url=url))
 
 

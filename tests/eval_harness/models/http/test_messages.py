@@ -44,9 +44,14 @@ def test_system_message_and_examples_are_turns_of_their_own():
 @pytest.mark.parametrize("image_first", [True, False])
 def test_image_and_text_stand_in_the_order_of_the_request(image_first):
     with ChaosServer() as server:
-        list(model(server).generate([request(image_first=image_first, shots=(Shot("Q1?", "A", picture()),))]))
+        list(
+            model(server).generate(
+                [request(image_first=image_first, shots=(Shot("Q1?", "A", picture()),), more_images=(picture(),))]
+            )
+        )
     orders = [[part["type"] for part in m["content"]] for m in server.bodies[0]["messages"] if m["role"] == "user"]
-    assert orders == [["image_url", "text"] if image_first else ["text", "image_url"]] * 2
+    images = [["image_url"], ["image_url"] * 2]  # of the example, of the question
+    assert orders == [[*each, "text"] if image_first else ["text", *each] for each in images]
 
 
 def test_what_the_user_adds_is_sent():
