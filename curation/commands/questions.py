@@ -90,7 +90,6 @@ def captions(
     model: ModelName,
     out: Annotated[Path, typer.Option(help="table to write (.csv), for a person to check")],
     base_url: BaseUrl = None,
-    price: Price = None,
     tries: Tries = 3,
     image_column: ImageColumn = "image",
     caption_column: CaptionColumn = "caption",
@@ -101,11 +100,10 @@ def captions(
     from curation.writing.asking import Asking
     from curation.writing.caption_facts import read_captions
     from dataset_builders.errors import BadInput
-    from eval_harness.models.interface import read_price
 
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
-    asking = Asking(tries, price=read_price(price), send=send_to_provider)
+    asking = Asking(tries, send=send_to_provider)
     known = read_table(table, image=image_column, caption=caption_column)
     counts = read_captions(known, open_writer(model, base_url), out, asking)
     typer.echo(
@@ -195,25 +193,24 @@ def review(
             help="comma-separated names of those who may review: each gets a personal link; there is no other access"
         ),
     ] = "",
-    certificate: Annotated[Path | None, typer.Option(help="PEM file, to serve HTTPS")] = None,
-    key: Annotated[Path | None, typer.Option(help="PEM file of the certificate's private key")] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="PEM file of certificate and private key, to serve HTTPS"),
+    ] = None,
 ) -> None:
     """Serve a page on which radiologists score and correct the questions; every change is saved immediately."""
     from curation.review.review import build_review
     from curation.review.serving import serve_page
 
-    names = reviewers.split(",") if reviewers else ()
-    doing = f"reviewing {questions}"
     serve_page(
         lambda access: build_review(questions, images, access),
         questions,
         "review",
-        doing,
+        f"reviewing {questions}",
         port,
         host,
-        names,
+        reviewers.split(",") if reviewers else (),
         certificate,
-        key,
     )
 
 
@@ -267,34 +264,29 @@ def quality(
         typer.Option(help="also ask a model without the images: its name at a server, or transformers:ID"),
     ] = None,
     base_url: BaseUrl = None,
-    temperature: Annotated[float, typer.Option(help="sampling temperature of --model")] = 0.0,
-    price: Price = None,
     send_to_provider: SendToProvider = False,
 ) -> None:
     """Check a benchmark before publishing it: scores without images, give-aways, repeats, balance, power."""
     from curation.report.blind_baseline import BlindAsking
-    from curation.report.quality import check
+    from curation.report.quality import check, metrics_of
     from curation.report.quality_page import write_report
     from curation.writing.asking import Asking
     from dataset_builders.errors import BadInput
-    from eval_harness.models.interface import read_price
 
     if out.suffix != ".html":
         raise BadInput(f"--out {out}: the report is a page; give a name that ends in .html.")
     blind = None
     if model is not None:
-        asking = Asking(temperature=temperature, price=read_price(price), send=send_to_provider)
+        asking = Asking(temperature=0.0, send=send_to_provider)
         blind = BlindAsking(_blind_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
     found = check(data, blind)
     write_report(found, out)
     if found.blind_model is not None:
-        for name, score in found.blind_model.scores.items():
-            if score["value"] is not None:
-                about = "" if score["low"] is None else f" (95%: {score['low']:.1f} to {score['high']:.1f})"
-                chance = "" if score["chance"] is None else f", a coin flip {score['chance']:.1f}"
-                typer.echo(f"{found.blind_model.model} without images: {name} {score['value']:.1f}{about}{chance}")
-        if found.blind_model.cost is not None:
-            typer.echo(f"cost: {found.blind_model.cost}")
+        score = found.blind_model.scores[metrics_of(found.family)[-1]]
+        if score["value"] is not None:
+            typer.echo(
+                f"{found.blind_model.model} without images: {score['value']:.1f} % (chance {score['chance']:.1f})"
+            )
     for line in found.warnings() or ["Nothing stands out."]:
         typer.echo(line)
     typer.echo(f"wrote {out}")

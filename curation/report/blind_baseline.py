@@ -38,9 +38,6 @@ class BlindModel:
     temperature: float
     scores: dict[str, dict[str, Any]]
     statuses: dict[str, int]
-    tokens_in: int
-    tokens_out: int
-    cost: float | None
 
 
 @dataclass(frozen=True)
@@ -72,16 +69,12 @@ def ask_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Blind
         columns=["question_id", "sample", "response", "status"],
     )
     scored = score(family, questions, read_answers(answers, questions, family))
-    tokens = [sum(each["tokens"][side] for each in replies if each["tokens"]) for side in (0, 1)]
     return BlindModel(
         model.name,
         ", ".join(sorted({prompt.name for prompt in by_kind.values()})),
         asking.temperature,
         {name: found.model_dump() for name, found in scored.scores.items()},
         scored.statuses,
-        tokens[0],
-        tokens[1],
-        asking.cost(tokens),
     )
 
 

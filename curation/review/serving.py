@@ -89,10 +89,10 @@ def serve_page(
     host: str = HERE,
     reviewers: Sequence[str] = (),
     certificate: Path | None = None,
-    key: Path | None = None,
 ) -> None:
     """Serve a page that writes into `folder`, whose lock `task` it holds, until it is stopped. With `reviewers` each gets a link with a
-    secret, and no one else gets in; any other `host` than this machine needs them. `certificate`, `key`: PEM files for HTTPS.
+    secret, and no one else gets in; any other `host` than this machine needs them. `certificate`: PEM file of
+    certificate and private key, for HTTPS.
 
     Raises BadInput for a port in use, an address that is not this machine's, and a folder that another server has.
     """
@@ -102,11 +102,6 @@ def serve_page(
         raise BadInput(
             f'--host {host}: opens the page to other machines. Say who may review with --reviewers "Ada Byron,Bo Li".'
         )
-    if (certificate is None) != (key is None):
-        raise BadInput("--certificate, --key: go together, both PEM files.")
-    for option, file in (("--certificate", certificate), ("--key", key)):
-        if file is not None and not file.is_file():
-            raise BadInput(f"{option} {file}: there is no such file.")
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder.")
     access = ReviewAccess(folder, reviewers) if reviewers else None
@@ -114,7 +109,7 @@ def serve_page(
     for name, link in access.links(address).items() if access else ():
         print(f"{name}: {link}", flush=True)
     if access and not certificate and host != HERE:
-        print("traffic is not encrypted: give --certificate and --key, or use a network you trust", flush=True)
+        print("traffic is not encrypted: give --certificate, or use a network you trust", flush=True)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -125,4 +120,4 @@ def serve_page(
         app = build(access)
         print(f"{doing} on {address} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
         app = access.guard(app, certificate is not None) if access else app
-        uvicorn.run(app, host=host, port=port, log_level="warning", ssl_certfile=certificate, ssl_keyfile=key)
+        uvicorn.run(app, host=host, port=port, log_level="warning", ssl_certfile=certificate)

@@ -5,7 +5,6 @@ import json
 import random
 import socket
 import time
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -24,6 +23,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from tests import processes
 from tests.browser import eventually, fits
+from tests.sampling import few
 
 SERVE = (
     "import sys; from pathlib import Path; from curation.review.review import build_review; "
@@ -54,7 +54,7 @@ def folders(tmp_path):
     return questions, images
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few(range(3)))
 def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_unread(seed, folders):
     questions, images = folders
     rng = random.Random(seed)
@@ -140,7 +140,7 @@ def some_task(log, pictures, names=()):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("pictures", [0, 1, 2])
+@pytest.mark.parametrize("pictures", few([2, 0, 1]))
 def test_the_question_is_in_view_on_every_screen_and_each_key_decides(pictures, tmp_path, chromium):
     log = tmp_path / "log.jsonl"
     with processes.served(build_page(some_task(log, pictures, ("Ada", "Bo") if pictures else ()))) as address:
@@ -297,9 +297,7 @@ def test_other_machines_need_reviewers_and_a_server_its_own_folder_and_port(fold
             lambda access: build_review(questions, images, access), questions, "review", "reviewing", port, **given
         )
 
-    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names no reviewer"),
-                        ({"reviewers": ["A"], "certificate": Path("x")}, "go together"),
-                        ({"reviewers": ["A"], "certificate": Path("x"), "key": Path("y")}, "no such file")):  # fmt: skip
+    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names no reviewer")):
         with pytest.raises(BadInput, match=what):
             serve(**given)
     with lock(questions, "review"), pytest.raises(BadInput, match="another process"):
