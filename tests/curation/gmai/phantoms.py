@@ -74,15 +74,8 @@ def csv_many(folder, rng, count=12):
     for k in range(count):
         save(folder / "images" / f"{k:03}.png", draw(rng, []).pixels)
         some = list(rng.choice(FINDINGS, size=1 + k % 3, replace=False))
-        rows.append(
-            {
-                "file": f"{k:03}.png",
-                "finding": "|".join(some),
-                "person": f"p{k // 2}",
-                "sex": "FM"[k % 2],
-                "years": 30 + k,
-            }
-        )
+        row = {"file": f"{k:03}.png", "finding": "|".join(some), "person": f"p{k // 2}"}
+        rows.append(row | {"sex": "FM"[k % 2], "years": 30 + k})
     rows.append({"file": "900.png", "finding": "Mass", "person": "p99", "sex": "F", "years": 1})
     pd.DataFrame(rows).to_csv(folder / "list.csv", index=False)
     columns = {"image": "file", "label": "finding", "patient": "person", "sex": "sex", "age": "years"}
@@ -106,25 +99,24 @@ def wide(folder, rng, count=12):
     }  # fmt: skip
 
 
+def drawings(folder, dataset, rng, count, labels_of):
+    """(number, masks by label) of drawn pictures, saved as <number>.png."""
+    for k in range(count):
+        drawn = draw(rng, labels_of(k))
+        save(folder / f"{k}.png", drawn.pixels)
+        remember(dataset, f"{k}.png", drawn.masks)
+        yield k, drawn.masks
+
+
 def coco(folder, rng, count=8):
     from pycocotools import mask as encoder
 
-    images, annotations = [], []
-    names = list(ORGANS)
-    for k in range(count):
-        drawn = draw(rng, names[: 2 + k % 3])
-        save(folder / "images" / f"{k}.png", drawn.pixels)
-        remember("coco-ct", f"{k}.png", drawn.masks)
+    images, annotations, names = [], [], list(ORGANS)
+    for k, drawn in drawings(folder / "images", "coco-ct", rng, count, lambda k: names[: 2 + k % 3]):
         images.append({"id": k, "file_name": f"{k}.png", "width": SIDE, "height": SIDE, "patient_id": f"c{k}"})
-        for label, mask in drawn.masks.items():
+        for label, mask in drawn.items():
             x, y, w, h = box_of(mask)
-            common = {
-                "id": len(annotations),
-                "image_id": k,
-                "category_id": names.index(label) + 1,
-                "iscrowd": 0,
-                "bbox": [x, y, w, h],
-            }
+            common = {"image_id": k, "category_id": names.index(label) + 1, "bbox": [x, y, w, h]}
             if k % 3 == 0:
                 rle = encoder.encode(np.asfortranarray(mask.astype(np.uint8)))
                 common["segmentation"] = {"size": rle["size"], "counts": rle["counts"].decode()}
@@ -132,11 +124,8 @@ def coco(folder, rng, count=8):
                 common["segmentation"] = [[x, y, x + w, y, x + w, y + h, x, y + h]]
             annotations.append(common)
     images.append({"id": 99, "file_name": "gone.png", "width": SIDE, "height": SIDE})
-    document = {
-        "images": images,
-        "annotations": annotations,
-        "categories": [{"id": i + 1, "name": n} for i, n in enumerate(names)],
-    }
+    categories = [{"id": i + 1, "name": n} for i, n in enumerate(names)]
+    document = {"images": images, "annotations": annotations, "categories": categories}
     (folder / "instances.json").write_text(json.dumps(document))
     return {
         "name": "coco-ct", "reader": "coco", "path": f"{folder.name}/images", "modality": "CT",
@@ -145,34 +134,27 @@ def coco(folder, rng, count=8):
 
 
 def voc(folder, rng, count=6):
-    for k in range(count):
-        drawn = draw(rng, list(ORGANS)[:3])
-        save(folder / f"v{k}.png", drawn.pixels)
-        remember("voc-us", f"v{k}.png", drawn.masks)
+    for k, drawn in drawings(folder, "voc-us", rng, count, lambda k: list(ORGANS)[:3]):
         objects = ""
-        for label, mask in drawn.masks.items():
+        for label, mask in drawn.items():
             x, y, w, h = box_of(mask)
             box = f"<xmin>{x + 1}</xmin><ymin>{y + 1}</ymin><xmax>{x + w}</xmax><ymax>{y + h}</ymax>"
             objects += f"<object><name>{label}</name><bndbox>{box}</bndbox></object>"
         size = f"<size><width>{SIDE}</width><height>{SIDE}</height><depth>3</depth></size>"
-        (folder / f"v{k}.xml").write_text(f"<annotation><filename>v{k}.png</filename>{size}{objects}</annotation>")
+        (folder / f"{k}.xml").write_text(f"<annotation><filename>{k}.png</filename>{size}{objects}</annotation>")
     return {"name": "voc-us", "reader": "voc", "path": folder.name, "modality": "UltraSound"}
 
 
 def yolo(folder, rng, count=6):
     names = list(ORGANS)
-    for k in range(count):
-        drawn = draw(rng, names[1:])
-        save(folder / "images" / f"y{k}.png", drawn.pixels)
-        remember("yolo-us", f"y{k}.png", drawn.masks)
+    (folder / "labels").mkdir()
+    for k, drawn in drawings(folder / "images", "yolo-us", rng, count, lambda k: names[1:]):
         lines = []
-        for label, mask in drawn.masks.items():
+        for label, mask in drawn.items():
             x, y, w, h = box_of(mask)
-            lines.append(
-                " ".join(map(str, (names.index(label), (x + w / 2) / SIDE, (y + h / 2) / SIDE, w / SIDE, h / SIDE)))
-            )
-        (folder / "labels").mkdir(exist_ok=True)
-        (folder / "labels" / f"y{k}.txt").write_text("\n".join(lines))
+            shares = ((x + w / 2) / SIDE, (y + h / 2) / SIDE, w / SIDE, h / SIDE)
+            lines.append(" ".join(map(str, (names.index(label), *shares))))
+        (folder / "labels" / f"{k}.txt").write_text("\n".join(lines))
     (folder / "labels" / "classes.txt").write_text("\n".join(names))
     return {
         "name": "yolo-us", "reader": "yolo", "path": f"{folder.name}/images", "modality": "UltraSound",
@@ -182,14 +164,12 @@ def yolo(folder, rng, count=6):
 
 def masks(folder, rng, count=6):
     names = list(ORGANS)
-    for k in range(count):
-        drawn = draw(rng, names[: 2 + k % 3])
-        save(folder / "images" / f"m{k}.png", drawn.pixels)
+    for k, drawn in drawings(folder / "images", "masks-mr", rng, count, lambda k: names[: 2 + k % 3]):
         indexed = np.zeros((SIDE, SIDE), np.uint8)
         for number, label in enumerate(names, 1):
-            indexed[drawn.masks.get(label, indexed > 255)] = number
-        remember("masks-mr", f"m{k}.png", {label: indexed == names.index(label) + 1 for label in drawn.masks})
-        save(folder / "masks" / f"m{k}.png", indexed)
+            indexed[drawn.get(label, indexed > 255)] = number
+        remember("masks-mr", f"{k}.png", {label: indexed == names.index(label) + 1 for label in drawn})
+        save(folder / "masks" / f"{k}.png", indexed)
     save(folder / "images" / "odd.png", draw(rng, names).pixels)
     save(folder / "masks" / "odd.png", np.ones((SIDE // 2, SIDE), np.uint8))
     return {
@@ -215,6 +195,10 @@ def volume(rng, names, slices=7):
     return values, label
 
 
+def regions(plane, names):
+    return {name: plane == number for number, name in enumerate(names, 1) if (plane == number).any()}
+
+
 def nifti(folder, rng, count=4):
     import nibabel
 
@@ -223,11 +207,7 @@ def nifti(folder, rng, count=4):
         values, label = volume(rng, names)
         for at, plane in enumerate(label):
             key = f"n{k}_0000.nii.gz slice {at}"
-            remember(
-                "nifti-ct",
-                key,
-                {name: plane == number for number, name in enumerate(names, 1) if (plane == number).any()},
-            )
+            remember("nifti-ct", key, regions(plane, names))
         # LPS slices -> an RAS+ array (x to the patient's left is column up, so x is turned), and once stored in another order.
         affine = np.diag([-1.5, -1.5, 3.0, 1.0])
         for sub, array in (("images", values), ("labels", label)):
@@ -264,13 +244,8 @@ def ct_slices(folder, values, patient, prefix):
         data.SOPClassUID = data.file_meta.MediaStorageSOPClassUID = CTImageStorage
         data.SOPInstanceUID = data.file_meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=[prefix, str(at)])
         data.StudyInstanceUID, data.SeriesInstanceUID, data.FrameOfReferenceUID = study, series, frame
-        data.Modality, data.PatientID, data.PatientName, data.PatientSex, data.PatientAge = (
-            "CT",
-            patient,
-            "Doe^Jane",
-            "F",
-            "061Y",
-        )
+        data.Modality, data.PatientID, data.PatientName = "CT", patient, "Doe^Jane"
+        data.PatientSex, data.PatientAge = "F", "061Y"
         data.PatientBirthDate = data.StudyDate = data.StudyTime = data.AccessionNumber = data.StudyID = ""
         data.SeriesNumber, data.InstanceNumber, data.Manufacturer = 1, at + 1, "made"
         data.PositionReferenceIndicator = data.ReferringPhysicianName = ""
@@ -297,11 +272,7 @@ def dicom(folder, rng, count=3):
         slices = ct_slices(folder / f"case{k}", values, f"MRN{k}", f"s{k}-")
         for at, plane in enumerate(label):
             key = f"case{k}/{'rt' if k == 2 else 'seg'}.dcm slice {at + 1}"
-            remember(
-                "dicom-ct",
-                key,
-                {name: plane == number for number, name in enumerate(names, 1) if (plane == number).any()},
-            )
+            remember("dicom-ct", key, regions(plane, names))
         if k == 2:
             structures(folder / f"case{k}" / "rt.dcm", slices, label, names)
             continue
@@ -342,10 +313,8 @@ def structures(path, slices, label, names):
                 corners = [(found[-1] + 0.5, row + side) for row, found in spans for side in (-0.5, 0.5)]
                 corners += [(found[0] - 0.5, row + side) for row, found in reversed(spans) for side in (0.5, -0.5)]
                 contour, image = pydicom.Dataset(), pydicom.Dataset()
-                image.ReferencedSOPClassUID, image.ReferencedSOPInstanceUID = (
-                    slices[at].SOPClassUID,
-                    slices[at].SOPInstanceUID,
-                )
+                image.ReferencedSOPClassUID = slices[at].SOPClassUID
+                image.ReferencedSOPInstanceUID = slices[at].SOPInstanceUID
                 contour.ContourImageSequence, contour.ContourGeometricType = [image], "CLOSED_PLANAR"
                 contour.NumberOfContourPoints = len(corners)
                 contour.ContourData = [v for cx, cy in corners for v in (-40 + 1.5 * cx, -40 + 1.5 * cy, 3.0 * at)]

@@ -19,7 +19,6 @@ from curation.images.burned_in_text import find_text
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.lexical_tree import read_tree
 from dataset_builders.schema import image_ids
 from tests.commands import medprobe
 from tests.curation.gmai.phantoms import save, write_all
@@ -56,20 +55,6 @@ def test_every_format_gives_questions_and_every_skip_is_named(made):
     names = folder / "dataset.names.csv"
     assert {"900.png", "gone.png", "odd.png", "four.nii.gz"} <= set(pd.read_csv(names)["file"])
     assert names.stat().st_mode & 0o077 == 0
-
-
-def test_the_tree_page_is_the_official_form_and_says_what_is_asked(made):
-    folder, _ = made
-    rows, _ = read_tree(folder / "tsv" / "LexicalTree.html")
-    of_questions = set()
-    for row in rows_of(folder, "*_VAL*.tsv"):
-        for keyword in row["category"].split("; "):
-            of_questions |= {
-                ("task", row["clinical vqa task"], row["modality"], keyword),
-                ("department", row["department"], row["modality"], keyword),
-                ("granularity", row["perceptual granularity"], row["modality"], keyword),
-            }
-    assert of_questions <= set(rows)
 
 
 def test_the_key_of_the_test_is_apart(made):
@@ -195,10 +180,6 @@ def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_
         c: before[c] for c in after.keys() & before.keys()
     }
     assert second.funnel["validation"]["dropped"] == {"unclear": 1}
-    with pytest.raises(BadInput, match="not a known fault"):
-        validation.record(tmp_path / "set" / "private", "Ada", victim, ["ugly"])
-    with pytest.raises(BadInput, match="name"):
-        validation.record(tmp_path / "set" / "private", " ", victim, [])
 
 
 def test_tables_and_funnel_count_what_is_there(made):
@@ -223,26 +204,18 @@ def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
     from leaderboard_space.service import Service
 
     folder, _ = made
-    medprobe(
-        *("eval", "gmai-mmbench", "--data", folder / "dataset", "--model", "baseline:chance", "--out", "run"),
-        cwd=tmp_path,
-    )
+    line = ("eval", "gmai-mmbench", "--data", folder / "dataset", "--model", "baseline:chance", "--out", "run")
+    medprobe(*line, cwd=tmp_path)
     medprobe("submit", "run", "--to", "store", cwd=tmp_path)
     board = Board(tmp_path / "store", board_results())
-    offered = {tool.__name__: tool for tool in tools(board, Service(board))}
-    ours = next(each for each in offered["question_sets"]() if "our-hospital" in str(each))
-    asked = {"benchmark": "gmai-mmbench", "question_set": ours["question_set"]}
     (section,) = [each for each in board.snapshot.sections["gmai-mmbench"] if each.benchmark == "our-hospital"]
     page = Service(board).view({"format": "gmai-mmbench", "section": section.key})["html"]
     assert "No person has checked the questions of this set." in page
-    rows = rows_of(folder, "*_VAL*.tsv")
-    branches = offered["branches_of"](**asked)
-    for row in rows:
-        assert any(row["department"] in branch for branch in branches)
-        assert any(row["modality"] in branch for branch in branches)
-        assert any(row["clinical vqa task"] in branch for branch in branches)
-    shown = {str(part) for part in offered["breakdown"](facet="department", **asked)}
-    assert all(any(department in part for part in shown) for department in {row["department"] for row in rows})
+    offered = {tool.__name__: tool for tool in tools(board, Service(board))}
+    ours = next(each for each in offered["question_sets"]() if "our-hospital" in str(each))
+    branches = str(offered["branches_of"](benchmark="gmai-mmbench", question_set=ours["question_set"]))
+    for row in rows_of(folder, "*_VAL*.tsv"):
+        assert all(row[name] in branches for name in ("department", "modality", "clinical vqa task"))
 
 
 def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tmp_path):
@@ -257,9 +230,6 @@ def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tm
     pipeline.run(path, tmp_path / "set")
     assert "- **Deidentification:** drawn by a program" in card.read_text() and "IRB 2026-17" in card.read_text()
     assert dataset_files(card.parent, "ORG/set", private=True)[0]
-    (tmp_path / "about.yaml").write_text("deidentified: yes\n")
-    with pytest.raises(BadInput, match=r"about\.yaml: does not say"):
-        pipeline.run(path, tmp_path / "set")
 
 
 def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
@@ -281,16 +251,6 @@ def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
             for name in image_ids(shown):
                 pixels = np.asarray(Image.open(io.BytesIO(images[name]))).astype(int)
                 assert (pixels[..., 0] > pixels[..., 1] + 20).any(), "the target is tinted or outlined in red"
-    board_page = validation.read_page_data(tmp_path / "set" / "private")
-    assert {len(entry["pictures"]) for entry in board_page["cases"]} == {2}
-
-
-def test_mesh_ids_are_in_the_card(tmp_path):
-    (tmp_path / "labels.csv").write_text("name,mesh\nliver,D008099\nspleen,D013154\n")
-    pipeline.run(write_all(tmp_path, only={"coco"}, labels="labels.csv"), tmp_path / "set")
-    labels = pd.read_csv(tmp_path / "set" / "report" / "labels.csv").set_index("label")["mesh"].dropna()
-    assert set(labels.items()) == {("liver", "D008099"), ("spleen", "D013154")} & {(n, m) for n, m in labels.items()}
-    assert "liver D008099; spleen D013154" in (tmp_path / "set" / "dataset" / "README.md").read_text()
 
 
 def noise(rng):

@@ -122,14 +122,8 @@ def test_options_are_what_the_paper_offers(seed):
 
 
 def test_letters_are_balanced_for_every_number_of_options():
-    table = LabelTable({f"l{k}": CanonicalLabel(f"l{k}", regions={"chest"}) for k in range(9)}, {})
-    cases = []
-    for k in range(400):
-        name = f"l{k % 9}"
-        item = Item(f"i{k}", "d", f"p{k}", "0" * 16, f"{k}", True, name, "box", (0, 0, 1, 1), None, 1.0, (name,), "CT")
-        cases.append(
-            Candidate(f"c{k}", (name,), item, "t", "d", BOX, "CT", frozenset({name}), frozenset({"chest"}), str(k))
-        )
+    table = LabelTable({f"l{k}": CanonicalLabel(f"l{k}") for k in range(9)}, {})
+    cases = [replace(case, answers=(f"l{k % 9}",)) for k, case in enumerate(cases_of(400, 400))]
     drawer = Drawer(Sources.model_construct(options=(2, 5), seed=0), Pools(cases, table), Counter())
     letters = defaultdict(Counter)
     for case in cases:
@@ -188,9 +182,7 @@ def test_the_vocabulary_has_the_trees_values_and_no_word_of_our_templates():
         ("name,mesh\nliver,L12\n", "no MeSH id"),
         ("name,mesh\nliver,D008099\nhepar2,D008099\n", "MeSH id of"),
         ("name,raw\nNone,x\n", "empty cell"),
-        ("name,task\nliver,Bone\nliver,Muscle\n", "two values of task"),
         ("name,colour\nliver,red\n", "a column 'colour'"),
-        ("label\nliver\n", "no column 'name'"),
     ],
 )
 def test_a_wrong_label_table_is_one_line(tmp_path, rows, said):
@@ -219,13 +211,9 @@ def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
     codes = {"Organ Recognition - Abdomen": 0, "Muscle": 1, "Organ Recognition - Thorax": 2, "Bone": 3}
     data = [[codes[said[label][k]] for label in said] for k in range(3)]
     assert tags.agreement["task"] == pytest.approx(krippendorff.alpha(data, level_of_measurement="nominal"))
-    assert tags.agreement["department"] is None
     tied = [vote | {"task": task} for vote, task in zip(votes[:3], ("Bone", "Muscle", "Counting"), strict=True)]
-    with pytest.raises(BadInput, match="a tie of Bone and Counting and Muscle"):
-        merge_tags(tied, table, TASKS, DEPARTMENTS)
-    early = merge_tags(tied[:2], table, TASKS, DEPARTMENTS)
-    assert early.values == {}
-    assert early.fewer_than_three == 1
+    assert "a tie of Bone and Counting and Muscle" in refused(merge_tags, tied, table, TASKS, DEPARTMENTS)
+    assert merge_tags(tied[:2], table, TASKS, DEPARTMENTS).values == {}
     shares = assigned([f"l{k}" for k in range(40)], list("abcde"), 0)
     counted = Counter(label for own in shares.values() for label in own)
     assert set(counted.values()) == {3}
@@ -274,26 +262,14 @@ def test_our_templates_keep_the_rules_and_the_rules_find_what_breaks_them():
     assert problems_of("What do you see in the tinted area of this <modality> image?", task, MASK, set())
 
 
-def cases_of(count, patients, **fields):
+def cases_of(count, patients):
     rng = random.Random(count)
     made = []
     for k in range(count):
         item = Item(f"i{k}", f"set{k % 2}", f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{k % patients}", True, "liver", "mask",
                     None, None, rng.random(), ("liver",), "CT", attributes={"sex": "FM"[k % 3 == 0]})  # fmt: skip
-        made.append(
-            Candidate(
-                f"c{k}",
-                ("liver",),
-                replace(item, **fields),
-                "t",
-                "d",
-                MASK,
-                "CT",
-                frozenset({"liver"}),
-                frozenset(),
-                f"{k:03}",
-            )
-        )
+        there = frozenset({"liver"})
+        made.append(Candidate(f"c{k}", ("liver",), item, "t", "d", MASK, "CT", there, frozenset(), f"{k:03}"))
     return made
 
 
@@ -369,10 +345,8 @@ def answered(rng, labels, count):
         wrong = rng.sample(others, rng.randint(1, len(others)))
         options = [answer, *wrong]
         rng.shuffle(options)
-        case = replace(case, answers=(answer,))
-        written.append(
-            Written(case, "q", OptionSet(tuple(options), (options.index(answer),)), "test", len(written) + 1)
-        )
+        choice = OptionSet(tuple(options), (options.index(answer),))
+        written.append(Written(replace(case, answers=(answer,)), "q", choice, "test", len(written) + 1))
     return written
 
 
@@ -386,9 +360,6 @@ def test_what_the_text_gives_away_is_found_and_chance_is_not():
     assert false <= 3
     found = [questions.majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(12)]
     assert sum(all(b.flagged for b in branches) for branches in found) >= 11
-    for branches in found:
-        everything, branch = (each.found for each in branches)
-        assert (everything.questions, everything.correct) == (branch.questions, branch.correct) == (120, branch.correct)
     even = answered(random.Random(5), dict.fromkeys("abcd", 1), 120)
     several = [
         replace(each, choice=OptionSet((*each.choice.options, "z"), (*each.choice.right, len(each.choice.options))))
