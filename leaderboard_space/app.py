@@ -38,8 +38,7 @@ from leaderboard_space.serving.access import SPACE, BodyLimit, guarded, on_space
 from leaderboard_space.serving.endpoint import Endpoint, Function
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import cases, compare, frame
-from leaderboard_space.views.model_pages import model
+from leaderboard_space.views import cases, compare, frame, model
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SESSIONS = 500

@@ -17,8 +17,6 @@ SEARCHED = ("question_id", "case_id", "question", "options", "categories", "depa
             "image_type", "scenario")  # fmt: skip
 MOST_LABELS = 60
 """Values of a facet up to which they are offered as a choice; more are found by searching."""
-DISPUTED = (1 / 3, 2 / 3)
-"""Shares of right answers between which, ends included, a case is disputed."""
 
 
 def headline_of(outcomes: Outcomes) -> str | None:
@@ -104,17 +102,6 @@ def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
             sizes = {label: len(np.unique(outcomes.case_of_question[rows])) for label, rows in values.items()}
             found += [(facet, label, size) for label, size in sorted(sizes.items(), key=lambda one: (-one[1], one[0]))]
     return found
-
-
-def selected(mean: Floats, show: str) -> Bools:
-    """The cases (C,) that `show` asks for, by how much of each the results got right on average (C,): `wrong`, where no result got anything
-    right; `disputed`, where between a third and two thirds was right."""
-    with np.errstate(invalid="ignore"):
-        if show == "wrong":
-            return np.asarray(mean == 0)
-        if show == "disputed":
-            return np.asarray((mean >= DISPUTED[0] - 1e-9) & (mean <= DISPUTED[1] + 1e-9))
-    return np.ones(mean.size, dtype=bool)
 
 
 def ordered(cases: Ints, mean: Floats, order: str) -> Ints:

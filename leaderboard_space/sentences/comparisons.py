@@ -126,14 +126,6 @@ def cases_found(cases: int, searched: bool) -> str:
     return f"{plural(cases, 'case')} {'matches' if cases == 1 else 'match'}."
 
 
-def shown_cases(show: str, counted: int) -> str:
-    """What a list of cases holds, by how many results (no baselines, none withdrawn)."""
-    who = f"the {plural(counted, 'result')}"
-    if show == "wrong":
-        return f"In each, none of {who} scored anything." if counted != 1 else "In each, the 1 result scored nothing."
-    return f"In each, {who}{' together' if counted != 1 else ''} scored between a third and two thirds."
-
-
 def case_result(right: int, wrong: int, scored: int) -> str:
     """How many results got a case right. `right`: all of it; `wrong`: nothing of it."""
     if not scored:

@@ -19,7 +19,7 @@ from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import shown_label
 from leaderboard_space.html import count, names, text
-from leaderboard_space.views.addresses import address_of, case_address
+from leaderboard_space.views.addresses import address_of, case_address, set_name
 from leaderboard_space.views.tables.choices import key_of
 
 LARGEST_IMAGE = 3_000_000
@@ -72,23 +72,11 @@ def article(
     )
 
 
-def facts_of(question: pd.Series) -> list[str]:
-    """The labels that the source gives a question, as they are shown."""
-    facts = [shown_label(name, str(question.get(name))) for name in FACTS if isinstance(question.get(name), str)]
-    categories = question.get("categories")
-    return facts + ([str(label) for label in categories] if isinstance(categories, list) else [])
-
-
-def facet_links(section: Section, question: pd.Series) -> str:
-    """The labels of a question, each a link to the cases that have it."""
+def labels_of(question: pd.Series) -> list[tuple[str, str]]:
+    """The labels that the source gives a question, with their facets."""
     pairs = [(name, str(question.get(name))) for name in FACTS if isinstance(question.get(name), str)]
     categories = question.get("categories")
-    pairs += [("category", str(label)) for label in categories] if isinstance(categories, list) else []
-    return " · ".join(
-        f'<a href="{address_of("cases", set=f"{section.family}/{section.key}", label=f"{facet}:{label}")}">'
-        f"{text(shown_label(facet, label), 80)}</a>"
-        for facet, label in pairs
-    )
+    return pairs + ([("category", str(label)) for label in categories] if isinstance(categories, list) else [])
 
 
 def letters(chosen: Sequence[int]) -> str:
@@ -126,7 +114,10 @@ def _question(section: Section, question: pd.Series, given: Given, named: dict[s
     more = f" and {count(len(nothing) - most)} more" if len(nothing) > most else ""
     rest = f'<p class="fine">Named no option: {rest}{more}</p>' if nothing else ""
     hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
-    links = facet_links(section, question)
+    links = " · ".join(
+        f'<a href="{address_of("cases", set=set_name(section), label=f"{facet}:{label}")}">{text(shown_label(facet, label), 80)}</a>'
+        for facet, label in labels_of(question)
+    )
     return (
         f'<div class="question"><p><bdi>{text(question["question"], 2000)}</bdi>{hidden} <span class="fine">'
         f"{text(question['question_id'], 100)}{' · ' if links else ''}{links}</span></p><ol>{lines}</ol>{rest}</div>"

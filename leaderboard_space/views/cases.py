@@ -14,7 +14,6 @@ from leaderboard_space import sentences
 from leaderboard_space.data.answers_shown import NONE, answers_to, shown_to
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.case_lists import (
-    headline_of,
     label_choices,
     labelled,
     matching,
@@ -22,7 +21,6 @@ from leaderboard_space.data.case_lists import (
     ordered,
     right_of_case,
     right_shares,
-    selected,
     sharing_images,
 )
 from leaderboard_space.data.outcomes import Outcomes
@@ -40,9 +38,9 @@ from leaderboard_space.views.case import (
     article,
     counted_of,
     datasets_of,
-    facts_of,
     given_to,
     in_full,
+    labels_of,
     letters,
     shown_of,
 )
@@ -51,7 +49,6 @@ from leaderboard_space.views.tables.choices import (
     Request,
     chosen_section,
     key_of,
-    measured_sections,
     name_input,
     no_answers,
     not_known,
@@ -61,42 +58,35 @@ from leaderboard_space.views.tables.choices import (
 
 PER_PAGE = 8
 MOST_IN_FILE = 500
+SELECTS = ("id", "find", "label", "model", "order")
+"""What a request chooses cases by."""
 ORDERS = (("stored", "as stored"), ("wrong", "most often wrong first"), ("split", "most disputed first"))
 UNREADABLE = (
     '<h2 class="finding">The cases of this set cannot be read.</h2><p class="sub">Its questions, or all answers to them, are missing '
-    "from the store or damaged; the benchmark's page says which. <code>medprobe submit RUN_DIR --to STORE</code> adds both; "
-    "the questions can also come from a dataset: <code>medprobe board --results STORE --data DATASET</code>.</p>"
+    "from the store or damaged; the benchmark's page says which.</p>"
 )
-SHOWN = (("", "all"), ("wrong", "all wrong"), ("disputed", "disputed"))
 
 
 @dataclass(frozen=True)
 class _List:
-    """A list of cases as a request chooses it. `by`: the result whose mistakes alone are listed, where one is named; `counted`: how
-    many results say whether a case is wrong or disputed; `unknown`: a result that is named and not there."""
+    """A list of cases as a request chooses it. `by`: the result whose mistakes alone are listed, where one is named; `ignored`: what is
+    named and not there, a sentence each."""
 
     section: Section
     outcomes: Outcomes
     cases: Ints
     wanted: str
     order: str
-    show: str
     label: str
     by: Entry | None
-    counted: int
-    unknown: str = ""
-    is_label_known: bool = True
-
-    @property
-    def is_part(self) -> bool:
-        """True if anything but the order was chosen."""
-        return bool(self.wanted.strip() or self.show or (self.label and self.is_label_known) or self.by)
+    is_part: bool
+    ignored: tuple[str, ...]
 
 
 def page(board: Board, request: Request) -> str:
-    """The page for what `request` chooses: `set`, `find` (words), `label` (facet:value), `show` (wrong, disputed), `model` (a result),
-    `order`, `at` (the page, from 1); `id`: one case alone, then `first`, `second`: the results whose answers are shown."""
-    found = _section(board, request)
+    """The page for what `request` chooses: `set`, `find` (words), `label` (facet:value), `model` (a result), `order`, `at` (the page, from
+    1); `id`: one case alone, then `first`, `second`: the results whose answers are shown."""
+    found = chosen_section(board, request)
     if found is None:
         return no_answers("No questions are known yet.")
     key, section = found
@@ -108,7 +98,8 @@ def page(board: Board, request: Request) -> str:
         return note + _one(board, section, outcomes, request)
     chosen = _chosen(section, outcomes, request)
     pages = max(-(-len(chosen.cases) // PER_PAGE), 1)
-    at = min(max(_whole(request.get("at") or request.get("page")), 1), pages)
+    said = str(request.get("at") or "")
+    at = min(max(int(said) if said.isdecimal() and len(said) < 9 else 1, 1), pages)
     shown = chosen.cases[(at - 1) * PER_PAGE : at * PER_PAGE]
     entries = shown_of(section, outcomes)
     if chosen.by is not None and chosen.by not in entries:
@@ -130,7 +121,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
     Raises BadInput when no questions are known.
     """
-    found = _section(board, request)
+    found = chosen_section(board, request)
     outcomes = _outcomes(board, found[1]) if found else None
     if found is None or outcomes is None:
         raise BadInput("the cases of this set cannot be read.")
@@ -140,7 +131,8 @@ def file(board: Board, request: Request) -> dict[str, str]:
     if str(request.get("as")) == "cite":
         title = f"Cases of {section.benchmark} ({section.split}), {section.title().lower()}"
         questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
-        return cited(title, f"Selection: {_selection(request) or 'everything'}.{questions}", entries, request)
+        chosen = "; ".join(f"{key} {str(request[key])[:200]}" for key in SELECTS if request.get(key))
+        return cited(title, f"Selection: {chosen or 'everything'}.{questions}", entries, request)
     given = given_to(outcomes, cases[:MOST_IN_FILE], entries)
     rank = {case: number for number, case in enumerate(cases[:MOST_IN_FILE].tolist())}
     rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(rank)))
@@ -153,7 +145,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
             "question": question["question"],
             "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
             "key": letters(key_of(section, question)) or None,
-            "labels": "; ".join(facts_of(question)),
+            "labels": "; ".join(shown_label(*one) for one in labels_of(question)),
         }
         for entry in entries:
             if entry.key in given:
@@ -185,14 +177,6 @@ def failures(
     return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases[:most].tolist())
 
 
-def _section(board: Board, request: Request) -> tuple[str, Section] | None:
-    """The section that a request names, else the first whose questions and answers can be read."""
-    found = chosen_section(board, request)
-    if found is None or request.get("set") or _outcomes(board, found[1]) is not None:
-        return found
-    return next((item for item in measured_sections(board) if _outcomes(board, item[1]) is not None), found)
-
-
 def _outcomes(board: Board, section: Section) -> Outcomes | None:
     loaded = board.outcomes(section)
     return loaded[0] if loaded else None
@@ -202,35 +186,22 @@ def _chosen(section: Section, outcomes: Outcomes, request: Request) -> _List:
     """The cases that a request chooses, in its order."""
     wanted = str(request.get("find") or "")[:200]
     order = str(request.get("order")) if str(request.get("order")) in dict(ORDERS) else "stored"
-    show = str(request.get("show") or "") if str(request.get("show")) in dict(SHOWN) else ""
-    label = str(request.get("label") or "").strip()
-    named = _label_meant(outcomes, label)
-    counted = counted_of(section, outcomes)
-    entries = answered_of(section, outcomes)
-    said = str(request.get("model") or "").strip()
-    by = find_result(entries, said) if said else None
-    mask = matching(outcomes, wanted)
+    label, model = (str(request.get(name) or "").strip() for name in ("label", "model"))
+    named, by = _label_meant(outcomes, label), find_result(answered_of(section, outcomes), model) if model else None
+    mask, mean = matching(outcomes, wanted), mean_right(outcomes, counted_of(section, outcomes))
+    ignored = []
     if named is not None:
         mask &= labelled(outcomes, *named)
-    mean = mean_right(outcomes, counted)
-    mask &= selected(mean, show)
+    elif label:
+        ignored.append(f"This set has no label {label!r}; the label is ignored.")
     if by is not None:
         mask &= right_shares(outcomes, [by.key])[0] < 1
+    elif model:
+        ignored.append(f"No result named {model!r} has answers here; the name is ignored.")
     cases = ordered(np.flatnonzero(mask), mean, order)
-    unknown = said if said and by is None else ""
-    return _List(
-        section,
-        outcomes,
-        cases,
-        wanted,
-        order,
-        show,
-        label if named is None else _label_name(*named),
-        by,
-        len(counted),
-        unknown,
-        is_label_known=named is not None or not label,
-    )
+    is_part = bool(wanted.strip() or named or by)
+    shown = label if named is None else _label_name(*named)
+    return _List(section, outcomes, cases, wanted, order, shown, by, is_part, tuple(ignored))
 
 
 def _label_name(facet: str, label: str) -> str:
@@ -239,15 +210,12 @@ def _label_name(facet: str, label: str) -> str:
 
 
 def _label_meant(outcomes: Outcomes, said: str) -> tuple[str, str] | None:
-    """The (facet, label) that is meant: as it is shown, as facet:label, or the label alone where only one facet has it; None for none."""
+    """The (facet, label) that is meant: as facet:label, as addresses have it, or as it is shown; None for none."""
     facet, _, label = said.partition(":")
     if label and label in outcomes.rows_by_label(facet):
         return facet, label
-    wanted = said.casefold()
-    known = [(facet, label) for facet, label, _ in label_choices(outcomes)]
-    found = [one for one in known if _label_name(*one).casefold() == wanted]
-    found = found or [one for one in known if wanted in (one[1].casefold(), shown_label(*one).casefold())]
-    return found[0] if len(found) == 1 else None
+    known = {_label_name(facet, label).casefold(): (facet, label) for facet, label, _ in label_choices(outcomes)}
+    return known.get(said.casefold())
 
 
 def _form(board: Board, key: str, chosen: _List) -> str:
@@ -255,12 +223,11 @@ def _form(board: Board, key: str, chosen: _List) -> str:
     entries = answered_of(section, outcomes)
     offered = [(_label_name(facet, label), plural(size, "case")) for facet, label, size in label_choices(outcomes)]
     by_label = name_input("Label", "label", chosen.label, offered, "any label") if offered else ""
-    model = chosen.unknown or (labels(entries)[chosen.by.key] if chosen.by else "")
+    model = labels(entries)[chosen.by.key] if chosen.by else ""
     return (
         f'<div class="form">{section_select(board, key)}'
         f'<label>Search <input data-name="find" type="search" value="{text(chosen.wanted, 200)}" placeholder="words, id, category"></label>'
-        f'{by_label}<label>Show <select data-name="show">{options(list(SHOWN), chosen.show)}</select></label>'
-        f"{result_input('Wrong by', 'model', model, entries, 'any result')}"
+        f"{by_label}{result_input('Wrong by', 'model', model, entries, 'any result')}"
         f'<label>Order <select data-name="order">{options(list(ORDERS), chosen.order)}</select></label>'
         f'<span class="acts">{acts(tables=False)}{files("cases")}</span></div>{CITE_BOX}'
     )
@@ -268,16 +235,10 @@ def _form(board: Board, key: str, chosen: _List) -> str:
 
 def _explained(chosen: _List, entries: Sequence[Entry]) -> str:
     """What is listed, and what is shown of it."""
-    parts = []
-    if chosen.show and headline_of(chosen.outcomes):
-        parts.append(text(sentences.shown_cases(chosen.show, chosen.counted), 300))
+    parts = [text(line, 300) for line in chosen.ignored]
     if chosen.by is not None:
         named = labels(answered_of(chosen.section, chosen.outcomes))[chosen.by.key]
         parts.append(f"In each, {text(named, 120)} did not score in full.")
-    if chosen.unknown:
-        parts.append(f"No result named {text(repr(chosen.unknown), 140)} has answers here; the name is ignored.")
-    if not chosen.is_label_known:
-        parts.append(f"This set has no label {text(repr(chosen.label), 140)}; the label is ignored.")
     parts.append(
         "The key is marked; each option is followed by the results that chose it. Images appear where the dataset can be read and its "
         "licences permit redistribution."
@@ -289,26 +250,6 @@ def _explained(chosen: _List, entries: Sequence[Entry]) -> str:
     if len(entries) < len(chosen.outcomes.runs):
         parts.append(f"Of {count(len(chosen.outcomes.runs))} results the best {count(len(entries))} are shown.")
     return " ".join(parts)
-
-
-def _selection(request: Request) -> str:
-    """What a request selects, in words."""
-    named = (
-        ("id", "case"),
-        ("find", "words"),
-        ("label", "label"),
-        ("show", "shown"),
-        ("model", "wrong by"),
-        ("order", "order"),
-    )
-    return "; ".join(f"{said} {str(request[key])[:200]}" for key, said in named if request.get(key))
-
-
-def _whole(value: object) -> int:
-    try:
-        return int(str(value))
-    except ValueError:
-        return 1
 
 
 def _turn(number: int, pages: int) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
@@ -14,6 +18,7 @@ from leaderboard_space.comparing import (
     comparable_sections,
     compared,
 )
+from leaderboard_space.data.answers_shown import responses
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.ranks.standings import info_of
@@ -21,10 +26,10 @@ from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, interval, number, options, prose, score_text, text
-from leaderboard_space.views import compare_flips
 from leaderboard_space.views.addresses import address_of, model_address, set_name
-from leaderboard_space.views.parts import CITE_BOX, WHOLE, acts, dots, fitted, framed, sorted_by
-from leaderboard_space.views.tables.choices import Request, name_input, not_known, result_input, set_select
+from leaderboard_space.views.case import article, datasets_of, given_to, in_full
+from leaderboard_space.views.parts import CITE_BOX, WHOLE, acts, dots, files, fitted, framed, sorted_by
+from leaderboard_space.views.tables.choices import Request, key_of, name_input, not_known, result_input, set_select
 
 MOST_PAIRS = 28
 
@@ -49,7 +54,7 @@ def page(board: Board, request: Request) -> str:
     parts = [form, _finding(found, pairs), _scores(found)]
     if len(found.chosen) > 2:
         parts.append(_pairs(found, pairs))
-    return "".join([*parts, _every_score(found), _settings(found), compare_flips.view(board, found)])
+    return "".join([*parts, _every_score(found), _settings(found), _flips(board, found)])
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
@@ -65,7 +70,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
         "scores": _score_rows,
         "pairs": _score_rows,
         "settings": setting_rows,
-        "flips": compare_flips.rows,
+        "flips": flip_rows,
     }
     if str(request.get("as")) == "cite":
         section, named = found.section, "; ".join(found.name(entry) for entry in found.chosen)
@@ -317,3 +322,89 @@ def _settings(found: Comparison) -> str:
     )
     heads = [("setting", "Setting"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     return framed("Settings that differ", "settings", heads, rows, left=True)
+
+
+MOST_FLIPS = 8
+
+
+def _two(found: Comparison) -> tuple[Entry, Entry] | None:
+    """The first two of the results that can be compared question by question."""
+    answered = [entry for entry in found.chosen if found.has_answers(entry)]
+    if len(answered) < 2 or found.outcomes is None or found.metric not in found.outcomes.metrics:
+        return None
+    return answered[0], answered[1]
+
+
+def _won_alone(found: Comparison, one: Entry, other: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
+    """The units that one of the two won alone: who, the case, and the positions of the questions of the unit."""
+    assert found.outcomes is not None
+    units, at = found.outcomes.metrics[found.metric], found.outcomes.unit_index[found.metric]
+    left, right = (units.run(found.outcomes.row_of[entry.key])[0] for entry in (one, other))
+    for unit in np.flatnonzero(left != right):
+        if at.question[unit] >= 0:
+            where = [int(at.question[unit])]
+        else:
+            where = np.flatnonzero(found.outcomes.case_of_question == at.case[unit]).tolist()
+        yield one if left[unit] > right[unit] else other, int(found.outcomes.case_of_question[where[0]]), where
+
+
+def flip_rows(found: Comparison) -> Table:
+    two = _two(found)
+    if two is None or found.outcomes is None:
+        return []
+    given = [responses(entry) for entry in two]
+    rows: Table = []
+    for unit, (winner, _, where) in enumerate(_won_alone(found, *two), 1):
+        for row in where:
+            question = found.outcomes.questions.iloc[row]
+            rows.append(
+                {
+                    "unit": unit,
+                    "higher_here": found.name(winner),
+                    "case_id": question["case_id"],
+                    "question_id": question["question_id"],
+                    "question": question["question"],
+                    "key": in_full(question, key_of(found.section, question)) or "hidden",
+                    "first": found.name(two[0]),
+                    "first_answer": _answer(given[0], question),
+                    "second": found.name(two[1]),
+                    "second_answer": _answer(given[1], question),
+                }
+            )
+    return rows
+
+
+def _answer(frame: pd.DataFrame, question: pd.Series) -> str:
+    """The options of an answer with their texts, else its status."""
+    if question["question_id"] not in frame.index:
+        return "no answer"
+    row: Any = frame.loc[question["question_id"]]
+    return in_full(question, [int(option) for option in row["choice"]]) or str(row["status"])
+
+
+def _flips(board: Board, found: Comparison) -> str:
+    """The cases of which one of the two got more right than the other, drawn with their images and both answers."""
+    two = _two(found)
+    if two is None:
+        return ""
+    assert found.outcomes is not None
+    flipped = list(_won_alone(found, *two))
+    if not flipped:
+        return (
+            '<h3>Questions that flip</h3><p class="sub">None: both have the same outcome everywhere on this score.</p>'
+        )
+    cases = list({case: (case, winner.key) for winner, case, _ in reversed(flipped)}.values())[::-1]
+    shown = cases[:MOST_FLIPS]
+    given = given_to(found.outcomes, np.array([case for case, _ in shown]), two)
+    if len(given) < 2:
+        return '<h3>Questions that flip</h3><p class="sub">The answers of one of the two cannot be read.</p>'
+    ids = found.outcomes.questions.drop_duplicates("case_id")["case_id"].astype(str).tolist()
+    body = ""
+    for case, winner in shown:
+        both = address_of("cases", ids[case], set=set_name(found.section), first=two[0].key, second=two[1].key)
+        head = f'<small>{text(found.name_of(winner), 120)} scored more · <a href="{both}">both answers and neighbouring cases</a></small>'
+        body += article(found.section, found.outcomes, case, two, given, datasets_of(board, found.section), head)
+    sub = sentences.flips(found.name(two[0]), found.name(two[1]), len(flipped), len(cases), len(shown))
+    if any((entry.result.method.samples or 1) > 1 for entry in two):
+        sub += f" {sentences.FIRST_SAMPLE}"
+    return f'<div class="bar-head"><h3>Questions that flip</h3>{files("flips")}</div><p class="sub">{prose(sub, 500)}</p>{body}'

@@ -12,8 +12,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.export import leaderboard_table
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases
-from leaderboard_space.views.model_pages import model
+from leaderboard_space.views import cases, model
 from tests.helpers import edit_json
 from tests.sides import run_arms, write_sides
 

@@ -20,7 +20,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import text
-from leaderboard_space.views import cases, compare, compare_flips
+from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.checks.claims import check_words, plain, rounds_to
 from tests.leaderboard_space.generated import Raw, apart
 
@@ -202,6 +202,6 @@ def check_flips(page: str, compared: Comparison, one: Raw, other: Raw, metric: s
     found = re.search(r" differ on ([\d,]+) scored units? in ([\d,]+) cases?", page)
     counts = [int(number.replace(",", "")) for number in found.groups()] if found else [0, 0]
     assert counts == [len(differ), differ["case_id"].nunique()], (counts, len(differ))
-    won = Counter({row["unit"]: row["higher_here"] for row in compare_flips.rows(compared)}.values())
+    won = Counter({row["unit"]: row["higher_here"] for row in compare.flip_rows(compared)}.values())
     ahead = int((differ["numerator"] > right.loc[differ.index, "numerator"]).sum())
     assert [won[compared.name(entry)] for entry in compared.chosen] == [ahead, len(differ) - ahead], won

@@ -15,7 +15,7 @@ from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import matching, topics
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
-from leaderboard_space.views.model_pages import model
+from leaderboard_space.views import model
 from tests.leaderboard_space.checks.claims import (
     SIGNS,
     check_behind,

@@ -19,7 +19,7 @@ from leaderboard_space.comparing import compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks import significance
-from leaderboard_space.views import compare, compare_flips
+from leaderboard_space.views import compare
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
@@ -121,7 +121,7 @@ def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> N
             assert answer in ("refused", "irrelevant") or texts[row["question_id"]][ord(letter) - 65] == said
     page = compare.page(board, {})
     assert len(re.findall(r'href="#/cases/\w+\?set=[^"]*first=[^"]*second=', page)) == min(
-        len(rows), compare_flips.MOST_FLIPS
+        len(rows), compare.MOST_FLIPS
     )
 
 

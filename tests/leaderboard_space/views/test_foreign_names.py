@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from leaderboard_space.data.board import Board
 from leaderboard_space.html import prose, visible
 from leaderboard_space.service import Service
-from leaderboard_space.views import cases, compare
+from leaderboard_space.views import cases, compare, model
 from leaderboard_space.views.case import MOST_NAMED
-from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 

@@ -26,7 +26,7 @@ from leaderboard_space.model_results import (
     weak_spots,
 )
 from leaderboard_space.service import Service
-from leaderboard_space.views.model_pages import model
+from leaderboard_space.views import model
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.generated import FACET
 from tests.leaderboard_space.stores import add_run, answers, change, land, questions, withdraw

@@ -18,8 +18,8 @@ from leaderboard_space.data.topics import known_topics, matching, relation, slug
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import in_words, number, text
 from leaderboard_space.service import Service
+from leaderboard_space.views import model
 from leaderboard_space.views.addresses import address_of
-from leaderboard_space.views.model_pages import model
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 
 PUBLISHED = board_results()

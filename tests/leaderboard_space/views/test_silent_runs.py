@@ -22,8 +22,7 @@ from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
-from leaderboard_space.views import compare
-from leaderboard_space.views.model_pages import model
+from leaderboard_space.views import compare, model
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 from tests.sampling import few
 from tests.silent_answers import SILENT, Mixture, mixture, scope

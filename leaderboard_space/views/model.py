@@ -1,6 +1,6 @@
 """The page of one model: what it is, its verdict in every benchmark, where it is weak, what it leans to, what it got wrong, and its card.
 
-See also: the numbers (`model_results.py`), the card as a badge and as Markdown (`model_card.py`).
+See also: the numbers (`model_results.py`), its parts (`model_parts.py`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from leaderboard_space.model_results import (
     weak_spots,
 )
 from leaderboard_space.sentences import MARK, findings
+from leaderboard_space.views import model_parts
 from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
-from leaderboard_space.views.model_pages import model_benchmark, model_card, model_history
-from leaderboard_space.views.model_pages.model_history import part_name
+from leaderboard_space.views.model_parts import part_name
 from leaderboard_space.views.parts import CITE_BOX, KINDS, TONE, WHOLE, acts, dots, files, sorted_by
 
 Request = Mapping[str, Any]
@@ -69,16 +69,16 @@ def page(memory: ViewCache, request: Request) -> str:
             f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
             f'<h3 class="finding">{text(finding, 800)}</h3>',
             _from_the_image(main),
-            model_benchmark.spots(spots),
-            model_history.failures(memory, lines, spots),
+            model_parts.spots(spots),
+            model_parts.failures(memory, lines, spots),
             _verdicts(lines, who),
-            _folded("scores", "Every score and category", "".join(model_benchmark.view(line) for line in main)),
+            _folded("scores", "Every score and category", "".join(model_parts.benchmark(line) for line in main)),
             _folded(
                 "history",
                 f"All {plural(len(found), 'result')}, withdrawn and outdated ones included",
-                model_history.history(found),
+                model_parts.history(found),
             ),
-            _folded("card", "Badges and a table for a model card", model_card.view(who, main)) if main else "",
+            _folded("card", "Badges and a table for a model card", model_parts.card(who, main)) if main else "",
         ]
     )
 
@@ -121,9 +121,9 @@ def file(memory: ViewCache, request: Request) -> dict[str, str]:
         line = next((line for line in main_lines(lines) if line.section.family == of.removeprefix("badge:")), None)
         if line is None:
             raise BadInput("this model has no ranked result in this benchmark.")
-        return as_named(f"{who.name}-{line.section.family}", "svg", model_card.badge(line))
+        return as_named(f"{who.name}-{line.section.family}", "svg", model_parts.badge(line))
     if of == "card":
-        return as_named(who.name, "md", model_card.markdown(who, main_lines(lines)))
+        return as_named(who.name, "md", model_parts.markdown(who, main_lines(lines)))
     table = _category_rows(lines) if of == "categories" else _verdict_rows(lines)
     return as_file(
         table, f"model-{who.name}-{'categories' if of == 'categories' else 'verdicts'}", str(request.get("as"))
