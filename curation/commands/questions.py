@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -261,7 +261,7 @@ def quality(
     ),
     model: Annotated[
         str | None,
-        typer.Option(help="also ask a model without the images: its name at a server, or transformers:ID"),
+        typer.Option(help="also ask a model without the images: its name at a server"),
     ] = None,
     base_url: BaseUrl = None,
     send_to_provider: SendToProvider = False,
@@ -278,7 +278,7 @@ def quality(
     blind = None
     if model is not None:
         asking = Asking(temperature=0.0, send=send_to_provider)
-        blind = BlindAsking(_blind_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
+        blind = BlindAsking(open_writer(model, base_url), out.with_suffix(".blind.jsonl"), asking)
     found = check(data, blind)
     write_report(found, out)
     if found.blind_model is not None:
@@ -290,16 +290,3 @@ def quality(
     for line in found.warnings() or ["Nothing stands out."]:
         typer.echo(line)
     typer.echo(f"wrote {out}")
-
-
-def _blind_model(model: str, base_url: str | None) -> Any:
-    """The model to ask without images: a transformers one on this machine, or any behind a server."""
-    local = model.removeprefix("transformers:")
-    if local == model:
-        return open_writer(model, base_url)
-    from eval_harness.models.interface import Settings
-    from eval_harness.models.load import load_backend
-
-    backend = load_backend(local, Settings())
-    backend.name = backend.model.name  # type: ignore[attr-defined]
-    return backend

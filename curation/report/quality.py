@@ -9,27 +9,23 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, norm
 
-from curation.images.image_index import open_rgb
 from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
 from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.images.lookup import ImageError
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.derive.scoring import score
 from eval_harness.scores.grading import shown_images
 
 PAIRS = "mediconfusion"
-NEAR_BITS = 6
 DISCORDANT = (0.15, 0.3)
 """Share of pairs on which exactly one of two models is right: usual values, for the smallest difference that can be told."""
 
@@ -71,7 +67,6 @@ class Quality:
     repeated_questions: list[list[str]]
     """Questions on one image with the same text and options."""
     same_images: list[list[str]]
-    alike_images: list[tuple[str, str, int]]
     of_pairs: PairQuality | None = None
     blind_model: BlindModel | None = None
 
@@ -96,10 +91,8 @@ class Quality:
         if self.repeated_questions:
             found.append(f"{len(self.repeated_questions)} questions are asked more than once of the same image.")
         found += self.of_pairs.warnings() if self.of_pairs else []
-        if self.same_images or self.alike_images:
-            found.append(
-                f"{len(self.same_images)} groups of images are the same file, {len(self.alike_images)} pairs of images look alike."
-            )
+        if self.same_images:
+            found.append(f"{len(self.same_images)} groups of images are the same file.")
         return found
 
 
@@ -125,10 +118,10 @@ def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
         scores = score(family, questions, pd.DataFrame(chosen).assign(sample=0, status="answered")).scores
         rules[rule] = {metric: scores[metric].model_dump() for metric in metrics_of(family)}
     stored = repository.cases(split) if repository.has_images else ()
-    try:
-        same, alike, seen = alike_images(image for case in stored for image in case.images.items())
-    except ImageError as error:
-        raise BadInput(f"{data}: an image cannot be opened ({error}). Build the dataset again.") from None
+    sha_of = {name: hashlib.sha256(data).hexdigest() for case in stored for name, data in case.images.items()}
+    same: dict[str, list[str]] = defaultdict(list)
+    for name, sha in sha_of.items():
+        same[sha].append(name)
     text = questions["question"].str.casefold().str.split().str.join(" ")
     options = questions["options"].map(lambda shown: tuple(sorted(map(str.casefold, shown))))
     repeated = questions["question_id"].groupby([questions["case_id"], questions["image_id"], text, options]).agg(list)
@@ -138,11 +131,10 @@ def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
         split=split,
         questions=len(questions),
         images=shown_images(questions).nunique(),
-        images_seen=seen,
+        images_seen=len(sha_of),
         rules=rules,
         repeated_questions=[group for group in repeated if len(group) > 1],
-        same_images=same,
-        alike_images=alike,
+        same_images=[group for group in same.values() if len(group) > 1],
         of_pairs=_pairs(questions) if family == PAIRS else None,
         blind_model=ask_blind(family, questions, blind) if blind else None,
     )
@@ -197,31 +189,6 @@ def _pairs(questions: pd.DataFrame) -> PairQuality:
         sim_med=list(map(float, first["sim_med"])),
         sim_gen=list(map(float, first["sim_gen"])),
     )
-
-
-def alike_images(images: Iterable[tuple[str, bytes]]) -> tuple[list[list[str]], list[tuple[str, str, int]], int]:
-    """(groups of images with the same bytes, pairs of others whose perceptual hashes are near with the differing bits, how many images).
-    images: id and file, where an id may come again."""
-    import imagehash
-
-    sha_of: dict[str, str] = {}
-    groups: dict[str, list[str]] = {}
-    hashes: dict[str, int] = {}
-    for name, data in images:
-        if name in sha_of:
-            continue
-        sha_of[name] = hashlib.sha256(data).hexdigest()
-        group = groups.setdefault(sha_of[name], [])
-        group.append(name)
-        if len(group) == 1:
-            hashes[name] = int(str(imagehash.phash(open_rgb(data))), 16)
-    names = list(hashes)
-    bits = np.array(list(hashes.values()), np.uint64)
-    alike = []
-    for at, name in enumerate(names):
-        differing = np.bitwise_count(bits[at + 1 :] ^ bits[at])
-        alike += [(name, names[at + 1 + far], int(differing[far])) for far in np.flatnonzero(differing <= NEAR_BITS)]
-    return [group for group in groups.values() if len(group) > 1], alike, len(sha_of)
 
 
 def smallest_difference(pairs: int, discordant: float) -> float | None:

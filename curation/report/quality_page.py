@@ -31,10 +31,8 @@ def page(quality: Quality) -> str:
     """The whole page."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in quality.warnings()) or "<li>Nothing stands out.</li>"
     rows = [(rule, *row) for rule, scores in quality.rules.items() for row in score_rows(scores)]
-    alike = ", ".join(f"{escape(a)} / {escape(b)} ({bits} bits)" for a, b, bits in quality.alike_images) or "none"
     seen = (
-        f"{quality.images_seen} of {quality.images} images were compared. The same file: {groups_of(quality.same_images)}. "
-        f"Look alike: {alike}."
+        f"{quality.images_seen} of {quality.images} images were compared. The same file: {groups_of(quality.same_images)}."
         if quality.images_seen
         else "The dataset was built without images, so they were not compared."
     )
