@@ -14,7 +14,7 @@ from curation.custom_sets.probe_table import PARTS, excludes_position, position_
 from curation.custom_sets.probing import ASPECT_OF, Fact, balanced_pairs, probe, text_only
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.label_reading import key_of, read_finding
+from dataset_builders.label_reading import read_finding
 from dataset_builders.terms import (
     ancestors,
     by_name,
@@ -300,33 +300,6 @@ def test_abnormality_is_never_derived_from_what_is_uncertain_normal_or_unknown(t
     assert about <= {"7.png", "8.png", "9.png"} and len(about) == 2
 
 
-def test_lists_are_read_from_parquet_and_a_missing_value_is_no_normal_image(tmp_path):
-    import pandas as pd
-
-    cells = [
-        ["pneumonia", "pleural effusion"],
-        [None],
-        [],
-        None,
-        "None",
-        "No Finding",
-        {"pneumonia": 0},
-        [["pneumonia"]],
-    ]
-    rows = [
-        {"image": f"{n}.png", "organ": "chest", "modality": "X-ray", "findings": cell} for n, cell in enumerate(cells)
-    ]
-    pd.DataFrame(rows[:4]).to_parquet(tmp_path / "lists.parquet")
-    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name, count in (("lists.parquet", 4), ("all.jsonl", 8)):
-        images = read_probed(tmp_path / name).images
-        assert [[finding.text for finding in image.findings] for image in images] == [cells[0], *[[]] * (count - 1)]
-        assert [image.image for image in images if image.is_normal] == ["5.png"] * (count > 5)
-    (tmp_path / "organs.jsonl").write_text(json.dumps(rows[0] | {"organ": ["chest", "knee"]}) + "\n")
-    with pytest.raises(BadInput, match="no plain organ"):
-        read_probed(tmp_path / "organs.jsonl")
-
-
 def test_a_finding_that_its_organ_cannot_show_is_skipped_and_rules_nothing_out(tmp_path):
     path = table_of(
         tmp_path / "t.csv",
@@ -462,20 +435,3 @@ def test_boxes_that_match_nothing_are_counted(tmp_path):
     (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Infiltrate,0,x,4,4\n")
     with pytest.raises(BadInput, match="row 1"):
         curate(line, "--out", tmp_path / "q")
-
-
-@pytest.mark.sources
-def test_no_box_of_chestxray14_is_lost_by_its_spelling(sources):
-    import pandas as pd
-
-    from curation.custom_sets.probe_table import _read
-
-    found = set(_read(sources / "chestxray14" / "BBox_List_2017.csv")["finding"])
-    labels = {
-        label
-        for row in pd.read_csv(sources / "chestxray14" / "Data_Entry_sample.csv")["Finding Labels"]
-        for label in row.split("|")
-    }
-    labels |= {"Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia", "Pneumothorax"}
-    chest = place_of(["chest"], "X-ray")
-    assert all(sum(key_of(label, chest) == key_of(name, chest) for label in labels) == 1 for name in found), found

@@ -234,15 +234,6 @@ def test_an_image_that_is_not_the_exported_one_is_refused(made, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_an_export_without_its_images_leaves_nothing_behind(made, tmp_path):
-    questions, images = made
-    score(ReviewLog(questions), "Ada", "0-1", 8, 9)
-    (images / "0.png").unlink()
-    with pytest.raises(BadInput, match=r"0\.png"):
-        export("mine", questions, images, tmp_path / "out" / "mine")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.key"]
-
-
 def test_quality_finds_what_was_put_there(made, tmp_path):
     questions, images = made
     (images / "3.png").write_bytes((images / "0.png").read_bytes())

@@ -371,15 +371,11 @@ def test_patterns_are_asked_with_every_pair(written):
 
 
 def test_what_cannot_be_asked_is_refused_before_anything_is_written(tmp_path):
-    from dataset_builders.files import lock
-
     pairs, captions = made_pairs()
     with model_server(template) as (url, log):
         with pytest.raises(BadInput, match="no pairs"):
             write_questions(pairs.iloc[:0], captions, chat(url), tmp_path / "q", Asking())
         assert not (tmp_path / "q").exists()
-        with lock(tmp_path / "q", "write"), pytest.raises(BadInput, match="another process"):
-            write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
         assert not log.asked
     for bad in ({"tries": 0}, {"temperature": -1}):
         with pytest.raises(BadInput, match="--t"):
