@@ -1,6 +1,5 @@
 """Aggregates from run folders, as `medprobe aggregate` makes them."""
 
-import dataclasses
 import json
 
 import pytest
@@ -39,15 +38,6 @@ def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(workdir):
     assert json.loads((workdir / "mean.json").read_text())["method"]["name"] == "mean"
 
 
-def test_the_mean_of_what_is_undefined_is_no_number(workdir):
-    """The answers of GMAI-MMBench's test split are hidden."""
-    build("gmai-mmbench", out=workdir / "gmai")
-    asked = EvalConfig("gmai-mmbench", "baseline:chance", data=str(workdir / "gmai"), split="test", samples=2)
-    evaluate(dataclasses.replace(asked, out=workdir / "hidden"))
-    found = aggregate("mean", [workdir / "hidden"]).scores
-    assert found["accuracy"].value is None and found["accuracy_std"].value is None
-
-
 def test_the_best_over_runs_is_the_higher_one(workdir):
     better, worse = run(workdir, "one"), run(workdir, "two", samples=2)
     values = [read_result(f / "result.json").scores["set_accuracy"].value for f in (better, worse)]
@@ -69,11 +59,6 @@ def test_adversarial_pairs_of_a_run(tmp_path):
         found[name]["accuracy_with_adversarial"].n for name in found if name != "all"
     )
     assert "-100.00" in pairs_summary(found)
-
-
-def test_adversarial_pairs_are_probmeds(workdir):
-    with pytest.raises(BadInput, match="do not form adversarial pairs"):
-        adversarial_pairs_of(workdir / "one")
 
 
 def test_majority_and_oracle_take_one_run_with_samples(workdir):

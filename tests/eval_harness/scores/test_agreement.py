@@ -14,7 +14,6 @@ from statsmodels.stats.proportion import proportion_confint
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
-from eval_harness.derive.summary import summarise
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.clustered import student
 from eval_harness.scores.comparing.comparisons import paired_test
@@ -70,7 +69,7 @@ def check_summary(said: str) -> int:
     return judged
 
 
-@pytest.mark.parametrize("seed", few(range(60), 24))
+@pytest.mark.parametrize("seed", few(range(30), 10))
 def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
     rng = np.random.default_rng(seed)
     family = BENCHMARKS[seed % len(BENCHMARKS)]
@@ -93,7 +92,7 @@ def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
     assert re.search(LINE, paired, re.MULTILINE), paired
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 60), st.floats(0.01, 0.99), st.booleans())
 def test_scores_of_any_units_agree_with_themselves(seed: int, n: int, clusters: int, chance: float, up: bool) -> None:
     """As the board computes them of many runs at once: 0/1 outcomes, means over samples, own denominators."""
@@ -114,7 +113,7 @@ def test_scores_of_any_units_agree_with_themselves(seed: int, n: int, clusters: 
             assert (one.verdict == "no different") == (low <= one.chance <= high), (said, one)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.floats(-40, 40), st.floats(0.01, 30), st.integers(1, 500), st.sampled_from([True, False, None]))
 def test_sentences_of_a_difference_agree_with_themselves(
     difference: float, error: float, df: int, up: bool | None
@@ -134,9 +133,3 @@ def test_sentences_of_a_difference_agree_with_themselves(
     assert ("do not differ significantly" not in above) == (low > 0 or high < 0), (above, below)
     shown = re.search(r"p ([=<]) ([\d.]+)( \(under 0.05\))?", below)
     assert shown and (low > 0 or high < 0) == (shown[1] == "<" or float(shown[2]) < 0.05 or bool(shown[3])), below
-
-
-def test_a_score_of_nothing_has_no_interval() -> None:
-    asked = questions("halt-medvqa", 3)
-    table = units("halt-medvqa", asked, answers(asked, 1.0))
-    assert check_scores(summarise(table[table["denominator"] == 0])) == 0

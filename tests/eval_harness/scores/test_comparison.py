@@ -51,31 +51,6 @@ def said(workdir, a, b, published=nothing):
     return compare_results(load_side(str(workdir / a), published), load_side(str(workdir / b), published))
 
 
-def test_a_run_does_not_differ_from_itself(workdir):
-    words = said(workdir, "oracle", "oracle/result.json")
-    assert "none that both say" in words
-    assert "0 texts, 0 choices and 0 statuses differ" in words
-
-
-def test_one_id_of_two_questions_is_not_one_question(workdir):
-    from dataclasses import replace
-
-    a, b = (load_side(str(workdir / name), nothing) for name in ("oracle", "chance"))
-    elsewhere = b.result.benchmark.model_copy(update={"fingerprint": "v1-other"})
-    b = replace(b, result=b.result.model_copy(update={"benchmark": elsewhere}))
-    assert "28 answers to the same questions" in compare_results(a, b)
-    other = replace(b, questions=b.questions.assign(question="What else is there?"))
-    assert "no question was asked of both" in compare_results(a, other)
-
-
-def test_an_answer_without_a_choice_is_shown_with_its_status(workdir):
-    from dataclasses import replace
-
-    a, b = (load_side(str(workdir / name), nothing) for name in ("oracle", "chance"))
-    cut = b.answers.assign(choice=[[]] * 28, status="truncated", response="")
-    assert "| (truncated)" in compare_results(a, replace(b, answers=cut))
-
-
 def test_settings_scores_and_answers_that_differ_are_named(workdir):
     words = said(workdir, "oracle", "chance")
     assert "model.name: Oracle | Chance" in words

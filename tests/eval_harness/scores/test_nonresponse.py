@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,11 +44,11 @@ def is_consistent(found: Score, counts: dict[str, int], shown: bool) -> None:
 
 
 CASES = [
-    (family, extraction, seed) for seed in range(8) for extraction in ("ours", "official") for family in BENCHMARKS
+    (family, extraction, seed) for seed in range(4) for extraction in ("ours", "official") for family in BENCHMARKS
 ]
 
 
-@pytest.mark.parametrize(("family", "extraction", "seed"), few(CASES, 20))
+@pytest.mark.parametrize(("family", "extraction", "seed"), few(CASES, 10))
 def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extraction: str, seed: int) -> None:
     rng = np.random.default_rng([seed, BENCHMARKS.index(family)])
     asked = questions(family, int(rng.choice([2, 9, 24])), seed=seed)
@@ -154,17 +152,3 @@ def test_the_first_line_says_the_cause_and_what_helps(ends: dict[str, int], said
         {"question_id": asked["question_id"], "sample": 0, "choice": choice, "status": status, "response": "The im"}
     )
     assert summary(result_of("mediconfusion", asked, Mixture(every, every))).splitlines()[0] == said
-
-
-def test_both_accuracies_of_gmai_are_over_the_questions_with_one_right_option() -> None:
-    asked = questions("gmai-mmbench", 33)
-    asked["question_type"] = ["single"] * 30 + ["multiple"] * 3
-    choice = (
-        [list(key) for key in asked["answer"][:24]]
-        + [[2 - min(key[0], 1)] for key in asked["answer"][24:30]]
-        + [[0, 1]] * 3
-    )
-    given = pd.DataFrame({"question_id": asked["question_id"], "sample": 0, "choice": choice, "status": "answered"})
-    scores = score("gmai-mmbench", asked, given).scores
-    assert scores["accuracy"].n == scores["answered_accuracy"].n == 30
-    assert math.isclose(scores["accuracy"].value or 0, scores["answered_accuracy"].value or 0)

@@ -12,8 +12,7 @@ from eval_harness.records.result import read_result
 from eval_harness.store.submit import submit
 from eval_harness.store.verification import verify
 from tests import commands
-from tests.eval_harness.store.submitting import responses, run_folder
-from tests.helpers import write_lines
+from tests.eval_harness.store.submitting import run_folder
 from tests.localhub.accounts import CURATOR, READ_ONLY, READER
 
 DATASET, MODEL, STORE = "ORG/mediconfusion-test", "medlab/model-a", "ORG/results"
@@ -118,9 +117,6 @@ def test_what_may_not_be_published_is_refused(api, run, data, publish_score, mon
         monkeypatch.setenv("HF_TOKEN", READER)
 
     refused("a part", run_folder(data, tmp_path / "part", limit=6))
-    phantoms = tmp_path / "phantoms"
-    build("mediconfusion", out=phantoms, text_only=True)
-    refused("phantoms", run_folder(phantoms, tmp_path / "of-phantoms"))
     custom = tmp_path / "custom" / "mine"
     build("mediconfusion", name="mine", out=custom, text_only=True)
     refused("which the result is about", run_folder(custom, tmp_path / "of-custom"))
@@ -132,15 +128,11 @@ def test_what_may_not_be_published_is_refused(api, run, data, publish_score, mon
     (bare / "eval.yaml").unlink()
     published(bare)
     refused("has no eval.yaml", dataset="ORG/mediconfusion-bare")
-    strange = bare / "eval.yaml"
-    strange.write_text("name: x\ntasks:\n- id: test_set_accuracy\n")
-    published(bare)
-    refused("no task declares a metric", dataset="ORG/mediconfusion-bare")
 
 
 def test_a_model_repository_one_may_not_write_to_is_one_line(api, local_hub, run, publish_score, monkeypatch):
     """Discussions switched off, a token that ran out, a Hub that does not know the endpoint."""
-    for status in (401, 403, 404, 405, 410, 501):
+    for status in (403, 410):
         local_hub.faults.add(f"/api/models/{MODEL}/commit", status, times=1000)
         said = publish_score(run, code=2).stderr
         assert said.count("\n") == 1 and MODEL in said, status
@@ -148,9 +140,4 @@ def test_a_model_repository_one_may_not_write_to_is_one_line(api, local_hub, run
     assert pulls(api) == []
     monkeypatch.setenv("HF_TOKEN", READ_ONLY)
     assert publish_score(run, code=2).stderr.count("\n") == 1
-    assert pulls(api) == []
-
-
-def test_a_file_of_answers_is_no_run(api, data, publish_score, tmp_path):
-    publish_score(write_lines(tmp_path / "answers.jsonl", responses(data)), code=2)
     assert pulls(api) == []
