@@ -38,10 +38,8 @@ def gmai(
         )]))  # fmt: skip
     for note in made.notes:
         typer.echo(note)
-    left_out = funnel["left_out"] | funnel["duplicates"] | funnel["limits"] | funnel["unwritten"]
     counted = {"targets": funnel["items"], "possible questions": funnel["possible_questions"]}
-    counted |= {f"left out: {reason}": count for reason, count in left_out.items()}
-    counted |= {"left out: no option may stand beside the answer": funnel["no_option"]}
+    counted |= {f"left out: {reason}": count for reason, count in (funnel["left_out"] | funnel["not_asked"]).items()}
     counted |= {f"questions ({split})": count for split, count in sorted(funnel["splits"].items())}
     for what, count in counted.items():
         if count:

@@ -260,7 +260,6 @@ class Tags:
     """Krippendorff's alpha (nominal) per subject; None where no label has two taggers or all values are equal."""
     taggers: int
     labels: int
-    fewer_than_three: int
 
 
 def read_votes(log: Path) -> list[dict[str, str]]:
@@ -275,50 +274,37 @@ def read_votes(log: Path) -> list[dict[str, str]]:
 def merge_tags(
     votes: Iterable[dict[str, str]], table: LabelTable, tasks: Iterable[str], departments: Iterable[str]
 ) -> Tags:
-    """The majority of each label's taggers, of whom there must be three; until then the label table holds.
-
-    A tie is settled by the label table, where its value is among the tied.
-
-    Raises BadInput listing values that are no task or department, and ties that nothing settles.
-    """
+    """The majority of each label's taggers, of whom there must be three; until then the label table holds. Labels and values that there
+    are no longer do not count. Raises BadInput listing ties that no value in the label table settles."""
     allowed = {"task": set(tasks), "department": set(departments)}
-    problems = Problems()
     by_label: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: {subject: {} for subject in SUBJECTS})
     for vote in votes:
         name = table.name_of(vote["label"])
-        if name is None:
-            problems.add("tags", vote["label"], "is a label that labels.csv does not have")
-            continue
         for subject in SUBJECTS:
-            if vote[subject] and vote[subject] not in allowed[subject]:
-                problems.add("tags", vote["label"], f"{vote[subject]!r} is no {subject}")
-            elif vote[subject]:
+            if name is not None and vote[subject] in allowed[subject]:
                 by_label[name][subject][vote["tagger"]] = vote[subject]
+    problems = Problems()
     values: dict[str, dict[str, str]] = {}
     for name, subjects in by_label.items():
         for subject, said in subjects.items():
             if len(said) >= TAGGERS:
                 values.setdefault(name, {})[subject] = _majority(name, subject, said, table, problems)
-    problems.check("Correct the tags; a tie is settled by the value in labels.csv.")
+    problems.check("Settle the tie by a value in labels.csv.")
     return Tags(
         values,
         {subject: _alpha([subjects[subject] for subjects in by_label.values()]) for subject in SUBJECTS},
         len({tagger for subjects in by_label.values() for said in subjects.values() for tagger in said}),
         len(by_label),
-        sum(min(len(said) for said in subjects.values()) < TAGGERS for subjects in by_label.values()),
     )
 
 
 def _majority(name: str, subject: str, said: dict[str, str], table: LabelTable, problems: Problems) -> str:
     counts = Counter(said.values()).most_common()
     best = [value for value, count in counts if count == counts[0][1]]
-    if len(best) == 1:
-        return best[0]
-    settled = str(getattr(table.labels[name], subject)) if name in table.labels else ""
-    if settled not in best:
+    settled = str(getattr(table.labels[name], subject))
+    if len(best) > 1 and settled not in best:
         problems.add("tags", name, f"a tie of {' and '.join(sorted(best))}")
-        return best[0]
-    return settled
+    return best[0] if len(best) == 1 else settled
 
 
 def _alpha(said: list[dict[str, str]]) -> float | None:

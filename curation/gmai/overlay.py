@@ -100,9 +100,13 @@ def without_text(
     choose: Callable[[list[Candidate]], tuple[list[Candidate], Counter[str]]],
     private: Path,
     sources: Sources,
-) -> tuple[list[Candidate], Counter[str], dict[str, Any]]:
-    """(chosen cases, how many fell to each limit, counts): the cases that `choose` takes once those whose pictures may hold a name are
-    left out. Only the pictures of chosen cases are searched, each once; sets that `medprobe curate deidentify` made were searched there."""
+    search: bool = True,
+) -> tuple[list[Candidate], Counter[str], dict[str, Any] | None]:
+    """(chosen cases, how many fell to each limit, counts or None without `search`): the cases that `choose` takes once those whose
+    pictures may hold a name are left out. Only the pictures of chosen cases are searched, each once; sets that `medprobe curate deidentify`
+    made were searched there."""
+    if not search:
+        return *choose(cases), None
     done = {dataset.name for dataset in sources.datasets if _searched(dataset)}
     boxes, decided = read_boxes(private), read_decisions(private)
     while True:

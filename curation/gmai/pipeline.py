@@ -87,19 +87,12 @@ def run(
         cases = [case for case in cases if case.case not in validation.dropped(said)]
         pools = Pools(cases, table)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
-        _check_any(usable, cases, left_out)
         unique, duplicates = without_duplicates(usable, sources.near_duplicate)
-        choose = partial(select, sources=sources)
-        if search_text:
-            chosen, limits, text = without_text(unique, choose, private, sources)
-        else:
-            chosen, limits = choose(unique)
-            text = None
+        chosen, limits, text = without_text(unique, partial(select, sources=sources), private, sources, search_text)
         if text and text["undecided"]:
             notes.append(
                 f"{text['undecided']} pictures may hold burned-in text and are in no question: decide with medprobe curate texts {out}"
             )
-
         cells: dict[Cell, list[Candidate]] = defaultdict(list)
         for case in chosen:
             cells[case.cell].append(case)
@@ -108,9 +101,17 @@ def run(
         notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
         kept = read_kept(private, sources)
         written, unwritten = _write(chosen, words, sources, pools, kept)
+        not_asked = (
+            Counter({"no wrong option may stand beside the answer": len(cases) - len(usable)})
+            + duplicates
+            + limits
+            + unwritten
+        )
         if not written:
+            why = ", ".join(f"{count} x {what}" for what, count in (left_out + not_asked).most_common(5))
             raise BadInput(
-                f"no question can be made ({_counted(unwritten + limits)}). Give more labels per task, or other templates."
+                f"no question can be made ({why or 'no target'}). Each task, modality and granularity needs at least two labels that "
+                "exclude one another, and a template."
             )
 
         branches = questions.majority(written)
@@ -122,17 +123,11 @@ def run(
             "skipped": [{"dataset": name, "reason": reason, "count": n} for (name, reason), n in sorted(reasons(skips).items())],
             "items": len(items),
             "left_out": dict(left_out),
-            "tags": {
-                "taggers": tagged.taggers, "labels": tagged.labels, "labels_with_fewer_than_three": tagged.fewer_than_three,
-                "alpha": tagged.agreement,
-            },
+            "tags": {"taggers": tagged.taggers, "labels": tagged.labels, "alpha": tagged.agreement},
             "possible_questions": possible,
             "validation": validation.summary(said, {each.case.case for each in written}),
-            "no_option": len(cases) - len(usable),
-            "duplicates": dict(duplicates),
-            "limits": dict(limits),
+            "not_asked": dict(not_asked),
             "burned_in_text": text,
-            "unwritten": dict(unwritten),
             "model_questions": proposed,
             "flagged_branches": sum(each.flagged for each in branches),
             "questions": len(written),
@@ -187,19 +182,6 @@ def _check_name(out: Path) -> None:
             f"--out {out}: {out.name!r} is taken: it is a published benchmark's name, or holds 'mmbench', for which VLMEvalKit "
             "turns the options around. Choose another."
         )
-
-
-def _check_any(usable: list[Candidate], cases: list[Candidate], left_out: Counter[str]) -> None:
-    if not usable:
-        raise BadInput(
-            f"no question can be made: {len(cases)} targets have no wrong option that may stand beside them"
-            f"{', and left out were ' + _counted(left_out) if left_out else ''}. Each task, modality and granularity needs at least two "
-            "labels that exclude one another."
-        )
-
-
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} x {what}" for what, count in counts.most_common(5)) or "none"
 
 
 def _write(

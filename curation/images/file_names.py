@@ -12,7 +12,6 @@ import csv
 import json
 import os
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,8 @@ def manifest_of(images: Path) -> dict[str, Any]:
 def groups_of(images: Path) -> dict[str, str]:
     """File -> keyed group of its patient, of images that `deidentify` made, by its table; empty for others."""
     path = images.absolute().parent / TABLE
-    made = "deidentification" in manifest_of(images) and path.is_file()
-    return _groups_in(path, path.stat().st_mtime_ns) if made else {}
-
-
-@lru_cache(maxsize=64)
-def _groups_in(path: Path, changed: int) -> dict[str, str]:
+    if "deidentification" not in manifest_of(images) or not path.is_file():
+        return {}
     with path.open(encoding="utf-8", newline="") as file:
         return {row["image"]: row.get("group", "") for row in csv.DictReader(file) if row.get("image")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -161,7 +162,7 @@ class SourceDataset(Strict):
         """True if its annotations have places, which count the pixels of an image as they are stored."""
         return self.columns.box is not None or self.reader in ("coco", "voc", "yolo", "masks")
 
-    @property
+    @cached_property
     def groups(self) -> dict[str, str]:
         """File -> keyed patient, where `medprobe curate deidentify` made its images."""
         return groups_of(self.path)

@@ -193,8 +193,7 @@ def test_tables_and_funnel_count_what_is_there(made):
     assert granularities.loc["Mask Level", "single_cases"] == granularities.loc["Contour Level", "single_cases"]
     funnel = json.loads((folder / "report" / "funnel.json").read_text())
     assert funnel["questions"] == len(rows) + len(multi)
-    lost = sum(funnel["duplicates"].values()) + sum(funnel["limits"].values()) + sum(funnel["unwritten"].values())
-    assert funnel["possible_questions"] - funnel["no_option"] - lost == funnel["questions"]
+    assert funnel["possible_questions"] - sum(funnel["not_asked"].values()) == funnel["questions"]
 
 
 def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
