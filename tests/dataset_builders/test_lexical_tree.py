@@ -3,8 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.lexical_tree import read_tree, select
@@ -56,12 +54,6 @@ def test_branches(branches, rows):
 )
 def test_unknown_branches_name_near_misses(branch, words):
     assert words in refused(select, QUESTIONS, [branch])
-
-
-@given(st.lists(st.sampled_from(["Ophthalmology", "OCT", "Counting", "X-ray", "Image Level"]), min_size=1, max_size=4))
-def test_a_union_of_branches_is_the_union_of_their_questions(branches):
-    expected = np.logical_or.reduce([select(QUESTIONS, [branch]) for branch in branches])
-    assert (select(QUESTIONS, branches) == expected).all()
 
 
 PAGE = """<!DOCTYPE html><html><body><ul><li>menu</li></ul>

@@ -30,16 +30,18 @@ class Stranger:
     python: Path
     endpoint: str
     token: str | None = None
-    xet: bool = False
 
     def environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         kept |= {"HOME": str(self.folder), "HF_HOME": str(self.folder / "hf"), "HF_ENDPOINT": self.endpoint}
-        kept |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_PROXY": "*"}
+        kept |= {
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "NO_PROXY": "*",
+            "HF_HUB_DISABLE_XET": "1",
+        }
         if self.token:
             kept["HF_TOKEN"] = self.token
-        if not self.xet:
-            kept["HF_HUB_DISABLE_XET"] = "1"
         return kept
 
     def run(self, code: str, timeout: float = 120, **environment: str) -> str:

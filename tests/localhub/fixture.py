@@ -30,7 +30,7 @@ def local_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Local
     monkeypatch.setattr(
         constants, "HF_HUB_CACHE", str(tmp_path / "hf-cache")
     )  # what another Hub said is not this one's word
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # hf_xet remembers what it sent to which address
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # this Hub has none
     with LocalHub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         yield hub
@@ -44,12 +44,12 @@ def python_without_us(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stranger(tmp_path: Path, local_hub: LocalHub, python_without_us: Path) -> Callable[..., Stranger]:
-    """Makes a client of `local_hub` with a Hugging Face home of its own: `stranger(token=None, xet=False)`."""
+    """Makes a client of `local_hub` with a Hugging Face home of its own: `stranger(token=None)`."""
     count = iter(range(1000))
 
-    def make(token: str | None = None, xet: bool = False) -> Stranger:
+    def make(token: str | None = None) -> Stranger:
         folder = tmp_path / f"stranger-{next(count)}"
         folder.mkdir()
-        return Stranger(folder, python_without_us, local_hub.endpoint, token, xet)
+        return Stranger(folder, python_without_us, local_hub.endpoint, token)
 
     return make

@@ -13,13 +13,12 @@ from typing import Any
 
 from .accounts import Token, usual_accounts
 from .faults import RESET, Asked, Fault, Faults, Record
-from .routes import benchmarks, commits, discussions, files, jobs, refs, repos, xet
+from .routes import benchmarks, commits, discussions, files, jobs, refs, repos
 from .routes.table import dispatch
 from .storage.repositories import Repositories, Repository
-from .storage.xet import XetStorage
 from .wire import Answer, Refused, Request
 
-ROUTES = (benchmarks, commits, discussions, files, jobs, refs, repos, xet)
+ROUTES = (benchmarks, commits, discussions, files, jobs, refs, repos)
 """Importing them fills the table of routes."""
 
 
@@ -29,7 +28,6 @@ class Hub:
     def __init__(self) -> None:
         self.repositories = Repositories()
         self.accounts = usual_accounts()
-        self.xet = XetStorage(self.repositories.blobs)
         self.faults, self.record = Faults(), Record()
         self.page_size = 1000
         self.jobs: list[dict[str, Any]] = []

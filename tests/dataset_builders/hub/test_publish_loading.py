@@ -1,9 +1,6 @@
 """`load_dataset("ORG/name")` as anybody runs it: a fresh process with its own HF_HOME, without this project, from the loopback Hub."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -100,43 +97,11 @@ print(json.dumps([hashes(), versions, sum(1 for _ in streamed), private, first])
     assert private == ["DatasetNotFoundError", 1]
     assert first == "What does im-0 show?"
     assert any(asked.status == 206 for asked in local_hub.record.of("GET", "/ORG/large/resolve/.*parquet"))
-    assert not through_xet(local_hub)
-
-
-@pytest.mark.exhaustive  # the same without Xet is above
-def test_through_xet_the_bytes_arrive_unchanged_too(publishable, stranger, local_hub, tmp_path):
-    """The upload runs in a process of its own: hf_xet remembers under its HF_HOME what it sent to which address."""
-    upload(publishable / "mediconfusion", "ORG/mediconfusion", local_hub, tmp_path)
-    code = """
-print(next(iter(load_dataset("ORG/mediconfusion", split="test", streaming=True)))["question_id"])
-print(json.dumps(hashes()))
-"""
-    first, found = stranger(xet=True).run(LOAD + HASHES + code).splitlines()[-2:]
-    assert first and json.loads(found) == hashes_of(publishable)
-    assert through_xet(local_hub)
-    assert local_hub.record.of("GET", "/xet/v1/reconstructions/") and local_hub.record.of("POST", "/xet/v1/xorbs/")
-    without = stranger().run(LOAD + HASHES + "print(json.dumps(hashes()))")
-    assert json.loads(without.splitlines()[-1]) == json.loads(found)
 
 
 def hashes_of(publishable):
     images = open_repository(publishable / "mediconfusion").manifest["images"]
     return {name: facts["sha256"] for name, facts in images.items()}
-
-
-def through_xet(hub):
-    return [asked for asked in hub.record.of("*", "^/xet/") if asked.status in (200, 206)]
-
-
-def upload(folder, repo_id, hub, tmp_path):
-    """`publish` in a process of its own, with Xet, from a folder of its own."""
-    code = f"from dataset_builders.hub.publish import publish; print(publish({str(folder)!r}, {repo_id!r}))"
-    home = {"HF_HOME": str(tmp_path / "uploader"), "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": CURATOR}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=kept | home, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.sources

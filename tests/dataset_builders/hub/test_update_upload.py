@@ -1,34 +1,36 @@
-"""A version with a question added or removed uploads a small share of its bytes, by Xet's own chunker; in a process of its own, since
-hf_xet remembers what it sent. The figures: `python benchmarks/dataset_builders/update_upload.py --cases 1000` (benchmarks/README.md)."""
+"""A version with a case less shares almost all of its bytes with the one before, cut where the content says, as the Hub cuts."""
 
+import random
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
+from PIL import Image
 
-from dataset_builders.build import build
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.exhaustive  # it measures: nothing smaller shows the share
-def test_a_question_more_or_less_is_a_small_upload(tmp_path):
-    command = [sys.executable, ROOT / "benchmarks/dataset_builders/update_upload.py", "--cases", "250", "--seed", "5"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr
-    share = {line[:18].strip(): float(line.split()[-2]) for line in done.stdout.splitlines() if re.search(r"%$", line)}
-    assert share.pop("first version") > 45  # each image once, though two configs hold it
-    assert set(share) == {"case added", "case removed", "question removed", "question edited"}
-    # A set of 250 cases has 22 MB; the bytes that one change touches are the same in a larger set.
-    assert all(value < 5 for value in share.values()), share
+from dataset_builders.contents.card import Description
+from dataset_builders.contents.repository_files import write_repository
+from dataset_builders.images.lookup import as_png
+from dataset_builders.schema import Case, CaseImage, Content, Question
 
 
-def test_readers_find_pages_without_reading_all(tmp_path):
-    build("mediconfusion", out=tmp_path / "set")
-    for path in (tmp_path / "set").rglob("*.parquet"):
-        column = pq.read_metadata(path).row_group(0).column(0)
-        assert column.has_offset_index and column.has_column_index, path
+def case(rng, number):
+    data = as_png(Image.frombytes("L", (120, 120), rng.randbytes(120 * 120)))
+    image = CaseImage(f"i{number}", lambda: data, len(data), f"{number}.png", "CC0-1.0")
+    asked = Question(f"q{number}", f"c{number}", image.image_id, f"What is {number}?", ("this", "that"), (0,))
+    return Case(asked.case_id, (image,), (asked,))
+
+
+def pieces(folder, cases):
+    """The bytes of the Parquet files, cut at certain pairs of bytes."""
+    folder.mkdir()
+    write_repository(folder, Description("set", "mediconfusion", "custom", None, False), Content({"test": cases}))
+    paths = sorted(folder.rglob("*.parquet"))
+    columns = [pq.read_metadata(path).row_group(0).column(0) for path in paths]
+    assert all(column.has_offset_index and column.has_column_index for column in columns), "readers find single pages"
+    return re.split(rb"(?<=\x07[\x00-\x3f])", b"".join(path.read_bytes() for path in paths))
+
+
+def test_a_case_less_changes_a_small_share_of_the_bytes(tmp_path):
+    rng = random.Random(1)
+    cases = [case(rng, number) for number in range(80)]
+    known, second = set(pieces(tmp_path / "first", cases)), pieces(tmp_path / "second", cases[:30] + cases[31:])
+    assert sum(len(piece) for piece in second if piece not in known) < 0.05 * sum(map(len, second))

@@ -82,7 +82,7 @@ def test_hidden_test_answers_go_to_a_private_folder(tmp_path):
     assert hidden_answers(out) == {"2": [2], "3": [0, 1]}
     for path in out.rglob("*"):
         assert not path.is_file() or b"answers_of" not in path.read_bytes()
-    with pytest.raises(BadInput, match="not a manifest"):
+    with pytest.raises(BadInput, match="not a dataset folder"):
         open_repository(tmp_path / "out-answers")
     write_tsv(source / "answers.tsv", [{"index": 1, "answer": "C"}])
     with pytest.raises(BadInput, match="no test question"):

@@ -1,8 +1,7 @@
-"""Phantoms: the same bytes every time, official layouts, one right answer by construction."""
+"""Phantoms: the same bytes every time, official layouts."""
 
 import hashlib
 import json
-from collections import Counter
 
 import pytest
 
@@ -11,6 +10,7 @@ from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.phantom_drawings import draw
 from dataset_builders.phantoms import write_sources
+from tests.sampling import few
 
 
 def digests(folder):
@@ -21,7 +21,7 @@ def digests(folder):
     }
 
 
-@pytest.mark.parametrize("family", BENCHMARKS)
+@pytest.mark.parametrize("family", few(BENCHMARKS))
 def test_sources_and_builds_have_the_same_bytes_twice(family, phantoms, tmp_path):
     write_sources(family, tmp_path / "one")
     draw.cache_clear()  # drawn again
@@ -45,19 +45,6 @@ def test_a_phantom_build_says_that_it_is_one(family, phantoms):
     assert "license: cc0-1.0" in card
     for split in repository.splits:
         assert set(repository.questions(split)["image_license"]) == {"CC0-1.0"}
-
-
-@pytest.mark.parametrize("family", BENCHMARKS)
-def test_every_letter_is_right_about_equally_often(family, phantoms):
-    repository = open_repository(phantoms / family)
-    questions = repository.questions(repository.splits[0])
-    single = questions[questions["question_type"] != "multiple"]
-    for size, group in single.groupby(single["options"].map(len)):
-        counts = Counter(answer[0] for answer in group["answer"])
-        assert len(group) < size or max(counts.values()) - min(counts.get(n, 0) for n in range(size)) <= 2, (
-            size,
-            counts,
-        )
 
 
 def test_gmai_phantoms_hide_the_test_answers_and_fit_their_tree(phantoms):

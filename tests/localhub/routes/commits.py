@@ -144,9 +144,9 @@ def _applied(hub: Hub, before: Tree, lines: list[dict[str, Any]]) -> Tree:
             content = base64.b64decode(value["content"])
             tree[path] = regular(content, blobs.put(content))
         elif key == "lfsFile":
-            if not blobs.has(value["oid"]) and not hub.xet.assemble(value["oid"]):
+            if not blobs.has(value["oid"]):
                 raise Refused(400, f"LFS pointer pointed to a file that does not exist: {path}")
-            tree[path] = large(value["oid"], len(blobs.read(value["oid"])), hub.xet.hashes.get(value["oid"]))
+            tree[path] = large(value["oid"], len(blobs.read(value["oid"])))
         else:
             raise Refused(400, f"Unknown operation {key}")
     return tree

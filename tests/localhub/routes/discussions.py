@@ -5,16 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.localhub.accounts import Token
-from tests.localhub.storage.discussions import (
-    comment,
-    compared,
-    conflicts,
-    event,
-    open_discussion,
-    open_pull_request,
-    summary,
-)
-from tests.localhub.storage.history import merge as merge_trees
+from tests.localhub.storage.discussions import comment, event, open_discussion, open_pull_request, summary
 from tests.localhub.storage.repositories import Repository
 from tests.localhub.wire import Answer, Refused, Request
 
@@ -70,12 +61,7 @@ def opened(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
 @route("GET", ONE)
 def details(hub: Hub, request: Request, kind: str, repo_id: str, number: str) -> Answer:
     repository = hub.readable(request, kind, repo_id, listing=True)
-    discussion = dict(_discussion(repository, number))
-    if discussion["isPullRequest"]:
-        history = hub.repositories.history
-        is_open = discussion["status"] in ("open", "draft")
-        discussion["filesWithConflicts"] = conflicts(history, repository, number) if is_open else []
-    return Answer.json(discussion)
+    return Answer.json(_discussion(repository, number) | {"filesWithConflicts": []})
 
 
 @route("POST", f"{ONE}/comment")
@@ -115,12 +101,12 @@ def merged(hub: Hub, request: Request, kind: str, repo_id: str, number: str) -> 
         discussion = _discussion(repository, number)
         if not discussion["isPullRequest"] or discussion["status"] in ("closed", "merged"):
             raise Refused(409, "Only an open pull request can be merged")
-        tree, conflicting = merge_trees(*compared(repositories.history, repository, number))
-        if conflicting:
-            raise Refused(409, f"The pull request has conflicts: {', '.join(conflicting)}")
         base = discussion["changes"]["base"].removeprefix("refs/heads/")
         title = f"{discussion['title']} (#{number})"
         parents = (repository.branches[base], repository.pulls[number])
+        start, ours, theirs = (repositories.history.get(sha).tree for sha in (discussion["changes"]["start"], *parents))
+        kept = {path: entry for path, entry in ours.items() if path not in start or path in theirs}
+        tree = kept | {path: entry for path, entry in theirs.items() if start.get(path) != entry}
         done = repositories.history.add(parents, tree, title, "", token.user.name)
         repository.branches[base] = done.sha
         discussion["changes"]["mergeCommitId"] = done.sha

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -31,7 +30,7 @@ def tree(hub: Hub, request: Request, kind: str, repo_id: str, revision: str, fol
     paths = sorted(inside)
     start = int(base64.b64decode(request.query["cursor"])) if "cursor" in request.query else 0
     limit = int(request.query.get("limit") or hub.page_size)
-    rows = describe(hub, commit, paths[start : start + limit], wants_commit(request))
+    rows = describe(commit, paths[start : start + limit])
     headers = {}
     if start + limit < len(paths):
         again = {**request.query, "cursor": base64.b64encode(str(start + limit).encode()).decode()}
@@ -46,14 +45,10 @@ def paths_info(hub: Hub, request: Request, kind: str, repo_id: str, revision: st
     commit = hub.repositories.commit(repository, revision)
     known = folders(commit.tree) | commit.tree.keys()
     paths = [path for path in (path.strip("/") for path in form.get("paths", [])) if path in known]
-    return Answer.json(describe(hub, commit, paths, form.get("expand", [""])[-1].lower() in ("true", "1")))
+    return Answer.json(describe(commit, paths))
 
 
-def wants_commit(request: Request) -> bool:
-    return request.query.get("expand", "").lower() in ("true", "1")
-
-
-def describe(hub: Hub, commit: Commit, paths: list[str], last_commit: bool) -> list[dict[str, Any]]:
+def describe(commit: Commit, paths: list[str]) -> list[dict[str, Any]]:
     rows = []
     for path in paths:
         entry = commit.tree.get(path)
@@ -61,23 +56,8 @@ def describe(hub: Hub, commit: Commit, paths: list[str], last_commit: bool) -> l
             row = entry.described(path)
         else:
             row = {"type": "directory", "path": path, "oid": folder_oid(commit.tree, path), "size": 0}
-        if last_commit:
-            last = _last_change(hub, commit, path)
-            row["lastCommit"] = {"id": last.sha, "title": last.title, "date": last.date}
-            row["securityFileStatus"] = None
         rows.append(row)
     return rows
-
-
-def _last_change(hub: Hub, commit: Commit, path: str) -> Commit:
-    def at(step: Commit) -> object:
-        return step.tree[path].oid if path in step.tree else folder_oid(step.tree, path)
-
-    line = hub.repositories.history.line(commit.sha)
-    for newer, older in itertools.pairwise(line):
-        if at(newer) != at(older):
-            return newer
-    return line[-1]
 
 
 @route("GET HEAD", f"/(?:(?P<kind>datasets|spaces)/)?(?P<repo_id>[^/]+/[^/]+)/resolve/{REVISION}/(?P<path>.+)")
@@ -97,9 +77,6 @@ def resolve(hub: Hub, request: Request, kind: str | None, repo_id: str, revision
     }
     if entry.lfs:
         headers |= {"X-Linked-ETag": f'"{entry.sha256}"', "X-Linked-Size": str(entry.size)}
-    if entry.xet:
-        headers["X-Xet-Hash"] = entry.xet
-        headers["Link"] = f'<{request.base}/api/{kind}/{repo_id}/xet-read-token/{commit.sha}>; rel="xet-auth"'
     return in_range(hub.repositories.blobs.read(entry.sha256), headers, request.headers.get("Range"))
 
 

@@ -163,20 +163,3 @@ def set_variable(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
     with hub.repositories.changing(repository):
         repository.variables[asked["key"]] = asked["value"]
     return variables(hub, request, kind, repo_id)
-
-
-@route("GET", f"{API}/auth-check")
-def auth_check(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
-    hub.readable(request, kind, repo_id)
-    return Answer.json({})
-
-
-@route("POST", f"{API}/user-access-request/grant")
-def grant(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
-    asked = request.json()
-    repository = hub.writable(request, kind, repo_id)
-    with hub.repositories.changing(repository):
-        if asked["user"] in repository.granted:
-            raise Refused(400, "The user already has access")
-        repository.granted.append(asked["user"])
-    return Answer.json({})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from .history import Commit, History, Tree, merge, now
+from .history import Commit, now
 from .repositories import KINDS, Repository
 
 
@@ -40,7 +40,11 @@ def open_pull_request(
     number = open_discussion(repository, author, title[:200], text, status)
     repository.discussions[str(number)] |= {
         "isPullRequest": True,
-        "changes": {"base": base if base.startswith("refs/") else f"refs/heads/{base}", "mergeCommitId": None},
+        "changes": {
+            "base": base if base.startswith("refs/") else f"refs/heads/{base}",
+            "mergeCommitId": None,
+            "start": start,
+        },
     }
     repository.pulls[str(number)] = start
     return number
@@ -57,15 +61,3 @@ def note_commit(repository: Repository, revision: str, commit: Commit, author: s
 def summary(discussion: dict[str, Any]) -> dict[str, Any]:
     shown = {key: value for key, value in discussion.items() if key not in ("events", "changes")}
     return shown | {"numComments": sum(each["type"] == "comment" for each in discussion["events"])}
-
-
-def compared(history: History, repository: Repository, number: str) -> tuple[Tree, Tree, Tree]:
-    """(common ancestor, base branch now, pull request now) as trees."""
-    base = repository.discussions[number]["changes"]["base"].removeprefix("refs/heads/")
-    ours, theirs = repository.branches[base], repository.pulls[number]
-    ancestor = history.merge_base(theirs, ours)
-    return history.get(ancestor).tree if ancestor else {}, history.get(ours).tree, history.get(theirs).tree
-
-
-def conflicts(history: History, repository: Repository, number: str) -> list[str]:
-    return merge(*compared(history, repository, number))[1]

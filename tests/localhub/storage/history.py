@@ -1,4 +1,4 @@
-"""Commits and trees: what a revision holds, what changed between two, how two branches merge.
+"""Commits and trees: what a revision holds, the line of commits behind it.
 
 A tree is a flat mapping path -> Entry, kept whole in each commit (repositories in tests are small).
 """
@@ -22,7 +22,6 @@ class Entry:
     size: int
     sha256: str
     lfs: bool = False
-    xet: str | None = None
 
     @property
     def pointer_size(self) -> int:
@@ -36,8 +35,6 @@ class Entry:
         row = {"type": "file", "path": path, "oid": self.oid, "size": self.size}
         if self.lfs:
             row["lfs"] = {"oid": self.sha256, "size": self.size, "pointerSize": self.pointer_size}
-        if self.xet:
-            row["xetHash"] = self.xet
         return row
 
 
@@ -63,8 +60,8 @@ def regular(content: bytes, sha256: str) -> Entry:
     return Entry(git_sha1(content), len(content), sha256)
 
 
-def large(sha256: str, size: int, xet: str | None = None) -> Entry:
-    return Entry(git_sha1(POINTER.format(sha256, size).encode()), size, sha256, True, xet)
+def large(sha256: str, size: int) -> Entry:
+    return Entry(git_sha1(POINTER.format(sha256, size).encode()), size, sha256, True)
 
 
 def now() -> str:
@@ -106,10 +103,6 @@ class History:
                 waiting.extend(self.get(step).parents)
         return list(seen)
 
-    def merge_base(self, a: str, b: str) -> str | None:
-        theirs = set(self.reachable(b))
-        return next((sha for sha in self.reachable(a) if sha in theirs), None)
-
 
 def folders(tree: Tree) -> set[str]:
     return {parent for path in tree for parent in _parents(path)}
@@ -123,25 +116,3 @@ def _parents(path: str) -> list[str]:
 def folder_oid(tree: Tree, folder: str) -> str:
     inside = sorted((path, entry.oid) for path, entry in tree.items() if path.startswith(folder + "/"))
     return hashlib.sha1(json.dumps(inside).encode()).hexdigest()
-
-
-def changes(before: Tree, after: Tree) -> list[str]:
-    """Paths that were added, removed or edited."""
-    return sorted(path for path in before.keys() | after.keys() if _oid(before, path) != _oid(after, path))
-
-
-def merge(base: Tree, ours: Tree, theirs: Tree) -> tuple[Tree, list[str]]:
-    """Three-way merge, file by file; returns (tree, paths that both sides changed differently)."""
-    merged, conflicts = dict(ours), []
-    for path in changes(base, theirs):
-        if _oid(ours, path) not in (_oid(base, path), _oid(theirs, path)):
-            conflicts.append(path)
-        elif path in theirs:
-            merged[path] = theirs[path]
-        else:
-            merged.pop(path, None)
-    return merged, conflicts
-
-
-def _oid(tree: Tree, path: str) -> str | None:
-    return tree[path].oid if path in tree else None

@@ -33,7 +33,6 @@ class Repository:
     created: str
     private: bool = False
     gated: str | bool = False
-    granted: list[str] = field(default_factory=list)
     sdk: str | None = None
     variables: dict[str, str] = field(default_factory=dict)
     branches: dict[str, str] = field(default_factory=dict)
@@ -53,10 +52,7 @@ class Repository:
         return not self.private or owns(token, self.namespace)
 
     def may_read_files(self, token: Token | None) -> bool:
-        if not self.may_see(token):
-            return False
-        granted = token is not None and token.user.name in self.granted
-        return not self.gated or owns(token, self.namespace) or granted
+        return self.may_see(token) and (not self.gated or owns(token, self.namespace))
 
     def may_write(self, token: Token | None) -> bool:
         return may_write(token, self.namespace)
