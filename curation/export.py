@@ -3,7 +3,7 @@ FOLDER` reads.
 
 The folder holds dataset.json, statistics.json (images per category), images/, image_dict.json (each image's sha256, and its licence,
 source, group and PMC article where the table names them), and beside the official files: manifest.json (what it is and how it was
-made), rejected.json (pairs not kept, with all scores), funnel.json (how many fell at each stage). Images, pairs and groups go by keyed
+made), reviews.jsonl (what reviewers said of its pairs), funnel.json (how many fell at each stage). Images, pairs and groups go by keyed
 hashes; the key lies beside the folder.
 
 See also: deciding what is kept (`review_log.py`).
@@ -82,19 +82,14 @@ def _write(
     origins |= {name: _image_entry(name, origin) for name, origin in origins.items()}
     ids = {
         pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
-        for pair_id, pair in log.pairs.items()
+        for pair_id, pair in kept.items()
     }
-    for pair in log.pairs.values():  # rejected pairs are listed with their images' ids
-        for side in ("image_1", "image_2"):
-            names.setdefault(pair.draft[side], pseudonyms.of("i", pair.draft[side]))
     dataset = {ids[pair_id]: _entry(pair, names) for pair_id, pair in kept.items()}
     labels = Counter(
         category for entry in dataset.values() for number in (1, 2) for category in entry[f"category_{number}"]
     )
     write_json(work / "dataset.json", dataset)
     write_json(work / "statistics.json", dict(labels.most_common()))
-    rejected = {ids[key]: _rejected(pair, names) for key, pair in log.pairs.items() if key not in kept}
-    write_json(work / "rejected.json", rejected)
     write_json(work / "funnel.json", funnel)
     if (log.folder / LOG).is_file():
         changes = [
@@ -131,19 +126,6 @@ def _entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
         "AI_question": draft["question"],
         "AI_option_A": draft["option_A"],
         "AI_option_B": draft["option_B"],
-    }
-
-
-def _rejected(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
-    draft = pair.draft
-    return {
-        "decision": pair.decision,
-        "im_1": names[draft["image_1"]],
-        "im_2": names[draft["image_2"]],
-        "question": pair.question,
-        "option_A": pair.option_A,
-        "option_B": pair.option_B,
-        "reviews": {reviewer: asdict(review) for reviewer, review in pair.reviews.items()},
     }
 
 

@@ -59,11 +59,10 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
                 continue
             document = _read(file)
             cleaned, removed = _without(document, gone)
-            if file.name in ("dataset.json", "rejected.json") and isinstance(document, dict):
+            if file.name == "dataset.json":
                 pairs |= set(document) - set(cleaned)
-            if file.name != "rejected.json":
-                taken["questions"] += removed * (2 if file.name == "dataset.json" else 1)
-                left += len(cleaned)
+            taken["questions"] += removed * (2 if file.name == "dataset.json" else 1)
+            left += len(cleaned)
             write_json(file, cleaned)
         if not left:
             raise BadInput(f"{folder}: no question would be left. Delete the folder and {key_file(folder)}.")

@@ -130,10 +130,9 @@ def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
     funnel = export("mine", questions, images, tmp_path / "mine")
     assert funnel["review"] == {"drafts": 6, "kept": 3, "rejected": 1, "unreviewed": 2, "edited": 1}
     assert funnel["exported"] == 3
-    rejected = json.loads((tmp_path / "mine" / "rejected.json").read_text())
     keyed = keyed_pairs(log, tmp_path / "mine")
-    assert rejected[keyed["2-3"]]["reviews"]["Ada"]["score_2"] == 4
-    assert {entry["decision"] for entry in rejected.values()} == {"rejected", "unreviewed"}
+    said = read_journal(tmp_path / "mine" / LOG)
+    assert {entry["item"] for entry in said} == {keyed[pair] for pair in ("0-1", "1-2", "5-6")}
     assert json.loads((tmp_path / "mine" / "statistics.json").read_text()) == {
         "Other": 3,
         "Spinal": 2,
