@@ -5,7 +5,6 @@ See also: reading each format (one module per benchmark), writing files (`reposi
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -15,8 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock
 
 from dataset_builders.benchmark_names import known_name
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
@@ -285,29 +282,11 @@ def replacing(target: Path) -> Iterator[Path]:
             fresh = stack.enter_context(temporary_folder(target.parent, f".{target.name}."))
         except OSError as error:
             raise BadInput(f"--out {target}: cannot be written ({error.strerror}). Name another folder.") from None
-        fresh.chmod(0o755 & ~_umask())
-        with _swapping(target):
-            if old.is_dir() and not target.exists():
-                old.rename(target)  # a build was killed between the two renames below
+        if old.is_dir() and not target.exists():
+            old.rename(target)  # a build was killed between the two renames below
         yield fresh
-        with _swapping(target):
-            shutil.rmtree(old, ignore_errors=True)
-            if target.exists():
-                target.rename(old)
-            fresh.rename(target)
-            shutil.rmtree(old, ignore_errors=True)
-
-
-@contextmanager
-def _swapping(target: Path) -> Iterator[None]:
-    """A lock on `target` and on what it replaced."""
-    lock = target.with_name(f".{target.name}.lock")
-    with FileLock(lock):
-        yield
-        lock.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        shutil.rmtree(old, ignore_errors=True)
+        if target.exists():
+            target.rename(old)
+        fresh.rename(target)
+        shutil.rmtree(old, ignore_errors=True)

@@ -88,8 +88,8 @@ def _read_key(path: Path) -> bytes:
 
 
 def with_keyed_ids(content: Content, pseudonyms: Pseudonyms) -> Content:
-    """The same content under keyed hashes: ids of questions, cases, images, pairs and groups, names of image files, and the ids that
-    the notes name."""
+    """The same content under keyed hashes: ids of questions, cases, images, pairs and groups, names of image files. Notes
+    that hold a name are left out."""
     names: dict[str, str] = {}
 
     def keyed(kind: str) -> Callable[[str], str]:
@@ -127,12 +127,5 @@ def with_keyed_ids(content: Content, pseudonyms: Pseudonyms) -> Content:
     cases = of_splits(content.cases)
     more = {config: of_splits(splits) for config, splits in content.more.items()}
     hidden = {question(name): answer for name, answer in content.hidden.items()}
-    notes = [_renamed(note, names) for note in content.notes]
+    notes = [note for note in content.notes if not any(name and name in note for name in names)]
     return replace(content, cases=cases, more=more, hidden=hidden, notes=notes)
-
-
-def _renamed(note: str, names: dict[str, str]) -> str:
-    """A note with ids in place of names: those of a length that no ordinary word has by chance, and whole words."""
-    for name in sorted((name for name in names if len(name) >= 6 and name in note), key=len, reverse=True):
-        note = note.replace(name, names[name])
-    return re.sub(r"[^\s,;()]+", lambda word: names.get(word[0], word[0]) if not word[0].isdigit() else word[0], note)

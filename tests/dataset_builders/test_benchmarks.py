@@ -33,24 +33,6 @@ def test_what_a_package_must_give_is_one_clear_error(fifth):
         spec("sixth")
 
 
-def test_what_it_leaves_out_has_a_default(fifth):
-    fifth.SPEC = DatasetSpec(facts=FACTS)
-    assert list(benchmarks.question_columns("vqa-fifth")) == [*benchmarks.COMMON, *benchmarks.SEVERAL_IMAGES]
-    assert not spec("vqa-fifth").is_whole(None)
-
-
-def test_the_harness_side_says_what_is_missing_too():
-    from eval_harness.benchmarks.prompt import bare_question
-    from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
-
-    metrics = {"accuracy": MetricInfo("Accuracy", "Questions answered correctly.")}
-    prompts = (bare_question("vqa-fifth", "a test", ("mc",)),)
-    with pytest.raises(TypeError, match="headline 'hits'"):
-        EvalSpec(headline="hits", metrics=metrics, prompts=prompts, default_prompts={"mc": "question"})
-    with pytest.raises(TypeError, match="must name a template for 'mc'"):
-        EvalSpec(headline="accuracy", metrics=metrics, prompts=prompts, default_prompts={"mc": "other"})
-
-
 WRITES = {
     "curation/report/quality.py": {"mediconfusion"},
     "curation/export.py": {"mediconfusion"},

@@ -12,27 +12,17 @@ import csv
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 
-MAX_RECORD = 256 * 1024 * 1024
-"""Bytes of one record. A quote that is never closed would otherwise read the rest of the file into memory."""
+MAX_FIELD = 256 * 1024 * 1024
+"""Characters of one field. A quote that is never closed would otherwise read the rest of the file into memory."""
 REFERENCE_LENGTH = 64
 """An `image` no longer than this is the index of the record that holds the image (as VLMEvalKit reads it)."""
 
-BOM = b"\xef\xbb\xbf"
-PROBLEMS = {
-    "unexpected end of data": "a quote is never closed. Is the file complete?",
-    "new-line character": "a line break (carriage return) outside quotes. Save the file with \\n line ends.",
-    "field larger": f"the record is longer than {MAX_RECORD >> 20} MiB. Is a quote never closed?",
-}
-"""What the csv reader says of a file -> what is wrong with it."""
-
-csv.field_size_limit(MAX_RECORD)
+csv.field_size_limit(MAX_FIELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,44 +58,23 @@ def records(file: Path) -> Iterator[Record]:
             yield Record(dict(zip(header, values, strict=True)), line, start, end)
 
 
-class _Lines:
-    """The lines of a file as text, for a csv reader: counts what was read, and limits one record."""
-
-    def __init__(self, file: Path, stream: BinaryIO) -> None:
-        self.file, self.stream = file, stream
-        self.number, self.record = 0, stream.tell()
-
-    def __iter__(self) -> Iterator[str]:
-        for data in iter(partial(self.stream.readline, MAX_RECORD), b""):
-            self.number += 1
-            if self.stream.tell() - self.record >= MAX_RECORD:
-                raise csv.Error("field larger than field limit")
-            if b"\x00" in data:
-                raise BadInput(f"{self.file}, line {self.number}: holds a NUL character. Is the file damaged?")
-            try:
-                yield data.removeprefix(BOM if self.stream.tell() == len(data) else b"").decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise BadInput(
-                    f"{self.file}, line {self.number}, byte {error.start}: not UTF-8 text. Save the file as UTF-8."
-                ) from None
-
-
 def _rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list[str]]]:
     """(line number, first byte, byte after the last, fields) of each record from the byte `start` on."""
     with file.open("rb") as stream:
         stream.seek(start)
-        lines = _Lines(file, stream)
-        reader = csv.reader(iter(lines), delimiter="\t", strict=True)
+        lines = (
+            line.decode("utf-8-sig" if stream.tell() == len(line) else "utf-8") for line in iter(stream.readline, b"")
+        )
+        reader = csv.reader(lines, delimiter="\t", strict=True)
         while True:
-            line, lines.record = lines.number + 1, stream.tell()
+            line, first = reader.line_num + 1, stream.tell()
             try:
                 values = next(reader)
             except StopIteration:
                 return
-            except csv.Error as error:
-                problem = next((text for said, text in PROBLEMS.items() if said in str(error)), f"{error}.")
-                raise BadInput(f"{file}, line {line}: {problem}") from None
-            yield line, lines.record, stream.tell(), values
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise BadInput(f"{file}, line {line}: {error}. Is the file complete, and UTF-8?") from None
+            yield line, first, stream.tell(), values
 
 
 def images_in(text: str) -> list[str]:

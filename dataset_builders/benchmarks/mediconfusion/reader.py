@@ -60,7 +60,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     problems.check(REMEDY)
     return Content(
         cases={"test": cases},
-        counts=_counts(cases, source),
+        counts=_counts(cases),
         notes=_notes(cases),
         more=halves(cases),
     )
@@ -198,29 +198,19 @@ def _licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
     return found
 
 
-def _counts(cases: list[Case], source: Path) -> list[Count]:
+def _counts(cases: list[Case]) -> list[Count]:
     questions = [question for case in cases for question in case.questions]
     images = {image.image_id for case in cases for image in case.images}
     labels = Counter(label for question in questions for label in question.categories)
-    stated = _statistics(source)
     counts = [
         Count("pairs", len(cases), PAPER_PAIRS),
         Count("questions", len(questions), PAPER_QUESTIONS),
         Count("distinct images", len(images)),
     ]
-    for label in sorted({*labels, *stated}):
-        counts.append(Count(f"images labelled {label}", labels[label], stated.get(label), "image labels, not pairs"))
+    for label in sorted({*labels, *PAPER_CATEGORIES}):
+        paper = PAPER_CATEGORIES.get(label)
+        counts.append(Count(f"images labelled {label}", labels[label], paper, "image labels, not pairs"))
     return counts
-
-
-def _statistics(source: Path) -> dict[str, int]:
-    file = source / "statistics.json"
-    if not file.is_file():
-        return PAPER_CATEGORIES
-    document = read_json(file)
-    if not isinstance(document, dict) or not all(type(value) is int for value in document.values()):
-        raise BadInput(f"{file}: is not an object (category -> number of images). {REMEDY}")
-    return document
 
 
 def _notes(cases: list[Case]) -> list[str]:

@@ -98,12 +98,6 @@ def test_a_uri_that_questions_share_is_stored_once(phantoms):
     assert column.total_compressed_size < 1.1 * sum(map(len, uris)) + 1000
 
 
-def test_other_peoples_task_ids_declare_no_metric_of_ours():
-    assert metric_of_task("test_individual_accuracy", "test") == "individual_accuracy"
-    for other in ("test", "individual_accuracy", "test_set_accuracy", "validation_individual_accuracy", "test_"):
-        assert metric_of_task(other, "test") is None
-
-
 def test_without_tasks_nothing_of_them_is_written(phantoms, tmp_path):
     build("mediconfusion", out=tmp_path / "plain")
     names, less = (

@@ -1,14 +1,22 @@
 """A Space gets the board and the layers below it, and starts from there alone."""
 
+import subprocess
+import sys
+import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.space_files import space_files
 from tests.localhub.accounts import CURATOR
+from tests.localhub.clients import closure
 from tests.localhub.small_repo import small_repo
 
 CARD = "---\ntitle: A board\nsdk: gradio\napp_file: app.py\n---\n"
@@ -140,3 +148,15 @@ def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local
         publish(board, "ORG/board", space=True, wheel=tmp_path / "x-1-py3-none-any.whl")
     with pytest.raises(BadInput, match="Add --space"):
         publish(board, "ORG/board", wheel=wheel)
+
+
+def test_a_space_build_installs_what_the_board_imports():
+    board = Path(__file__).parents[3] / "leaderboard_space"
+    code = "import sys, leaderboard_space.app; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=board.parent)
+    owners = packages_distributions()
+    loaded = {canonicalize_name(owner) for module in done.stdout.split() for owner in owners.get(module, ())}
+    project = tomllib.loads((board.parent / "pyproject.toml").read_text())["project"]
+    ours = [*project["dependencies"], *project["optional-dependencies"]["space"]]
+    named = {canonicalize_name(Requirement(line).name) for line in ours}
+    assert loaded & named <= closure((board / "requirements.txt").read_text().splitlines())

@@ -70,12 +70,6 @@ def test_what_is_not_there_is_no_trouble(curator, dataset):
         assert not isinstance(caught.value, Unavailable)
 
 
-def test_a_hub_that_is_away_is_trouble(dataset, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(Unavailable, match="cannot be reached"):
-        open_repository(dataset)
-
-
 def test_only_main_and_tags_are_the_owners_word(curator, dataset, local_hub):
     first = open_repository(dataset).revision
     new_note(curator, dataset, "later on main")
