@@ -92,15 +92,13 @@ def build_app(
             with gr.Column(elem_id="page-submit"):
                 drawn_when_open = "medprobePage(element, () => { trigger('select') });"
                 opened = _html(frame.page("submit"), "mp-submit-page", drawn_when_open)
-                form, target, waiting = draw_submit(submitting)
+                form, target = draw_submit(submitting)
 
-        def fill() -> tuple[gr.Row, gr.Dropdown, str]:
+        def fill() -> tuple[gr.Row, gr.Dropdown]:
             choices = submitting.choices()
-            return gr.Row(visible=bool(choices)), gr.Dropdown(choices=choices), submitting.open_submissions()
+            return gr.Row(visible=bool(choices)), gr.Dropdown(choices=choices)
 
-        opened.select(
-            fill, outputs=[form, target, waiting], queue=False, show_progress="hidden", api_visibility="private"
-        )
+        opened.select(fill, outputs=[form, target], queue=False, show_progress="hidden", api_visibility="private")
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
 

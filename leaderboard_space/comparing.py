@@ -23,7 +23,7 @@ from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.groups import Owner, grouped
+from leaderboard_space.data.ranks.groups import Owner, group_of, order_of, owner_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
 from leaderboard_space.data.result_names import find_result, labels
 from leaderboard_space.data.scoring import scores_of
@@ -227,11 +227,11 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
 def _next_by_default(draft: Comparison, metric: str, chosen: Sequence[Entry]) -> Entry | None:
     """The result to compare with those `chosen` where none is named: the best of the results that stand for their models, of another model
     and with another score, since equal answers show nothing. Answers come before numbers alone, models before baselines."""
-    held, up = grouped(draft.section), info_of(metric).higher_is_better is not False
+    up = info_of(metric).higher_is_better is not False
     standing: dict[Owner, Entry] = {}
-    for entry in sorted(draft.section.entries, key=lambda entry: held[entry.key].order):
-        if held[entry.key].group == "ranked":
-            standing.setdefault(held[entry.key].owner, entry)
+    for entry in sorted(draft.section.entries, key=order_of):
+        if group_of(entry) == "ranked":
+            standing.setdefault(owner_of(entry), entry)
     values = draft.values(metric)
     taken = {identity_of(entry.result.model.name) for entry in chosen}
     scored = {values.get(entry.key) for entry in chosen}

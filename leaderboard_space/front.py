@@ -40,8 +40,6 @@ from leaderboard_space.views.topic import Aspect, LabelSummary
 T = TypeVar("T")
 LONGEST_QUERY = 100
 """Characters of what is searched for: every word of it is compared with every word that the board knows."""
-LONGEST_KEPT = 1000
-"""Characters of a request up to which the first screen is kept for it."""
 
 
 class OverviewPages:
@@ -59,13 +57,7 @@ class OverviewPages:
 
     def page(self, request: Mapping[str, Any]) -> str:
         """The first screen as HTML; `request` as its address says: kind, hide, pin, all, unknown."""
-        found, labels = self.overview(), self.labels()
-        said = repr(sorted(request.items(), key=str))
-        if len(said) > LONGEST_KEPT:
-            return overview_view.page(found, labels, request)
-        # Overview and labels stand in the key's value, as above.
-        key = ("overview page", id(found), id(labels), said)
-        return self.service.memory.remember(key, lambda: (overview_view.page(found, labels, request), found, labels))[0]
+        return overview_view.page(self.overview(), self.labels(), request)
 
     def file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """The matrix as a file (`name`, `text`, `type`), or how to cite it (`of`: cite)."""

@@ -23,7 +23,7 @@ from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
 from eval_harness.derive.metrics import BALANCED, METRICS
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.scoring import Bools, Ints, MetricUnits
-from leaderboard_space.data.tree import labels_of
+from leaderboard_space.data.tree import rows_by
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Outcomes:
     def rows_by_label(self, facet: str) -> dict[str, Ints]:
         """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""
         if ("labels", facet) not in self.memory:
-            self.memory["labels", facet] = labels_of(self.questions, facet).rows()
+            self.memory["labels", facet] = {label: at for (label,), at in rows_by(self.questions, (facet,)).items()}
         found: dict[str, Ints] = self.memory["labels", facet]
         return found
 

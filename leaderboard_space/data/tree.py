@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -170,19 +170,41 @@ def tree_of(family: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`). A facet that no branch names adds no level to it."""
     rows: dict[Path, Ints] = {}
     groups: list[tuple[str, list[FacetNode]]] = []
-    labels = {facet: labels_of(questions, facet) for facet in facets_of(family)}
     for chain in chains_of(family):
-        nodes = _grow([labels[facet] for facet in chain], chain, None, (chain[0],), rows)
+        found: dict[Path, Ints] = {}
+        below: dict[Path, dict[str, int]] = {}
+        for depth in range(1, len(chain) + 1):
+            for labels, at in rows_by(questions, chain[:depth]).items():
+                found[labels] = at
+                below.setdefault(labels[:-1], {})[labels[-1]] = at.size
+        nodes = _grow(below, chain, ())
+        rows |= {(chain[0], *labels): found[labels] for labels in _paths(nodes)}
         if nodes:
             groups.append((chain[0], nodes))
     facets = []
     for facet in facets_of(family):
-        held = labels[facet].rows()
+        held = {label: at for (label,), at in rows_by(questions, (facet,)).items()}
         if any(label != UNLABELLED for label in held):
             rows |= {choice(facet, label): at for label, at in held.items()}
             sizes = {label: at.size for label, at in held.items()}
             facets.append((facet, [FacetNode(label, facet, n) for label, n in _sorted(sizes)]))
     return Tree(groups, rows, len(questions), facets)
+
+
+def rows_by(questions: pd.DataFrame, facets: Sequence[str]) -> dict[Path, Ints]:
+    """Labels by some facets -> positions of the questions that have them all. A question with several categories is in each of them; one
+    without a label is "unlabelled". None where the source gives none of a facet."""
+    columns = ["categories" if facet == "category" else facet for facet in facets]
+    if not set(columns) <= set(questions.columns):
+        return {}
+    held = questions[columns].reset_index(drop=True).astype(object)
+    if "categories" in columns:
+        held["categories"] = held["categories"].map(lambda cell: list(dict.fromkeys(cell if cell is not None else ())))
+        held = held.explode("categories")
+    held = held.where(held.notna(), UNLABELLED).astype(str)
+    positions = held.index.to_numpy(np.int64)
+    found = held.groupby(columns, sort=False).indices
+    return {key if isinstance(key, tuple) else (key,): positions[at] for key, at in found.items()}
 
 
 def facets_of(family: str) -> list[str]:
@@ -251,60 +273,21 @@ def _organs(image_types: dict[str, int]) -> list[FacetNode]:
     ]
 
 
-@dataclass(frozen=True)
-class QuestionLabels:
-    """The labels of the questions by one facet: question `position[i]` has the label `names[codes[i]]`. A question with several categories
-    is in each of them; one without is "unlabelled"."""
-
-    position: Ints
-    codes: Ints
-    names: list[str]
-    size: int
-
-    def rows(self, held: Ints | None = None) -> dict[str, Ints]:
-        """Label -> positions in ascending order, of all questions or of those at `held` (ascending)."""
-        position, codes = self.position, self.codes
-        if held is not None and position.size == self.size:  # one label each
-            position, codes = held, codes[held]
-        elif held is not None:
-            among = np.zeros(self.size, dtype=bool)
-            among[held] = True
-            position, codes = position[among[position]], codes[among[position]]
-        order = np.argsort(codes, kind="stable")
-        there, begins = np.unique(codes[order], return_index=True)
-        parts = np.split(position[order], begins[1:])
-        return {self.names[code]: part for code, part in zip(there, parts, strict=True)} if there.size else {}
-
-
-def labels_of(questions: pd.DataFrame, facet: str) -> QuestionLabels:
-    """The labels by a facet; none where the source gives none."""
-    column = "categories" if facet == "category" else facet
-    if column not in questions.columns:
-        return QuestionLabels(np.zeros(0, np.int64), np.zeros(0, np.int64), [], len(questions))
-    cells = questions[column].reset_index(drop=True).astype(object)
-    if facet == "category":
-        cells = cells.map(lambda cell: list(dict.fromkeys(cell)) or [None] if cell is not None else [None]).explode()
-    codes, names = pd.factorize(cells.where(cells.notna(), UNLABELLED).map(str).to_numpy(object))
-    return QuestionLabels(
-        cells.index.to_numpy(np.int64), codes.astype(np.int64), [str(name) for name in names], len(questions)
-    )
-
-
-def _grow(
-    labels: Sequence[QuestionLabels], chain: Sequence[str], held: Ints | None, path: Path, rows: dict[Path, Ints]
-) -> list[FacetNode]:
-    values = labels[0].rows(held)
-    if not any(label != UNLABELLED for label in values):
+def _grow(below: Mapping[Path, Mapping[str, int]], chain: Sequence[str], path: Path) -> list[FacetNode]:
+    """The branches under a path. `below`: path -> its labels with how many questions each has."""
+    sizes = below.get(path, {})
+    if not any(label != UNLABELLED for label in sizes):
         return []
-    nodes = []
-    for label, count in _sorted({label: found.size for label, found in values.items()}):
-        here = (*path, label)
-        rows[here] = values[label]
-        children = _grow(labels[1:], chain[1:], values[label], here, rows) if len(chain) > 1 else []
-        nodes.append(FacetNode(label, chain[0], count, children))
-    return nodes
+    return [FacetNode(label, chain[0], n, _grow(below, chain[1:], (*path, label))) for label, n in _sorted(sizes)]
 
 
-def _sorted(sizes: dict[str, int]) -> list[tuple[str, int]]:
+def _paths(nodes: Sequence[FacetNode]) -> Iterator[Path]:
+    """The labels that lead to each of some branches and those below them."""
+    for node in nodes:
+        yield (node.label,)
+        yield from ((node.label, *rest) for rest in _paths(node.children))
+
+
+def _sorted(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Largest first, then by name; what has no label comes last."""
     return sorted(sizes.items(), key=lambda item: (item[0] == UNLABELLED, -item[1], item[0].lower()))

@@ -28,7 +28,6 @@ from eval_harness.store.submission import Submission
 from eval_harness.store.submit import deliver
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
-from leaderboard_space.data.open_submissions import OpenSubmissions
 from leaderboard_space.data.published_tables import models
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
@@ -66,7 +65,6 @@ class SubmitTab:
         self.board, self.store, self.trusted, self.may_write, self.hidden = board, store, trusted, may_write, hidden
         self.published = {name: one.kind for name, one in models().items()}
         self.on_hub = store is not None and is_hub_store(str(store))
-        self.waiting = OpenSubmissions(str(store)) if self.on_hub else None
         can_sign_in = on_space() and bool(os.environ.get("OAUTH_CLIENT_ID"))
         self.signs_in = can_sign_in and (self.on_hub or hidden is not None)
         self.takes = store is not None and (may_write or (self.signs_in and self.on_hub))
@@ -172,8 +170,8 @@ class SubmitTab:
         user: str | None = None,
         client: str = "",
     ) -> tuple[Any, ...]:
-        """Compute it again, exactly as `check` did, and deliver it: (what became of it, the report, which goes once it is submitted, the
-        open submissions, the outcome as data).
+        """Compute it again, exactly as `check` did, and deliver it: (what became of it, the report, which goes once it is submitted,
+        the outcome as data).
 
         `token`, `user`: of who is signed in; None is this machine, where `may_write` says that this is the user.
         """
@@ -182,7 +180,7 @@ class SubmitTab:
                 who = user or ("this-machine" if self.may_write else "")
                 score = self.hidden.score(_one_file(files), str(model or "").strip(), who)
                 told = {"ok": True, "problems": [], **asdict(score)}
-                return words.hidden_scored(score), "", self.open_submissions(), told
+                return words.hidden_scored(score), "", told
             if not self.takes or self.store is None:
                 raise BadInput(
                     "submissions cannot be sent from here. Download the submission bundle and submit it yourself."
@@ -193,17 +191,10 @@ class SubmitTab:
                 )
             found = self.received(key, files, model, kind, client)
             if found.problems:
-                return (
-                    words.not_submitted(found.problems),
-                    gr.skip(),
-                    self.open_submissions(),
-                    outcome(found, found.problems),
-                )
+                return words.not_submitted(found.problems), gr.skip(), outcome(found, found.problems)
             done = deliver(found, self.store, token, published=self.published)
         except BadInput as error:
-            return words.not_submitted([str(error)]), gr.skip(), self.open_submissions(), outcome(None, [str(error)])
-        if self.waiting:
-            self.waiting.forget()
+            return words.not_submitted([str(error)]), gr.skip(), outcome(None, [str(error)])
         where = done.location if self.on_hub else found.folder
         if not self.on_hub:
             with suppress(OSError, BadInput):  # its row is there when the reader follows the link
@@ -211,7 +202,7 @@ class SubmitTab:
         shown = words.sent(
             where, done.new, self.on_hub, self.row_of(found), model_address(identity_of(found.result.model.name))
         )
-        return shown, "", self.open_submissions(), {**outcome(found, []), "place": where, "new": done.new}
+        return shown, "", {**outcome(found, []), "place": where, "new": done.new}
 
     def row_of(self, found: Submission) -> str:
         """The address of a submission's row on the board."""
@@ -221,15 +212,6 @@ class SubmitTab:
     def command(self, folder: str) -> str:
         """What submits a submission bundle from the command line. A path of this machine would say nothing to who reads the page."""
         return f"medprobe submit {folder} --to {self.store if self.on_hub else 'STORE'}"
-
-    def open_submissions(self) -> str:
-        """The open submissions as HTML; nothing for a folder store, which takes them at once."""
-        if self.waiting is None:
-            return ""
-        try:
-            return words.waiting(self.waiting.list())
-        except BadInput as error:
-            return words.problem(str(error))
 
 
 def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]:
@@ -247,9 +229,9 @@ def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]
     return said
 
 
-def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
-    """Draw the components in the tab that is open; returns what opening it should fill: the form (hidden where nothing can be handed in),
-    the choices, the open submissions."""
+def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
+    """Draw the components in the tab that is open; returns what opening it should fill: the form (hidden where nothing can be handed in)
+    and the choices."""
     choices = tab.choices()
     with gr.Row(elem_id="mp-submit", visible=bool(choices)) as whole:
         with gr.Column(scale=2, min_width=320):
@@ -276,7 +258,6 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
             report = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-report")
             ready = gr.DownloadButton("Download the submission bundle", visible=False, size="sm", elem_id="mp-ready")
             how = gr.HTML("", apply_default_css=False, js_on_load=None)
-    waiting = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-waiting")
     told = gr.JSON(visible=False)
     form: list[Any] = [target, files, model, kind]
     quick: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -301,10 +282,10 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown, gr.HTML]:
     model.submit(**at_once)
     send.click(
         _signed_in(tab) if tab.signs_in else _by_client(tab.send, "submit"),
-        form, [sent, report, waiting, told], api_name="submit", api_description=SUBMITS,
+        form, [sent, report, told], api_name="submit", api_description=SUBMITS,
         concurrency_limit=SENDING, show_progress="minimal", show_progress_on=sent,
     )  # fmt: skip
-    return whole, target, waiting
+    return whole, target
 
 
 CHECKS = "Score a file of answers to one of the board's sets of questions, without submitting it. Nothing is written."

@@ -1,4 +1,4 @@
-"""The words of the Submit tab: how it goes, what answers are worth, what is wrong with them, and what waits to be verified."""
+"""The words of the Submit tab: how it goes, what answers are worth, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from eval_harness.records.result import Result, Score
 from eval_harness.store.hidden_test import HiddenScore
 from eval_harness.store.printed import shown
 from eval_harness.store.submission import Submission
-from leaderboard_space.data.open_submissions import Waiting
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import count, interval, number, plural, prose, score_text, text
 from leaderboard_space.views.tables.leaderboard import GROUPS
@@ -107,7 +106,7 @@ def sent(where: str, new: bool, is_pull_request: bool, row: str = "", model: str
     if is_pull_request:
         said = "A pull request is open" if new else "This was submitted before and is waiting here"
         link = f'<a href="{text(where, 500)}" target="_blank" rel="noopener">{text(where, 500)}</a>'
-        rest = "It appears on the board once it is verified; its state is shown below."
+        rest = "It appears on the board once it is verified; what the verifier says stands there."
         return f'<div class="mp-page report">{_told(f"{said}: {link}")}<p class="sub">{rest}</p></div>'
     said = "Added to the store" if new else "The store has it already"
     link = f'<a href="{row}">see its row on the board</a>'
@@ -141,29 +140,6 @@ def how_to_add(folder: str, command: str) -> str:
         '<div class="mp-page short"><p class="sub">The submission bundle holds the exact bytes to submit. Unpack it, then run</p>'
         f'<pre class="command"><code>{text(command, 600)}</code></pre></div>'
     )
-
-
-def waiting(found: Sequence[Waiting]) -> str:
-    """The open submissions of a Hub store as a table."""
-    if not found:
-        return '<div class="mp-page short"><h3>Open submissions</h3><p class="sub">None are waiting for verification.</p></div>'
-    rows = "".join(
-        f'<tr><th scope="row"><a href="{text(each.url, 500)}" target="_blank" rel="noopener">#{each.number}</a></th>'
-        f"<td>{text(each.title.removeprefix('Add '), 160)}</td><td>{text(each.author, 60)}</td><td>{text(each.opened)}</td>"
-        f"<td>{text(each.state, 120)}</td></tr>"
-        for each in found
-    )
-    return (
-        f'<div class="mp-page short"><h3>Open submissions</h3><p class="sub">{plural(len(found), "submission")} waiting for verification.'
-        '</p><div class="scroll"><table class="plain left" aria-label="Open submissions"><thead><tr><th scope="col">No.</th>'
-        '<th scope="col">Result</th><th scope="col">By</th><th scope="col">Since</th><th scope="col">State</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></div>"
-    )
-
-
-def problem(line: str) -> str:
-    """One line about what does not work just now."""
-    return f'<div class="mp-page short"><p class="sub" role="status">{prose(line, LONGEST)}</p></div>'
 
 
 def _told(said: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from eval_harness.prompts import DEFAULT_PROMPT
@@ -76,27 +75,9 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
     )
 
 
-@dataclass(frozen=True)
-class Grouped:
-    """What a result is among those of its section, whatever is selected. `order`: as `order_of` gives it; `tried`: how many runs of this
-    model its account has in the store on these questions, withdrawn ones and all methods included."""
-
-    group: Group
-    owner: Owner
-    order: tuple[object, ...]
-    tried: int
-
-
-def grouped(section: Section) -> dict[str, Grouped]:
-    """Entry key -> what the result is among the others. Computed once per section."""
-    if "grouped" not in section.memory:
-        tried = Counter(owner_of(entry) for entry in section.entries if entry.result.kind == "measured")
-        section.memory["grouped"] = {
-            entry.key: Grouped(group_of(entry), owner_of(entry), order_of(entry), tried.get(owner_of(entry), 1))
-            for entry in section.entries
-        }
-    found: dict[str, Grouped] = section.memory["grouped"]
-    return found
+def runs_tried(section: Section) -> Counter[Owner]:
+    """How many runs of each model its account has in the store on these questions, withdrawn ones and all methods included."""
+    return Counter(owner_of(entry) for entry in section.entries if entry.result.kind == "measured")
 
 
 def display_names(entries: Sequence[Entry]) -> dict[str, str]:

@@ -6,7 +6,7 @@ See also: the mathematics (`ranking.py`), sentences (`sentences/findings.py`), H
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,8 +27,10 @@ from leaderboard_space.data.ranks.groups import (
     GROUPS,
     WITH_RANKS,
     Group,
-    Grouped,
-    grouped,
+    group_of,
+    order_of,
+    owner_of,
+    runs_tried,
 )
 from leaderboard_space.data.ranks.significance import is_random_run, random_run, tested
 from leaderboard_space.data.scoring import Bools, Floats, MetricUnits, p_values, scores_of
@@ -168,7 +170,7 @@ def standings(
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
         measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
     beside = _beside(outcomes, mask)
-    known = grouped(section)
+    tried = runs_tried(section)
     rows: list[Row] = []
     hidden: list[Entry] = []
     everything = shown in (ALL, ONE)
@@ -187,8 +189,8 @@ def standings(
                 entry,
                 score,
                 recomputed=key in measured,
-                group=known[key].group,
-                tried=known[key].tried,
+                group=group_of(entry),
+                tried=tried.get(owner_of(entry), 1),
                 abstained=abstained,
                 answered_accuracy=answered,
                 ends=ends,
@@ -198,7 +200,7 @@ def standings(
         section.entries, {row.entry.key: with_interval(row.score, metric) for row in rows if row.is_baseline}
     )
     rows = [_against_run(row, run, metric) for row in rows] if run is not None else rows
-    rows = one_per_model(rows, known) if shown == ONE else rows
+    rows = one_per_model(rows) if shown == ONE else rows
     rows = [replace(row, group="no score") if _says_nothing(row) else row for row in rows]
     ordered: list[Row] = []
     for group in GROUPS:
@@ -246,12 +248,12 @@ def _beside(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, Beside]:
     return dict(zip(outcomes.runs, zip(*percents, map(tuple, abstained.ended.tolist()), strict=True), strict=True))
 
 
-def one_per_model(rows: list[Row], known: Mapping[str, Grouped]) -> list[Row]:
+def one_per_model(rows: list[Row]) -> list[Row]:
     """One row per model, account and group: models are compared, not how often each was asked. `groups.order_of` says which; one without
     a score stands for its model only where no other has one."""
     chosen: dict[tuple[object, ...], Row] = {}
-    for row in sorted(rows, key=lambda row: (_has_none(row.score), known[row.entry.key].order)):
-        chosen.setdefault((row.group, *known[row.entry.key].owner), row)
+    for row in sorted(rows, key=lambda row: (_has_none(row.score), order_of(row.entry))):
+        chosen.setdefault((row.group, *owner_of(row.entry)), row)
     return list(chosen.values())
 
 

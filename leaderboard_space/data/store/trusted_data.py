@@ -5,6 +5,7 @@ See also: which results there are (`sections.py`), what is done with answers (`s
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from pathlib import Path
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.selection import Selection
+
+log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 60.0
 """How often a dataset is looked at for a new version."""
@@ -34,7 +37,6 @@ class TrustedData:
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.names = tuple(dict.fromkeys(names))
         self.splits: tuple[TrustedSplit, ...] = ()
-        self.problems: tuple[str, ...] = ()
         self._read: dict[str, tuple[object, tuple[TrustedSplit, ...]]] = {}
         self._looked: float | None = None
         self._lock = threading.Lock()
@@ -45,21 +47,16 @@ class TrustedData:
             if self._looked is not None and time.monotonic() - self._looked < RECHECK_SECONDS:
                 return False
             self._looked = time.monotonic()
-            problems = []
+            before = self.splits
             for name in self.names:
                 try:
                     version = _version(name)
                     if name not in self._read or self._read[name][0] != version:
                         self._read[name] = (version, _splits(name))
-                except (
-                    Exception
-                ) as error:  # a dataset that cannot be read must not take the board down: it is reported instead
-                    first = str(error).strip().splitlines()
-                    problems.append(f"dataset {name}: {first[0] if first else type(error).__name__}")
-            before = (self.splits, self.problems)
+                except Exception:  # a dataset that cannot be read must not take the board down
+                    log.exception("dataset %s cannot be read", name)
             self.splits = tuple(split for name in self.names if name in self._read for split in self._read[name][1])
-            self.problems = tuple(problems)
-            return (self.splits, self.problems) != before
+            return self.splits != before
 
     def is_replaced(self, result: Result) -> bool:
         """True if a result answers other questions than a trusted dataset has now, of the same repository (or name) and split.
@@ -73,7 +70,9 @@ class TrustedData:
         current = [
             split.benchmark.fingerprint
             for split in self.splits
-            if split.benchmark.split == theirs.split and _is_of(split.benchmark, theirs)
+            if split.benchmark.split == theirs.split
+            # the same repository, or asked from a folder that holds one of this name
+            and (split.benchmark.repo == theirs.repo if theirs.repo else split.benchmark.name == theirs.name)
         ]
         return bool(current) and theirs.fingerprint not in current
 
@@ -99,18 +98,3 @@ def _splits(name: str) -> tuple[TrustedSplit, ...]:
         has_answers = bool(selection.questions["answer"].map(len).gt(0).all())
         found.append(TrustedSplit(repository, selection.benchmark(), has_answers))
     return tuple(found)
-
-
-def _is_of(current: Benchmark, theirs: Benchmark) -> bool:
-    """True if a result is about an earlier state of a dataset: the same repository, or asked from a folder that holds one of this name."""
-    if theirs.repo is None:
-        return theirs.name == current.name
-    return _same_repository(current.repo, theirs.repo)
-
-
-def _same_repository(left: str | None, right: str | None) -> bool:
-    if left is None or right is None:
-        return False
-    if Path(left).is_dir() and Path(right).is_dir():
-        return Path(left).resolve() == Path(right).resolve()
-    return left == right

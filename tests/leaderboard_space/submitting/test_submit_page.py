@@ -16,7 +16,6 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.store.hidden_test import HiddenScore
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.open_submissions import Waiting
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.service import Service
 from leaderboard_space.submitting import tab as tab_module
@@ -128,7 +127,7 @@ def test_equal_problems_are_one_and_a_broken_file_has_no_score(
 
 @pytest.mark.parametrize("many", [1, 2, 50, 51, 52, 1200])
 def test_every_number_of_the_page_is_that_of_what_it_counts(many: int) -> None:
-    """Sets of questions, problems and their kinds, open submissions, scorings that are left."""
+    """Sets of questions, problems and their kinds, scorings that are left."""
     ending = "" if many == 1 else "s"
     page = shown(submit.page("", [(f"set {at}", str(at)) for at in range(many)], True))
     assert f"question ids: {many:,} set{ending} of questions" in page
@@ -139,11 +138,6 @@ def test_every_number_of_the_page_is_that_of_what_it_counts(many: int) -> None:
     assert f"{many + 2:,} problems of {kinds:,} kinds" in shown(found)
     assert found.count("<li>") == min(kinds, submit.MOST_PROBLEMS)
     assert (f"and {more:,} other kind{'s' * (more != 1)} of problem" in shown(found)) == (more > 0)
-    waits = [Waiting(at, f"Add result {at}", "reader", "2026-01-01", "http://x", "refused") for at in range(many)]
-    listed = submit.waiting(waits)
-    assert (
-        f"{many:,} submission{ending} waiting for verification" in listed and listed.count('<th scope="row">') == many
-    )
     assert f"{many:,} scoring{ending} a day" in submit.hidden_checked([], many)
     score = HiddenScore(value=41.26, questions=many, remaining=many, day="2026-01-01", metric="accuracy")
     said = shown(submit.hidden_scored(score))
@@ -164,9 +158,9 @@ def test_a_table_of_other_columns_is_told_which_it_has(tab: SubmitTab, data: Pat
 def test_what_was_added_is_linked_to_its_row(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     write_lines(answers, responses(data))
-    report, _, _, outcome = tab.send(tab.choices()[0][1], [str(answers)], "Model A & B", None)
+    report, _, outcome = tab.send(tab.choices()[0][1], [str(answers)], "Model A & B", None)
     assert outcome["ok"]
     link = html.unescape(re.search(r'href="(#/b/[^"]+)"', report)[1])
     asked = {name: one for name, (one,) in parse_qs(urlsplit(link[1:]).query).items()}
-    view = Service(tab.board).view({"format": "gmai-mmbench", "section": asked["s"], "find": asked["find"]})
+    view = Service(tab.board).view({"format": "gmai-mmbench", "section": asked["s"], "all": asked["all"]})
     assert view["state"]["section"] == asked["s"] and "Model A &amp; B" in view["html"]
