@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space.html import count, interval, number, plural
-from leaderboard_space.sentences.headlines import RANDOM_RUN
 
 FEW = 30
 """Cases under which a number is shown in grey."""
@@ -16,61 +14,6 @@ MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "wors
 RANKS = "Rank 1 is shared by every model that may be the best; click a rank to see why."
 """What the column of ranks says (`ranks.RankRanges`)."""
 SHADES = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"
-
-
-@dataclass(frozen=True)
-class Caption:
-    """What stands under the headline. `sizes`: (n, n_cases) of the rows with a score; `case`: what a case is; `where`: the selection in
-    words, what all of it is in; `methods`: of the rows but baselines, as they are shown; `chances`: of the rows, None where it is not
-    known; `rows`, `bars`: how many rows have a score, and how many of them an interval. `chance_is_drawn`: every level of chance is a
-    paper's run of random answers, a sample."""
-
-    label: str
-    description: str
-    case: str
-    sizes: frozenset[tuple[int, int]]
-    where: tuple[str, ...]
-    methods: tuple[str, ...]
-    chances: frozenset[float | None]
-    rows: int
-    bars: int
-    lower_is_better: bool
-    chance_is_drawn: bool = False
-
-
-def caption(said: Caption) -> str:
-    """What the score is, of how many, of what, and what the marks of the chart are."""
-    description = said.description[:1].lower() + said.description[1:]
-    parts = [f"{said.label}: {description}" if description else f"{said.label}."]
-    if len(said.sizes) == 1:
-        n, n_cases = next(iter(said.sizes))
-        if n == n_cases:
-            parts.append(f"n = {plural(n, said.case)}.")
-        elif n_cases:
-            parts.append(f"n = {count(n)} from {plural(n_cases, said.case)}.")
-    where = [f"({one})" if " or " in one and len(said.where) > 1 else one for one in said.where]
-    if where:
-        parts.append(f"Only {' and '.join(where)}.")
-    if len(said.methods) == 1:
-        parts.append(f"Method: {said.methods[0]}.")
-    if said.rows:
-        parts.append(f"{_chart(said)}.")
-    if said.lower_is_better:
-        parts.append("Lower is better.")
-    return " ".join(parts)
-
-
-def _chart(said: Caption) -> str:
-    bars = "; bars: 95% intervals" + (" where known" if said.bars < said.rows else "") if said.bars else ""
-    known = {chance for chance in said.chances if chance is not None}
-    if not known:
-        return f"Dots: scores{bars}"
-    guess = "guessing, which differs by row"
-    if said.chance_is_drawn:
-        guess = f"{RANDOM_RUN}, a sample of guessing"
-    elif len(known) == 1:
-        guess = f"guessing ({percent_of_chance(next(iter(known)))})"
-    return f"Dots: scores{bars}; dashed{' where known' if None in said.chances else ''}: {guess}"
 
 
 def percent_of_chance(value: float) -> str:
@@ -96,14 +39,10 @@ def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
     return [*lines, *([f"italic grey: fewer than {FEW} cases, or not known how many"] if few else [])]
 
 
-def worth(score: Score) -> str:
-    """How many independent observations a score's n is worth, where they are notably fewer: " (worth 5 independent)"."""
-    return f" (worth {count(score.worth)} independent)" if score.worth is not None else ""
-
-
 def behind_n(score: Score) -> str:
     """What a number divides by, how many independent ones that is worth, and of how many cases."""
-    return f"n {count(score.n)}{worth(score)}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
+    worth = f" (worth {count(score.worth)} independent)" if score.worth is not None else ""
+    return f"n {count(score.n)}{worth}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
 
 
 def behind(score: Score) -> str:

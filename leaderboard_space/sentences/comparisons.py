@@ -75,13 +75,8 @@ def compared_unpaired(difference: float, low: float, high: float, p: float) -> s
 
 def pairs_apart(sure: int, pairs: int, label: str) -> str:
     """The finding of a comparison of more than two results."""
-    if not sure:
-        return f"None of {plural(pairs, 'pair')} differs significantly in {in_running_text(label)}."
-    if sure == pairs:
-        every = "The one pair differs" if pairs == 1 else f"All {in_words(pairs)} pairs differ"
-        return f"{every} significantly in {in_running_text(label)}."
-    verb = "differs" if sure == 1 else "differ"
-    return f"{in_words(sure).capitalize()} of {plural(pairs, 'pair')} {verb} significantly in {in_running_text(label)}."
+    many = in_words(sure).capitalize() if sure else "None"
+    return f"{many} of {plural(pairs, 'pair')} {'differs' if sure < 2 else 'differ'} significantly in {in_running_text(label)}."
 
 
 def pairs_tested(paired: int, unpaired: int) -> str:

@@ -82,17 +82,6 @@ def _worse(worse: int, of: int) -> str:
     return f"; {said} {'does' if worse == 1 else 'do'} worse" if worse else ""
 
 
-def by_random_run(names: Sequence[str]) -> str:
-    """What guessing is in the benchmarks without a known exact chance; empty where there is none.
-
-    >>> by_random_run(["A", "B"])
-    "In A and B, guessing is the paper's own random run. "
-    """
-    if not names:
-        return ""
-    return f"In {_listed(names)}, guessing is the paper's own random run. "
-
-
 def headline(found: HeadlineFacts) -> str:
     """What to take away before looking at any number: who scores highest, who may be as good, how many beat guessing."""
     said = (
@@ -134,7 +123,7 @@ def _leader(found: HeadlineFacts) -> str:
 
 
 def _few(names: Sequence[str], many: str) -> str:
-    return _listed(names) if len(names) <= NAMED and len(set(names)) == len(names) else f"{in_words(len(names))} {many}"
+    return listed(names) if len(names) <= NAMED and len(set(names)) == len(names) else f"{in_words(len(names))} {many}"
 
 
 def _against_chance(found: HeadlineFacts) -> str:
@@ -169,13 +158,13 @@ def nothing_together(names: Sequence[str], labelled: bool, unprinted: Sequence[s
     'The paper prints no scores by modality; measured results will have them.'
     """
     if unprinted:
-        tail = f", so none for {_listed(names)} together" if len(names) > 1 else "; measured results will have them"
-        return f"The paper prints no scores by {_listed(unprinted).lower()}{tail}."
+        tail = f", so none for {listed(names)} together" if len(names) > 1 else "; measured results will have them"
+        return f"The paper prints no scores by {listed(unprinted).lower()}{tail}."
     both = "both " if len(names) == 2 else ""
     return (
-        f"No question is labelled {both}{_listed(names)}."
+        f"No question is labelled {both}{listed(names)}."
         if labelled
-        else f"The paper reports {_listed(names)} separately."
+        else f"The paper reports {listed(names)} separately."
     )
 
 
@@ -226,7 +215,7 @@ def model_verdicts(name: str, judged: Sequence[tuple[str, Verdict | None]]) -> s
         None: "is not tested on",
     }
     parts = [
-        f"{said} {_listed([where for where, found in judged if found == verdict])}"
+        f"{said} {listed([where for where, found in judged if found == verdict])}"
         for verdict, said in words.items()
         if any(found == verdict for _, found in judged)
     ]
@@ -242,5 +231,5 @@ def weakest(label: str, where: str, value: float, chance: float) -> str:
     return f"Weakest: “{label}” in {where}, {number(value)}% where guessing gets {number(chance)}%."
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from eval_harness.derive.headline import cause
 from eval_harness.records.result import Result, Score, Verdict
@@ -11,9 +12,6 @@ from eval_harness.scores.sight import Sight
 from eval_harness.store.printed import decimals, needs_the_image
 from leaderboard_space.html import count, percent, plural
 from leaderboard_space.sentences.captions import percent_of_chance
-
-MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
-          "December")  # fmt: skip
 
 
 def ranks_in_words(first: int, last: int, ahead: int, behind: int, tied: int) -> str:
@@ -112,9 +110,10 @@ def month(date: str) -> str:
     >>> month("2024-05"), month("2024-08-06"), month("soon")
     ('May 2024', 'August 2024', 'soon')
     """
-    year, _, rest = date.partition("-")
-    at = rest[:2]
-    return f"{MONTHS[int(at) - 1]} {year}" if year.isdecimal() and at.isdecimal() and 1 <= int(at) <= 12 else date
+    try:
+        return datetime.strptime(date[:7], "%Y-%m").strftime("%B %Y")
+    except ValueError:
+        return date
 
 
 def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:

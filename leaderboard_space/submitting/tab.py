@@ -191,10 +191,10 @@ class SubmitTab:
                 )
             found = self.received(key, files, model, kind, client)
             if found.problems:
-                return words.not_submitted(found.problems), gr.skip(), outcome(found, found.problems)
+                return words.refused(found.problems, "Not submitted."), gr.skip(), outcome(found, found.problems)
             done = deliver(found, self.store, token, published=self.published)
         except BadInput as error:
-            return words.not_submitted([str(error)]), gr.skip(), outcome(None, [str(error)])
+            return words.refused([str(error)], "Not submitted."), gr.skip(), outcome(None, [str(error)])
         where = done.location if self.on_hub else found.folder
         if not self.on_hub:
             with suppress(OSError, BadInput):  # its row is there when the reader follows the link

@@ -232,7 +232,8 @@ def badge(line: Line) -> str:
     info, score = info_of(line.metric, line.section.family), line.score
     left = f"{line.questions}: {info.label.lower()}"
     sign = "%" if info.unit == "percent" else ""
-    right = f"{score_text(score.value, info.unit)}{sign} {_word(line)}".strip()
+    guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
+    right = f"{score_text(score.value, info.unit)}{sign} {sentences.in_short(score.verdict, guess, None)}"
     one, other = (round(LETTER * len(part)) + 14 for part in (left, right))
     said = f"{left} {right}, 95% interval {interval(score.low, score.high, score.chance)}"
     return (
@@ -244,16 +245,6 @@ def badge(line: Line) -> str:
         f'<g fill="#fff" font-family="Verdana, DejaVu Sans, sans-serif" font-size="11" text-anchor="middle">'
         f'<text x="{one / 2:g}" y="15">{_in_svg(left)}</text><text x="{one + other / 2:g}" y="15">{_in_svg(right)}</text></g></svg>'
     )
-
-
-def _word(line: Line) -> str:
-    guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
-    words = {
-        "better": f"better than {guess}",
-        "worse": f"worse than {guess}",
-        "no different": f"not significantly different from {guess}",
-    }
-    return words.get(line.score.verdict or "", "")
 
 
 def _in_svg(said: str) -> str:

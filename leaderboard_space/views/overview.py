@@ -186,7 +186,8 @@ def _cell(column: Column, found: ScoreCell | None) -> str:
 
 
 def _legend(found: Overview) -> str:
-    drawn = [column.label for column in found.columns if column.drawn]
+    drawn = sentences.listed([column.label for column in found.columns if column.drawn])
+    run = f"In {drawn}, guessing is the paper's own random run. " if drawn else ""
     kinds = "".join(
         f'<span><i class="k k-{mark}"></i>{KINDS[kind]}</span>'
         for kind, mark in KIND_CLASS.items()
@@ -196,7 +197,7 @@ def _legend(found: Overview) -> str:
     return (
         f'<p class="fine kinds">{kinds}</p><p class="fine">{text(first)}Axes run from 0 to 100%. Dot: score; bar: 95% interval; dashed: '
         f"guessing; –: no result. {sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly "
-        f"different, {sentences.MARK['worse']} worse. {sentences.each_alone(found.tested)} {text(sentences.by_random_run(drawn), 400)}"
+        f"different, {sentences.MARK['worse']} worse. {sentences.each_alone(found.tested)} {text(run, 400)}"
         "Official question sets, papers' numbers included.</p>"
     )
 

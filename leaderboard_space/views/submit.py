@@ -18,11 +18,8 @@ from leaderboard_space.views.tables.leaderboard import GROUPS
 
 MOST_PROBLEMS = 50
 """Kinds of problems that are spelled out; the rest are counted."""
-MOST_POSITIONS = 5
-"""Lines of equal problems that are named after the first."""
 DETAILS = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")
 """What may differ between problems of one kind."""
-POSITION = re.compile(r", ((?:line|row|entry) [^:]{1,60}):")
 VERDICTS = {verdict: f"{words} guessing" for verdict, words in GROUPS}
 LONGEST = 400
 
@@ -91,14 +88,9 @@ def report(submission: Submission) -> str:
     )
 
 
-def refused(problems: Sequence[str]) -> str:
-    """What is wrong where nothing could be scored."""
-    return f'<div class="mp-page report">{_told("Nothing could be scored.")}{_problems(problems)}</div>'
-
-
-def not_submitted(problems: Sequence[str]) -> str:
-    """Why nothing was submitted."""
-    return f'<div class="mp-page report">{_told("Not submitted.")}{_problems(problems)}</div>'
+def refused(problems: Sequence[str], said: str = "Nothing could be scored.") -> str:
+    """What is wrong where nothing could be scored, or nothing was submitted."""
+    return f'<div class="mp-page report">{_told(said)}{_problems(problems)}</div>'
 
 
 def sent(where: str, new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
@@ -185,12 +177,8 @@ def grouped(problems: Sequence[str]) -> list[list[str]]:
 
 
 def _alike(lines: Sequence[str]) -> str:
-    """How many more problems there are like one, and where the next of them stand."""
-    if not lines:
-        return ""
-    positions = [found[1] if (found := POSITION.search(line)) else text(line, 80) for line in lines[:MOST_POSITIONS]]
-    more = f" and {count(len(lines) - MOST_POSITIONS)} others" if len(lines) > MOST_POSITIONS else ""
-    return f' <span class="fine">{plural(len(lines), "more time")}: {text(", ".join(positions), LONGEST)}{more}.</span>'
+    """How many more problems there are like one."""
+    return f' <span class="fine">{plural(len(lines), "more time")}</span>' if lines else ""
 
 
 def _flags(flags: Sequence[str]) -> str:

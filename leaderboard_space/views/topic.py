@@ -14,7 +14,7 @@ from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of, with_interval
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.topics import Relation, Topic, TopicLabel, topic_table
+from leaderboard_space.data.topics import Relation, Topic, TopicLabel
 from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.sentences import findings
@@ -78,12 +78,12 @@ def page(
     title = f'<p class="crumbs"><a href="{address_of("overview")}">Overview</a> / {text(topic.name)}</p>'
     if shown is None:
         said = f"{topic.name}: no benchmark here has results."
-        return f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said, 300)}</h2>{chips}{missing}{_synonyms(topic)}'
+        return f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said, 300)}</h2>{chips}{missing}'
     said = f"No benchmark labels {term} by itself. " if term else ""
     said += "" if shown.relation == "same" else f"No results on {topic.name} itself; related: "
     return (
         f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said + headline(shown), 400)}</h2>'
-        f'<p class="sub">{_about(shown)}</p>{chips}{_table(shown, bool(every))}{_links(shown)}{CITE_BOX}{missing}{_synonyms(topic)}'
+        f'<p class="sub">{_about(shown)}</p>{chips}{_table(shown, bool(every))}{_links(shown)}{CITE_BOX}{missing}'
     )
 
 
@@ -187,16 +187,6 @@ def _links(shown: LabelSummary) -> str:
         links.insert(1, (address_of("cases", set=set_name(section), label=f"{label.facet}:{label.value}"), "Cases"))
     shown_links = "".join(f'<a class="link" href="{address}">{said}</a>' for address, said in links)
     return f'<p class="acts">{shown_links}{acts("topic")}</p>'
-
-
-def _synonyms(topic: Topic) -> str:
-    """What the topic is searched by."""
-    rows = "".join(
-        f"<p>{text(row['same'], 600)}" + (f"; related: {text(row['related'], 400)}" if row["related"] else "") + ".</p>"
-        for row in topic_table()
-        if row["topic"] == topic.name
-    )
-    return f'<details data-keep="synonyms"><summary>Search terms</summary>{rows}</details>' if rows else ""
 
 
 def unknown(wanted: str, near: Sequence[Hit]) -> str:

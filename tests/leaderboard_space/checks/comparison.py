@@ -111,7 +111,7 @@ def check_three(page: str, three: list[Raw]) -> None:
     tests.sort(key=lambda test: test.p)
     corrected = np.maximum.accumulate([test.p * (3 - at) for at, test in enumerate(tests)])
     sure = sum(p < 0.05 and abs(test.difference) > 1e-9 for p, test in zip(corrected, tests, strict=True))
-    words = ["None of 3 pairs differs", "One of 3 pairs differs", "Two of 3 pairs differ", "All three pairs differ"]
+    words = ["None of 3 pairs differs", "One of 3 pairs differs", "Two of 3 pairs differ", "Three of 3 pairs differ"]
     assert f"{words[sure]} significantly in " in plain(
         page
     ) and "Tested: 3 pairs on the same answers (paired)." in plain(page), (sure, page[:3000])
