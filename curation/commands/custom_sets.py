@@ -199,7 +199,8 @@ def hallucinate(
         )
 
     def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:
-        for scenario, made in hallucination.renamed(entries, names).items():
+        for scenario, made in entries.items():
+            hallucination.rename_images(made.values() if isinstance(made, dict) else made, names)
             write_json(folder / FILES[scenario], made)
         return {
             "questions": {scenario: len(made) for scenario, made in entries.items()},

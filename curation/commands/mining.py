@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from curation.commands.options import (
     Table,
     Workers,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def embed(
@@ -107,7 +104,7 @@ def pairs(
     ] = 6,
     table: Table = None,
     min_caption: Annotated[
-        int, typer.Option(help="with --table: only images whose caption has at least this many characters")
+        int, typer.Option(help="with --table: set aside pairs with a caption of fewer characters")
     ] = 100,
     image_column: ImageColumn = "image",
     caption_column: CaptionColumn = "caption",
@@ -135,26 +132,16 @@ def pairs(
     thresholds = Thresholds(**(vars(MODES[mode]) | {name: value for name, value in given.items() if value is not None}))
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000
-    for name in (med, gen):
-        open_embeddings(embeddings, name)  # raises where it is not there
+    vectors = [open_embeddings(embeddings, name) for name in (med, gen)]
     index = pd.read_parquet(embeddings / INDEX)
-    groups, keep = None, None
+    known = None
     if table is not None:
         files = file_names(embeddings)
         names = [files.get(image, image) for image in index["image"]]
         known = known_of(names, table, image=image_column, caption=caption_column, group=group_column)
-        groups = known["group"]
-        keep = (known["caption"].str.len() >= min_caption).to_numpy()
-        typer.echo(f"{keep.sum()} of {len(index)} images have a caption of {min_caption} characters or more", err=True)
-        if (groups == "").all():
+        if (known["group"] == "").all():
             typer.echo("the table names no group: pairs of one patient, figure or article are not set aside", err=True)
-    images = images_of(index, groups, keep)
-
-    def vectors(name: str) -> np.ndarray:
-        """Where they lie, or a copy of the rows searched among; then the map is let go, so that no row is held twice."""
-        array = open_embeddings(embeddings, name)
-        return array if keep is None or keep.all() else array[images.rows]
-
+    images = images_of(index, known, min_caption)
     run: Runner = run_here
     if ray is not None:
         from curation.mining.on_ray import SearchInput, run_on_ray
@@ -163,16 +150,16 @@ def pairs(
         if sample is not None:
             raise BadInput("--ray: a sample is drawn in one process. Leave one of them out.")
         med_path, gen_path = (embedding_path(embeddings, name).absolute() for name in (med, gen))
-        rows = None if keep is None or keep.all() else images.rows
-        source = SearchInput(med_path, gen_path, thresholds, rows, device)
+        source = SearchInput(med_path, gen_path, thresholds, device)
         run = run_on_ray(source, Cluster(ray, workers, gpus_per_worker))
-    search = PairSearch(vectors(med), vectors(gen), thresholds, "cpu" if ray else device)
+    search = PairSearch(*vectors, thresholds, "cpu" if ray else device)
     report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image), sample, seed, run=run)
     share_list(embeddings, out)
     counts = report["counts"]
     typer.echo(
-        f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates "
-        f"and {counts['same_group']} of one group; kept {counts['chosen']} in {out / 'pairs.parquet'}"
+        f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates, "
+        f"{counts['same_group']} of one group and {counts['short_caption']} with a short caption; kept {counts['chosen']} in "
+        f"{out / 'pairs.parquet'}"
     )
     if not counts["found"]:
         for line in why_none(search):

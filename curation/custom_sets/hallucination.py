@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -232,18 +232,10 @@ def _placed(items: list[Any], seed: int, counts: list[int]) -> list[tuple[int, A
     return placed
 
 
-def renamed(entries: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """The entries of the three files with the images' names in the set."""
-
-    def of(entry: dict[str, Any]) -> dict[str, Any]:
-        return {key: names[value] if key in ("img", "original_img") else value for key, value in entry.items()}
-
-    return {
-        scenario: [of(entry) for entry in made]
-        if isinstance(made, list)
-        else {key: of(entry) for key, entry in made.items()}
-        for scenario, made in entries.items()
-    }
+def rename_images(entries: Iterable[dict[str, Any]], names: dict[str, str]) -> None:
+    """Give the images of entries their names in the set."""
+    for entry in entries:
+        entry |= {key: names[entry[key]] for key in ("img", "original_img") if key in entry}
 
 
 def _entry(question: str, others: Sequence[str], right: str, slot: int, image: str) -> dict[str, Any]:
@@ -251,21 +243,16 @@ def _entry(question: str, others: Sequence[str], right: str, slot: int, image: s
     return {"question": question, "option": letters, "answer": right, "answer_id": LETTERS[slot], "img": image}
 
 
-def read_fake(reply: str) -> tuple[Fake | None, str]:
-    """The question in a reply to `FAKE_PROMPT`, or None with the reason."""
+def read_fake(reply: str) -> Fake | None:
+    """The question in a reply to `FAKE_PROMPT`; None where it has no four different options, or one that gives up."""
     fields: dict[str, str] = {}
     for line in reply.splitlines():
-        found = re.match(r"^[\s*_#>-]*(question|[A-Z])\s*[*_]*\s*[:.)]\s*[*_]*\s*(\S.*?)\s*[*_]*$", line, re.IGNORECASE)
-        if found and found[1].casefold() not in fields:
-            fields[found[1].casefold()] = found[2]
-    options = tuple(fields[letter] for letter in "abcdefghij" if letter in fields)
-    if "question" not in fields or len(options) != 4 or not all(letter in fields for letter in "abcd"):
-        return None, "no question with four options"
-    if len({option.casefold() for option in options}) < 4:
-        return None, "two options read the same"
-    if abstains(options):
-        return None, "an option gives up"
-    return Fake(fields["question"], options), ""
+        found = re.match(r"^[\s*_#>-]*(question|[A-D])\s*[*_]*\s*[:.)]\s*[*_]*\s*(\S.*?)\s*[*_]*$", line, re.IGNORECASE)
+        if found:
+            fields.setdefault(found[1].casefold(), found[2])
+    options = tuple(fields.get(letter, "") for letter in "abcd")
+    is_good = "question" in fields and all(options) and len(set(map(str.casefold, options))) == 4
+    return Fake(fields["question"], options) if is_good and not abstains(options) else None
 
 
 def write_fakes(
@@ -282,25 +269,16 @@ def write_fakes(
         + f"\n(Variation {number + 1}.)"
         for number in range(count)
     }
-    why: Counter[str] = Counter()
     written: set[str] = set()
 
     def read(_: str, entry: dict[str, Any]) -> Fake | None:
-        found, wrong = read_fake(entry["reply"]) if entry["status"] == "answered" else (None, entry["status"])
-        if found and found.question.casefold() in written:
-            found, wrong = None, "written before"
-        if found:
-            written.add(found.question.casefold())
-        else:
-            why[wrong] += 1
+        found = read_fake(entry["reply"])
+        if found is None or found.question.casefold() in written:
+            return None
+        written.add(found.question.casefold())
         return found
 
-    replies = ask_until_good(model, prompts, read, asking, journal, "writing fake questions")
-    good = replies.good
-    why += Counter(failed=len(replies.failed))
+    good = ask_until_good(model, prompts, read, asking, journal, "writing fake questions").good
     if len(good) < count:
-        reasons = ", ".join(f"{reason}: {times}" for reason, times in why.most_common())
-        raise BadInput(
-            f"--fakes {count}: only {len(good)} questions could be used ({reasons}). Run it again, or ask for fewer."
-        )
+        raise BadInput(f"--fakes {count}: only {len(good)} questions could be used. Run it again, or ask for fewer.")
     return [good[key] for key in prompts]

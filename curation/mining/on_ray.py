@@ -84,17 +84,15 @@ SEARCH_TRIES = 20
 
 @dataclass(frozen=True)
 class SearchInput:
-    """Where a worker finds what is searched: both encoders' arrays, and the rows to search among (None: all)."""
+    """Where a worker finds what is searched: both encoders' arrays."""
 
     med: Path
     gen: Path
     thresholds: Thresholds
-    rows: np.ndarray | None = None
-    device: str = "auto"
+    device: str
 
     def open(self) -> PairSearch:
-        arrays = (np.load(path, mmap_mode="r") for path in (self.med, self.gen))
-        med, gen = (array if self.rows is None else array[self.rows] for array in arrays)
+        med, gen = (np.load(path, mmap_mode="r") for path in (self.med, self.gen))
         return PairSearch(med, gen, self.thresholds, self.device)
 
 

@@ -31,7 +31,7 @@ BATCH = 1_000_000
 """Pairs handled at a time once they are found."""
 PAIR_SCHEMA = pa.schema([("i", pa.int64()), ("j", pa.int64()), ("sim_med", pa.float64()), ("sim_gen", pa.float64())])
 ABOUT_SCHEMA = pa.schema([*PAIR_SCHEMA, ("image_1", pa.string()), ("image_2", pa.string())])
-REASONS = ("near_duplicate", "same_group")
+REASONS = ("near_duplicate", "same_group", "short_caption")
 ASIDE_SCHEMA = pa.schema([*ABOUT_SCHEMA, ("reason", pa.string())])
 CONFIG = "search.json"
 BLOCK_ROWS = 1024
@@ -39,21 +39,22 @@ BLOCK_ROWS = 1024
 
 @dataclass(frozen=True)
 class Images:
-    """What is known about the n images of a search, by row: name, perceptual hash (uint64), group ("" = none), and
-    their row in the embeddings."""
+    """What is known about the n images of a search, by row: name, perceptual hash (uint64), group ("" = none), and whether their caption
+    is too short to ask about."""
 
     names: np.ndarray
     hashes: np.ndarray
     groups: np.ndarray
-    rows: np.ndarray
+    short: np.ndarray
 
 
-def images_of(index: pd.DataFrame, groups: pd.Series | None, keep: np.ndarray | None = None) -> Images:
-    """The images of a search from an embeddings folder's index; `keep` is a mask of those to search among."""
-    rows = np.flatnonzero(keep) if keep is not None else np.arange(len(index))
+def images_of(index: pd.DataFrame, known: pd.DataFrame | None, min_caption: int = 0) -> Images:
+    """The images of a search from an embeddings folder's index. known: their caption and group, row by row."""
+    n = len(index)
     hashes = np.array([int(text, 16) for text in index["phash"]], np.uint64)
-    known = groups.to_numpy(dtype=object) if groups is not None else np.full(len(index), "", dtype=object)
-    return Images(index["image"].to_numpy(dtype=object)[rows], hashes[rows], known[rows], rows.astype(np.int64))
+    groups = np.full(n, "", object) if known is None else known["group"].to_numpy(object)
+    short = np.zeros(n, bool) if known is None else (known["caption"].str.len() < min_caption).to_numpy()
+    return Images(index["image"].to_numpy(object), hashes, groups, short)
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,10 @@ class Choice:
 
 
 def reasons(pairs: Pairs, images: Images, near_duplicate: int) -> np.ndarray:
-    """Why each pair is set aside ("" = kept): near_duplicate (perceptual hashes differ in few bits) or same_group
-    (patient, figure, article)."""
+    """Why each pair is set aside ("" = kept): near_duplicate (perceptual hashes differ in few bits), same_group
+    (patient, figure, article), or short_caption."""
     found = np.full(len(pairs), "", dtype=object)
+    found[images.short[pairs.i] | images.short[pairs.j]] = "short_caption"
     groups = images.groups[pairs.i]
     found[(groups != "") & (groups == images.groups[pairs.j])] = "same_group"
     found[np.bitwise_count(images.hashes[pairs.i] ^ images.hashes[pairs.j]).astype(int) <= near_duplicate] = (
@@ -128,8 +130,8 @@ def _finish(found: Iterable[Pairs], images: Images, out: Path, choice: Choice) -
 def _table(pairs: Pairs, images: Images) -> pa.Table:
     return pa.table(
         {
-            "i": images.rows[pairs.i],
-            "j": images.rows[pairs.j],
+            "i": pairs.i,
+            "j": pairs.j,
             "sim_med": pairs.sim_med,
             "sim_gen": pairs.sim_gen,
             "image_1": pa.array(images.names[pairs.i], pa.string()),
@@ -222,7 +224,7 @@ def mine(
 
 def _fingerprint(search: PairSearch, images: Images) -> str:
     """sha256 of both encoders' vectors and of the images' names: blocks of another set must not be mixed in."""
-    digest = hashlib.sha256("\n".join(images.names).encode() + images.rows.tobytes())
+    digest = hashlib.sha256("\n".join(images.names).encode())
     for side in (search.med, search.gen):
         for part in side.x.split(8192):
             digest.update(part.cpu().numpy().tobytes())

@@ -22,7 +22,7 @@ def made(n=400, seed=0):
         np.array([f"{k}.png" for k in range(n)], object),
         rng.integers(0, 2**63, n).astype(np.uint64),
         np.array(["" if k % 3 else f"patient {k // 30}" for k in range(n)], object),
-        np.arange(n),
+        np.arange(n) == 11,
     )
     return PairSearch(med, gen, ASKED), images
 
@@ -43,8 +43,15 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     assert report["counts"]["found"] == len(whole)
     assert report["counts"]["kept"] == report["counts"]["chosen"] == len(kept)
     assert aside["reason"].value_counts().to_dict() == {
-        reason: count for reason in ("same_group", "near_duplicate") if (count := report["counts"][reason])
+        reason: count
+        for reason in ("same_group", "near_duplicate", "short_caption")
+        if (count := report["counts"][reason])
     }
+    assert (
+        report["counts"]["short_caption"]
+        and (aside[aside["reason"] == "short_caption"][["i", "j"]] == 11).any(axis=1).all()
+    )
+    assert not (kept[["i", "j"]] == 11).any(axis=None)
     same_patient = (aside["i"] % 3 == 0) & (aside["j"] % 3 == 0) & (aside["i"] // 30 == aside["j"] // 30)
     assert (same_patient == (aside["reason"] == "same_group")).all()
     assert (kept["image_1"] == kept["i"].map(lambda k: f"{k}.png")).all()
