@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from eval_harness.reader.options import NUMBER_WORDS
+from eval_harness.reader.options import NOT_THERE, NUMBER_WORDS, UNIT
 from eval_harness.reader.text import CJK
 
 # --- words ---
@@ -20,10 +20,8 @@ VIEW = (
 )
 ADJECTIVE = (
     r"(?:(?:left|right|upper|lower|middle|large|small|big|mild|moderate|severe|acute|chronic|subacute|single|benign|new|old"
-    r"|round|tension|simple|early|late|massive|gross|dense|thick|thin|clear)|(?!(?:suspected|potential|treated|resolved|healed"
-    r"|excluded|presumed|feared|suggested|denied|considered|drained|supposed|so-called|different|hypothetical|adjacent"
-    r"|contralateral|unrelated|noted|showed|revealed|separate|differential|alternative|near|similar|absent|negative"
-    r"|normal|patient|content|extent|equivocal|previous|simulated|repaired|removed|cured|missed|reported|mentioned|described|expected|imaginary|apparent)\b)"
+    rf"|round|tension|simple|early|late|massive|gross|dense|thick|thin|clear)|(?!(?:{'|'.join(sorted(NOT_THERE))}"
+    r"|noted|showed|revealed|patient|content|extent|reported|mentioned|described)\b)"
     r"[a-z-]{2,}(?:al|ar|ic|ous|ive|ary|oid|(?<!m)ent|ant|ed|ate)\b)"
 )
 """What may stand before an option and leaves it the same option ("a solitary pulmonary nodule")."""
@@ -41,7 +39,8 @@ GAP = (
 """Between a frame and the option that it names."""
 CLAUSE = re.compile(
     r"^|[.!?;:,(\n–—✓✔✅✗❌【】]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
-    r"|\b(?:mak(?:es?|ing)|so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while|donc|por (?:lo )?tanto|daher|somit"
+    r"|\b(?=[a-z])(?:mak(?:es?|ing)|so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while"
+    r"|donc|por (?:lo )?tanto|daher|somit"
     r"|deshalb|(?<!not )(?:confident|certain|sure|clear) that|(?:to )?gets?|gives|creo que|je pense que"
     r"|ich denke,? dass|(?:i|we) (?:think|believe|conclude"
     r"|suspect|would say)(?: that)?|here(?: is|['’]s)(?= (?:my|the) )"
@@ -219,6 +218,10 @@ VERDICT = re.compile(
     r"|match|fit\b|here|because|since|as\b|given|based|in this|for this|than\b|due|的|[✓✔✅]))"
 )
 """After an option: what calls it the right one."""
+COMPARED = re.compile(
+    r"\s+(?:is|are|appears?|seems?|looks?)\s+(?:to be\s+)?(?:\w+ly\s+|much\s+)?"
+    r"(?:(?:the\s+)?(?:most similar to|\w{3,}est)\b|(?!rath|oth|eith|rar|common)\w{3,}er (?P<than>than|compared (?:to|with))\b)"
+)
 
 # --- what is seen ---
 
@@ -226,17 +229,17 @@ SHOWN = (
     r"\b(?:shows?|showing|reveals?|depicts?|displays?|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
     r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
-    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were|would be) (?:in|on|around|within|from|of"
+    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were|would be) (?:in|on|at|around|within|from|of"
     r"|called|labell?ed|classified as|known as"
-    r"|identified as|caused by|due to|located (?:in|on|at)|seen (?:in|on|at)|best described as"
-    r"|best explained by|explained by|equal to|closest to"
-    r"|(?:taken|acquired|obtained|done|performed) (?:in|with|by|using))|means|matches|measures|reads"
-    r"|describes|has|have|favou?rs?"
+    r"|identified as|caused by|due to|(?:located|seen|found|observed|noted|visible|depicted|scanned) (?:in|on|at)"
+    r"|best described as|best explained by|explained by|equal to|closest to"
+    r"|(?:taken|acquired|obtained|done|performed|generated|produced|captured|made|created) (?:in|with|by|using))"
+    r"|means|matches|measures|reads|describes|has|have|favou?rs?"
     r"|lies (?:in|on)|affects|involves|covers|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
     r"|delineates)"
 )
 COPULA = (
-    r"(?:\b(?:is|are|was|were|must be|seems?(?: to be)?|appears?(?: to be)?|looks?(?: like)?|would be"
+    r"(?:\b(?:is|are|was|were|will(?: be)?|must be|seems?(?: to be)?|appears?(?: to be)?|looks?(?: like)?|would be"
     r"|is (?:most )?likely to be|ist|sind|est|es|è|é|remains)|['’]s)"
 )
 IMAGING = (
@@ -249,19 +252,19 @@ NOT_CHOSEN = r"(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|t
 SUBJECT = (
     r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
     rf"|esta?|il|{IMAGING})\b(?:\s+(?!(?:{NOT_CHOSEN}|it|thinks|says?|said|asked|suspected|label|mother|father|history|report|key"
-    rf"|user|student|previous|prior|earlier|would|could|may|might|should|needed)\b){UNSURE}[\w/'’()=%°\"-]+){{0,25}}?\s*)"
+    rf"|user|student|previous|prior|earlier|would|could|may|might|should|needed)\b){UNSURE}[^\s.,;:!?]+){{0,25}}?\s*)"
 )
 QUALITY = (
     rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
     r"|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
-    r"|example of|view of|picture of|image of|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
+    r"|example of|abnormality in|view of|picture of|image of|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
     r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
     r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
     rf"|{VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
     rf"(?:{ADJECTIVE}\s+){{0,3}}(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:mid-)?"
 )
 """Between the verb and the option: articles, generic words, adjectives ("a benign nevus"), another name ("kneecap (patella)")."""
-SEEN = re.compile(
+SEES = (
     rf"{OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{SUBJECT}{ADVERB}?(?:{COPULA}|{SHOWN})\s+"
     r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
     r"|(?:think|believe) (?:it|this) is)\s+"
@@ -272,10 +275,12 @@ SEEN = re.compile(
     r"|(?:neither|not)\b[^.;:\n]{1,60}[:;]\s*"
     r"|(?:(?:most |highly |very )?(?:likely|probably|suggestive of|consistent with|compatible with|indicative of"
     r"|characteristic of|typical (?:of|for))|suggesting|indicating|in favou?r of)\s+"
-    r"|(?:该|此|本|这)?(?:图像?|影像|照片|片)?(?:中|上)?(?:显示(?:的是)?|提示|表现为|考虑为?|诊断为?|符合|可见|属于|是|为)[了的]?\s*"
-    rf"){QUALITY}{GAP}$"
+    r"|(?:该|此|本|这)?(?:图像?|影像|照片|片)?(?:中|上)?(?:显示(?:的是)?|提示|表现为|考虑为?|诊断为?|符合|可见|属于|是|为)[了的]?\s*)"
 )
+SEEN = re.compile(rf"{SEES}{QUALITY}{GAP}$")
 """The clause before an option's text that says that it is seen."""
+FRAME = re.compile(rf"{SEES}|{OPENING}{RATED}{CUE}(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}")
+"""The same, or that an answer follows, before whatever words."""
 IS = re.compile(rf"{OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP}$")
 IS_LABELLED = re.compile(
     rf"(?![^;\n]*\b{NOT_CHOSEN}\b)"
@@ -289,20 +294,20 @@ NONE_HOLDS = re.compile(
 )
 """After "none of the above", where the options have it."""
 SEEN_AFTER = re.compile(
-    r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
+    r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be|appears? to be)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
     r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured"
-    r"|affected|involved|fractured|suspected"
+    r"|affected|involved|fractured|abnormal|suspected"
     r"|identified|the (?:organ|structure|diagnosis|finding)|diagnosed|most likely|what)\b(?!\s+(?:only|if|when|by)\b)"
 )
 KIND_OF = re.compile(
-    r"(?:[\s-](?:scan|image|images|imaging|view|plane|sequence|slice|section|stud(?:y|ies)|weighted|region|area|organ"
+    r"(?:[\s-](?:scan|image|images|imaging|view|plane|sequence|slice|section|stud(?:y|ies)|weight(?:ed|ing)|technique|profile|region|area|organ"
     r"|gland|colou?r|type|modality|projection|orientation|film|radiograph|examination|exam|picture|level|stage|disease"
     r"|side|position|direction|shape|stain|lesion|finding|tissue|cells?|fracture|photograph|photo|mri|ct|x-ray|bone"
-    r"|artery|vein|lobe|lung|quadrant|corner|half|segment|portion|part))+(?![\w-])"
+    r"|artery|vein|lobe|lung|cancer|tumou?r|quadrant|corner|half|segment|portion|part))+(?![\w-])"
 )
 """Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
 OF_SIDE = re.compile(
-    r"(?:[ -](?!(?:and|or|of|than|but|nor|is|are|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
+    r"(?:[ -](?!(?:and|or|of|than|but|nor|is|are|appears?|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
 )
 """What is left or right, where that is what the options are."""
 MEASURE = re.compile(
@@ -311,6 +316,10 @@ MEASURE = re.compile(
     r"(?:\s+[a-z]+)?(?=\s*(?:$|[.,;!\n]|in\b|on\b|visible|shown|seen|present|total))"
 )
 """What is counted, after a number."""
+UNIT_AFTER = re.compile(rf"(?: ?°|{UNIT.pattern}(?:\^?[23])?)(?!\w)")
+"""The unit of a number that has its letter before it."""
+NEXT_SENTENCE = re.compile(r"\W?[A-Z]\W{0,2}\.\W{0,2}\s[A-Z]\w+ (?!\W)")
+"""A letter and a full stop, after which a sentence begins with the same option ("The answer is (A). Salami has ...")."""
 OF_IMAGE = re.compile(
     r"(?:^|\b(?:the|this|that|these)\s+(?:[\w-]+\s+)?|diese[rs]?\s+|das\s+|der\s+)(?:image|x-?ray|radiograph|scan|study"
     r"|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct|it|this|that|bild|befund|answer|picture"
@@ -321,7 +330,9 @@ CONTRAST = re.compile(
     r"|between|from|not|no|nor|than|instead|unlike|opposed|neither|but|without|excluded?|however|although|because"
     r"|since|as)\b"
 )
-OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b[^\n]*:$")
+OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b[^\n]*(?<!\bis):$")
+ITEM = " \n-*•\"'(["
+"""What stands before the letter of an item."""
 AND = re.compile(r"\band \W*$")
 ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
 GOES_ON = re.compile(r"(?<![.:)])\s\w")

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from eval_harness.reader import claim_forms as forms
-from eval_harness.reader.mentions import Mention, PlainResponse
+from eval_harness.reader.mentions import MOST, Mention, PlainResponse
 from eval_harness.reader.options import COMMON, EVERYDAY
 
 Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]
@@ -39,15 +39,25 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
         if said.options.lone and mention.crossed and not forms.ANSWER.search(said.lead(mention.start)):
             continue  # an option that is itself a letter: the figure's, or the place?
         kind = _kind(said, at, bool(items))
-        if kind == "answer statement" and mention.start in inline:
+        opens = (
+            mention.start in items and forms.OPENS_LIST.search(said.lead(mention.start).rstrip(forms.ITEM)) is not None
+        )
+        if kind == "answer statement" and (mention.start in inline or opens):
             continue
         if kind in ("verdict", "answer statement") or (kind is not None and mention.start not in items):
             before = said.lead(mention.start)
-            if said.is_asked(mention) or forms.HYPOTHETICAL.search(before, _turn(before)):
+            if kind == "last line" and not before.rstrip(forms.ITEM).endswith(":"):
+                before = said.before(mention.start)
+            if said.is_asked(mention) or forms.HYPOTHETICAL.search(before, _turn(before)) or _is_example(said, mention):
                 continue
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
             unclear |= (len(mention.options) > 1 or _and_another(said, at)) and not said.multiple
             yield OptionClaim(kind, mention.start, () if unclear else mention.options)
+
+
+def _is_example(said: PlainResponse, mention: Mention) -> bool:
+    """True for the prompt's own words ("answer with the option, e.g., ... A)")."""
+    return said.lowered.rfind("e.g.", max(0, mention.start - 12), mention.start) >= 0
 
 
 def _and_another(said: PlainResponse, at: int) -> bool:
@@ -105,9 +115,10 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
         tail = "." + tail[1:]
     if _is_number_of_item(said, mention, tail):
         return None
-    labelled, undone = mention.letter and mention.text, said.lettered and forms.UNDONE.match(tail) is not None
+    labelled = mention.letter and mention.text
+    undone = (mention.letter or not said.options.yes_no) and forms.UNDONE.match(tail) is not None
     if (forms.TICK.search(before) and not undone) or (
-        forms.VERDICT.match(tail) and (lead.has(forms.NAMES) or lead.has(forms.STATES))
+        (forms.VERDICT.match(tail) or _is_compared(said, at, end)) and (lead.has(forms.NAMES) or lead.has(forms.STATES))
     ):
         return "verdict"
     if forms.UNTICKED.search(before):
@@ -156,6 +167,19 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
     return None
 
 
+def _is_compared(said: PlainResponse, at: int, end: int) -> bool:
+    """True if an option is said to be more than another ("the kidney is larger than the spleen"), or the most."""
+    compared = forms.COMPARED.match(said.lowered, end)
+    if compared is None or not compared["than"]:
+        return compared is not None
+    following = said.mentions[at + 1 : at + 2]
+    return (
+        bool(following)
+        and following[0].start - compared.end() < 20
+        and following[0].options != said.mentions[at].options
+    )
+
+
 def _is_number_of_item(said: PlainResponse, mention: Mention, tail: str) -> bool:
     """True if a number only counts the items of a list ("2. Then I compare")."""
     numeric = mention.text and not mention.letter and not said.options.numeric.isdisjoint(mention.options)
@@ -173,6 +197,8 @@ def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
     """True if what a frame names ends here, and does not go on ("A or B", "A-lines")."""
     if said.options.yes_no and not mention.letter and " " not in said.text[mention.start : mention.end]:
         return forms.ENDS_WORD.match(tail) is not None
+    if mention.letter and mention.text and forms.NEXT_SENTENCE.match(said.text, mention.start):
+        return True
     if mention.bracketed and not mention.text and said.text[mention.end - 1] == ")":
         return forms.OR.match(tail) is None
     ends = forms.ENDS_LETTER if mention.letter and not mention.text else forms.ENDS
@@ -193,7 +219,7 @@ def _noun_end(said: PlainResponse, mention: Mention) -> int:
     if mention.text and (noun := forms.KIND_OF.match(said.lowered, mention.end)) is not None:
         return noun.end()
     if mention.text and mention.start > 0 and not said.options.numeric.isdisjoint(mention.options):
-        counted = forms.MEASURE.match(said.lowered, mention.end)
+        counted = (forms.UNIT_AFTER if mention.letter else forms.MEASURE).match(said.lowered, mention.end)
         return counted.end() if counted else mention.end
     return mention.end
 
@@ -204,7 +230,8 @@ def _leads(said: PlainResponse, at: int, tail: str) -> bool:
     if mention.letter:
         if not mention.text and re.match(r"\.\s[a-z]", said.text[mention.end :]):
             return False  # "E. coli"
-        if not mention.text and (told := said.options.told_by(said.text[mention.end :][:70])) is not None:
+        beside = said.text[mention.end : min(mention.end + 70, said.line_end(mention.end))]
+        if not mention.text and (told := said.options.told_by(beside)) is not None and said.options.begins(beside):
             return told in mention.options  # "B: right ventricle", where this is what A says
         following = said.mentions[at + 1] if at + 1 < len(said.mentions) else None
         if said.multiple or following is None or not (following.letter and following.text and mention.text):
@@ -250,13 +277,13 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
     mention = said.mentions[at]
     if said.multiple:
         return listing
-    if forms.OPENS_LIST.search(said.lowered[: mention.start].rstrip(" \n-*•\"'([").rpartition("\n")[2]):
+    if forms.OPENS_LIST.search(said.lowered[: mention.start].rstrip(forms.ITEM).rpartition("\n")[2]):
         return True
     for first in (at - 1, at):
         if 0 <= first < len(said.mentions) - 1:
             one, other = said.mentions[first], said.mentions[first + 1]
-            same = one.letter == other.letter and one.text == other.text and one.options != other.options
-            if same and one.letter and said.begins_line(one) and said.text.count("\n", one.end, other.start) == 1:
+            in_order = one.letter and other.letter and one.options < other.options
+            if in_order and said.begins_line(one) and said.text.count("\n", one.end, other.start) == 1:
                 return True
     return False
 
@@ -277,3 +304,26 @@ def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed:
     if not said.options.numeric.isdisjoint(mention.options) and lead.text.endswith(("= ", "=")):
         return closed and not re.search(r"\w", said.text[mention.end :])
     return closed and lead.has(forms.SEEN)
+
+
+_RELATIVE = re.compile(r"\b(?:which|that|who)\b")
+_BRACKETS = re.compile(r"\([^()]*\)")
+
+
+def told(said: PlainResponse) -> set[int | None]:
+    """The options that a response says to be seen, or names as the answer, by other words than their names: in what follows the frame of a
+    sentence up to a relative clause, else in all of it, else in all such sentences together."""
+    short, start = len(said.text) <= 60, 0
+    whole = short and said.options.begins(said.text) and not forms.CONTRAST.search(said.lowered)
+    phrases = [said.lowered] if whole else []
+    for stop in () if said.options.clauses else (*said.sentence_ends[:MOST], len(said.text)):
+        sentence = said.lowered[start : min(stop, start + 400)]
+        start = stop
+        clauses = () if sentence.rstrip().endswith("?") else forms.CLAUSE.finditer(sentence)
+        for frame in filter(None, (forms.FRAME.match(sentence, clause.end()) for clause in clauses)):
+            if not forms.HYPOTHETICAL.search(sentence, 0, frame.end()):
+                phrases.append(forms.CONTRAST.split(_BRACKETS.sub("", sentence[frame.end() :]))[0])
+    for parts in ([_RELATIVE.split(phrase)[0] for phrase in phrases], phrases, [" ".join(phrases)]):
+        if found := {said.options.told_by(part, short) for part in parts} - {None}:
+            return found | said.options.named_apart(said.words.words)
+    return set()

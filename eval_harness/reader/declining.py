@@ -39,7 +39,7 @@ _DECLINES = re.compile(
         r"(?:can ?not|not able to|unable to) (?:assist|help|provide|diagnose|interpret|answer|determine"
         r"|analy[sz]e|give|offer"
         r"|process|view|comply|fulfil+|access|be (?:reliably |accurately |definitively |clearly "
-        r"|fully )?(?:determined|answered"
+        r"|fully )?(?:determined|answered|provided|solved"
         r"|assessed|evaluated|ascertained|established|inferred|concluded|judged|decided|known|told))\b",
         rf"(?:not possible|impossible|no way|unable|not able|too \w+) (?:for \w+ )?to (?:\w+ly )?{_KNOW}\b",
         # of the image or of the question

@@ -17,7 +17,7 @@ Found = tuple[int, ...] | None
 OPEN, CLOSE = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"
 _LETTER = re.compile(
     rf"(?<![\w]['’-])(?P<letter>[A-Z]|[a-z](?=[)\]}}]|[.:\"']?\s*(?:\n"
-    rf"|$)))(?!['’]?[^\W_{CJK}])(?P<close>{CLOSE})"
+    rf"|$)))(?!['’]?[^\W_{CJK}]|-[a-z]{{2}})(?P<close>{CLOSE})"
 )
 _AFTER_A = re.compile(
     r"[^\S\n]+(?!\w(?![\w-])|\d[\d.,: ]*(?:\s?%|\W*(?:$|\n))|(?:and|or|nor|is|are|was|because|since|as|due|for"

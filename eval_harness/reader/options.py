@@ -6,11 +6,11 @@ and a sign that ends a word ("ER-", "contrast +") are words of their own, so tha
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import takewhile
 from typing import NamedTuple
 
 from eval_harness.reader.text import CJK, plain
@@ -161,11 +161,6 @@ class OptionTexts:
         return frozenset(place for place, words in enumerate(self.words) if len(words) == 1 and words[0] in COMMON)
 
     @cached_property
-    def negative(self) -> frozenset[int]:
-        """Options that begin with a negation."""
-        return frozenset(place for place, words in enumerate(self.words) if words[:1] in _NEGATIVE)
-
-    @cached_property
     def yes_no(self) -> tuple[str, ...]:
         """`yes` and `no` in the order of the options, where these are the two (or true and false); else empty."""
         leads = tuple({"true": "yes", "false": "no"}.get(words[0], words[0]) if words else "" for words in self.words)
@@ -249,7 +244,7 @@ class OptionTexts:
     def _shared(self) -> int:
         """How many words all options begin with ("The tumor is in the ...")."""
         return (
-            sum(1 for _ in takewhile(lambda alike: len(set(alike)) == 1, zip(*self.words, strict=False)))
+            sum(1 for _ in itertools.takewhile(lambda alike: len(set(alike)) == 1, zip(*self.words, strict=False)))
             if self.count > 1
             else 0
         )
@@ -316,51 +311,94 @@ class OptionTexts:
         return None
 
     @cached_property
-    def own(self) -> tuple[frozenset[str], ...]:
-        """The words of each option that no other option has."""
-        found = [frozenset(words) - STOP for words in self.words]
-        return tuple(words - frozenset().union(*found[:i], *found[i + 1 :]) for i, words in enumerate(found))
+    def _stems(self) -> tuple[frozenset[str], ...]:
+        return tuple(_stems(words) for words in self.words)
 
-    def told_by(self, text: str) -> int | None:
-        """The one option of which a few words, and nothing else, are the name ("thyroid" for "thyroid gland"); None for none or several."""
-        if _LETTER_INSIDE.search(text):
+    @cached_property
+    def _heads(self) -> tuple[frozenset[str], ...]:
+        """The words of each option up to a comma or bracket."""
+        return tuple(_stems(words_of(_ASIDE.split(text)[0]).words) for text in self.plain)
+
+    @cached_property
+    def _own(self) -> tuple[frozenset[str], ...]:
+        """The words of each head that no other option has."""
+        others = (self._stems[:place] + self._stems[place + 1 :] for place in range(self.count))
+        return tuple(head.difference(*other) for head, other in zip(self._heads, others, strict=True))
+
+    def _apart(self, place: int, said: frozenset[str]) -> bool:
+        """True if every word is said that only this option has, and more than "large" or "left", or its whole head."""
+        own = self._own[place]
+        return bool(own) and own <= said and (not own <= _VAGUE or self._heads[place] <= said)
+
+    def named_apart(self, words: Iterable[str]) -> set[int]:
+        """The options of which words say what no other option has."""
+        said = _stems(words)
+        return {place for place in range(self.count) if self._apart(place, said)}
+
+    def begins(self, text: str) -> bool:
+        """True if the first word of a text that says something is one of an option."""
+        said = (word for word in words_of(text).words if word not in STOP and word not in _FILLERS)
+        first = _stems(itertools.islice(said, 1))
+        return any(first <= stems for stems in self._stems)
+
+    def told_by(self, phrase: str, short: bool = True) -> int | None:
+        """The one option that a phrase tells in other words than its name: with every word that only this option has ("fractured hip" for
+        "hip fracture"), or, where the response is `short`, with nothing but words of it ("thyroid" for "thyroid gland")."""
+        said = _stems(words_of(phrase.lower()).words)
+        place = max(range(self.count), key=lambda at: len(said & self._stems[at]))
+        stems = self._stems[place]
+        if (
+            place in self.numeric
+            or (said ^ stems) & _HEDGES
+            or not {word for word in said if word in _SIDES or _is_letter(word)} <= stems
+        ):
             return None
-        lowered = text.lower()
-        start = _FRAME.match(lowered)
-        words = set(words_of(lowered[start.end() if start else 0 :]).words) - STOP - _FILLERS
-        if not 0 < len(words) <= 4 or not words.isdisjoint(_DENYING) or any(len(w) == 1 and w.isalpha() for w in words):
+        for other in (*self._stems[:place], *self._stems[place + 1 :]):
+            unsaid = other - stems
+            if len(said & other) >= len(said & stems) or (unsaid and 2 * len(said & unsaid) >= len(unsaid)):
+                return None
+        nothing_else = said - _FILLERS <= stems
+        own = self._own[place]
+        if (own and own <= said and nothing_else) or (place not in self.clauses and self._apart(place, said)):
+            return place
+        if not short:
             return None
-        places = [place for place, own in enumerate(self.words) if words <= set(own)]
-        if len(places) != 1:
-            return None
-        own = self.words[places[0]]
-        if self.own[places[0]] and self.own[places[0]] <= words:
-            return places[0]
-        head = own[next((at for at, word in enumerate(own) if word in _HEAD_ENDS), len(own)) - 1]
-        missing = set(own) - words
-        shared = all(head in each for each in self.words)
-        lacks_head = head in missing and head not in _GENERIC and not shared
-        return None if lacks_head or not _QUALIFIERS.isdisjoint(missing) else places[0]
+        words = self.words[place]
+        head = _stems(words[next((at for at, word in enumerate(words) if word in _HEAD_ENDS), len(words)) - 1 :][:1])
+        has_head = head <= said | _GENERIC or all(head <= each for each in self._stems)
+        return place if nothing_else and has_head and _VAGUE.isdisjoint(stems - said) else None
 
 
-_LETTER_INSIDE = re.compile(r"\w\W+[A-Z]\b")
-_FRAME = re.compile(
-    r"\W*(?:(?:the |my )?(?:(?:final|correct|best|right|likely|most) )*(?:answer|choice|diagnosis)(?:\s*:| is)"
-    r"|(?:the|this) (?:[\w-]+ )?(?:image|picture|scan|x-?ray|radiograph|film|ct|mri) (?:shows|depicts|reveals"
-    r"|demonstrates)"
-    r"|(?:there|it|this) (?:is|are)(?: most)?(?: likely)?)?\s*"
-)
-"""What may stand before a few words that are all one option's ("The diagnosis is pneumonia" for "Lobar pneumonia")."""
-STOP = vocabulary("the a an of in on at to and or with for by from is are be as it its this that into")
+def _stems(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(_ENDING.sub("", word) for word in words) - STOP
+
+
+_ENDING = re.compile(r"(?<=\w{4})(?:e|ed|ing)$")
+_ASIDE = re.compile(r"[,;(]")
+STOP = vocabulary("the a an of in on at to and with for by from is are be as it its this that into")
 _FILLERS = vocabulary("most likely probably")
-_DENYING = vocabulary("no not non without none or and all above")
+NOT_THERE = vocabulary(
+    "suspected potential treated resolved healed excluded presumed feared suggested denied considered drained supposed so-called "
+    "different hypothetical adjacent contralateral unrelated separate differential alternative near similar absent negative normal "
+    "equivocal previous simulated repaired removed cured missed expected imaginary apparent"
+)
+"""What says of a finding that it is not there, or not this one."""
+_HEDGES = _stems(
+    NOT_THERE
+    | vocabulary(
+        "no not non without none or if unless may might could can would should usually typically often commonly possible history past "
+        "known like pseudo unlikely wrong incorrect question mimic risk after find metastas"
+    )
+)
+"""What in a phrase makes it tell nothing, unless the option says so."""
 _HEAD_ENDS = vocabulary("of in on at to with for by from and extending within involving without")
 _GENERIC = vocabulary("gland organ region area view side sign image scan")
-_QUALIFIERS = vocabulary("normal abnormal healthy absent negative positive early late benign malignant")
-"""Words that may not be missing: "kidney" does not name "normal kidney"."""
-_NEGATIVE = frozenset(
-    (word,) for word in ["no", "not", "without", "absence", "absent", "negative", "none", "non", "neither"]
+_VAGUE = _stems(
+    vocabulary(
+        "normal abnormal healthy absent negative positive early late benign malignant left right upper lower above large small"
+    )
 )
+"""Words that may not be missing: "kidney" does not name "normal kidney"; nor do they name an option by themselves."""
 
 
 def _is_letter(word: str) -> bool:
@@ -403,7 +441,7 @@ _NON = re.compile(r"\bnon[- ]$")
 _COMPOUND, _COMPOUND_AFTER = re.compile(r"[A-Z]{2,}[/-]$"), re.compile(r"[/-][A-Z]{2,}")
 """What makes a word part of another name ("PET/CT")."""
 _GOES_ON = re.compile(r"[.,]\d|\s?[/√^*]\s?[\d√π(]|\s?[×*]")
-_UNIT = re.compile(r"\s?(mm|cm|dm|m|km|µm|nm|mg|g|kg|ml|dl|l|hu|%|mmhg|bpm|min|ms)(?![^\W\d_])", re.IGNORECASE)
+UNIT = re.compile(r"\s?(mm|cm|dm|m|km|µm|nm|mg|g|kg|ml|dl|l|hu|%|mmhg|bpm|min|ms)(?![^\W\d_])", re.IGNORECASE)
 
 
 def _is_part(said: Words, text: str, first: int, last: int, unit: tuple[str, ...]) -> bool:
@@ -433,7 +471,7 @@ def _is_part(said: Words, text: str, first: int, last: int, unit: tuple[str, ...
             last < len(said.words) and said.words[last] in _SIGNS - {"=", "°", "%"} and said.starts[last] <= end + 1
         ):
             return True
-        found = _UNIT.match(text, end) if unit else None
+        found = UNIT.match(text, end) if unit else None
         return found is not None and normal(found[1]) not in unit
     return bool(
         last < len(said.words)

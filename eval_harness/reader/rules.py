@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.reader import yes_no
 from eval_harness.reader.claim_forms import CORRECTION
-from eval_harness.reader.claims import OptionClaim, claims
+from eval_harness.reader.claims import OptionClaim, claims, told
 from eval_harness.reader.declining import cannot_know, declines, undecided
 from eval_harness.reader.letters import whole_letters
 from eval_harness.reader.mentions import PlainResponse
@@ -301,17 +301,12 @@ def _implied(said: PlainResponse, seen: list[OptionClaim]) -> Reading | None:
         return None
     if seen:
         return _agreed(seen, said.multiple)
-    if (
-        len(said.text) > 60
-        or said.text.endswith("?")
-        or said.mentions
-        or said.options.numeric
-        or said.options.common
-        or said.multiple
-    ):
+    options = said.options
+    named = any(mention.options != (-1,) for mention in said.mentions)
+    if named or said.multiple or options.numeric or options.common or said.text.endswith("?"):
         return None
-    place = said.options.told_by(said.text)
-    return None if place is None else Reading((place,), "answered", "words of one option")
+    place, *others = told(said) or (None,)
+    return None if place is None or others else Reading((place,), "answered", "words of one option")
 
 
 def official(choice: tuple[int, ...], rule: str) -> Reading:

@@ -99,7 +99,11 @@ _MARKUP = (
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
 )
 _QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
-_BLANKS, _LINES, _RUN = re.compile(r"(?:  |\t)[^\S\n]*"), re.compile(r"\n\s+"), re.compile(r"([^\w\s])\1{3,}")
+_BLANKS, _LINES, _RUN = (
+    re.compile(r"(?:  |\t)[^\S\n]*"),
+    re.compile(r"\n\s+"),
+    re.compile(r"([!-/:-@\[-^`{-~…–—])\1{3,}"),
+)
 _CONTRACTED = (("an't", "an not"), ("won't", "would not"), ("n't", " not"), ("annot", "an not"))
 _IS_SHORT = re.compile(r"'(?:(?<=\bthere')|(?<=\bth(?:at|is)')|(?<=\bshe')|(?<=\b(?:it|he)'))s\b", re.IGNORECASE)
 _NUMBERS = _steps(

@@ -57,7 +57,7 @@ _DENIES = re.compile(
     r"|(?:i|we) (?:do|did) not (?:see(?! (?:the|your|an?) (?:image|picture|photo|attachment))|(?:believe"
     r"|think) (?:that )?"
     r"(?:there|it|this|the))\b"
-    rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{_FOUND})\b"
+    rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{_FOUND}|not (?:an?|the))\b"
     rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {_FOUND}"
     r"|(?:the )?absence of\b(?![^.\n]*\b(?:suggest|indicat|mean|impl)\w*)|negative for\b)"
 )
@@ -83,8 +83,12 @@ _AFFIRMS = re.compile(
     rf"|(?!{_NOTHING}|if\b|whether\b)(?:[\w-]+\s+){{1,6}}(?:is|are) present\W*$|it (?:is|does)\W*$|positive for\b)"
     r"|\W{0,20}indeed\b"
 )
-_RESTRICTS = re.compile(r"[;.]\s+there (?:is|are) (?!no\b)|\b(?:but|yet|however|except|although|though|instead)\b")
+_RESTRICTS = re.compile(
+    r"[;.]\s+there (?:is|are) (?!no\b)|\b(?:but|yet|however|except|although|though|instead)\b"
+    r"(?!,? (?:it is (?:also )?(?:important|essential|crucial|worth)|please)\b)"
+)
 """A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
+_CONCLUSION = re.compile(r"(?:[.\n]\s*(?:therefore|thus|hence|so),\s+)([^.\n]+)[.\n]?\s*$")
 _NO_SUCH = re.compile(
     r"[\s*]*(?:no(?!\s+(?:\w+ly\s+)?(?:idea|clue|information|image|answer|comment|way|doubt|one|two|matter"
     r"|prior|previous|longer|problem"
@@ -111,8 +115,10 @@ def whole(text: str) -> str | None:
 
 
 def denies(text: str) -> str | None:
-    """A response that begins with a denial ("There is no nodule", "I cannot see any"), or is nothing else ("No nodules")."""
-    lowered = lower(text[:400])
+    """A response that begins with a denial ("There is no nodule"), is nothing else ("No nodules"), or concludes with one."""
+    lowered, conclusion = lower(text[:400]), _CONCLUSION.search(lower(text[-400:]))
+    if conclusion and _DENIES.match(conclusion[1]) and not _RESTRICTS.search(conclusion[1]):
+        return "no"
     if _RESTRICTS.search(lowered) or re.search(r"\bwould\b", lowered):
         return None
     return "no" if _DENIES.match(lowered) or _NO_SUCH.fullmatch(lowered) else None
