@@ -114,7 +114,8 @@ def hallucinate(
     images: Annotated[Path, typer.Option(help="folder of the images")],
     out: Annotated[Path, typer.Option(help="folder to write; its name is the benchmark's")],
     fakes: Annotated[
-        int | None, typer.Option(help="number of fake questions to have written by --model (default: as many as yours)")
+        int | None,
+        typer.Option(min=1, help="number of fake questions to have written by --model (default: as many as yours)"),
     ] = None,
     fake_questions: Annotated[
         Path | None, typer.Option(help="file of custom fake questions (question and options), instead of --model")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,6 +19,8 @@ from curation.commands.options import (
     Workers,
 )
 
+Threshold = Annotated[float | None, typer.Option(min=-1, max=1, help="override the mode's threshold")]
+
 
 def embed(
     images: Annotated[
@@ -30,11 +32,11 @@ def embed(
     ] = "biomedclip",
     name: Annotated[str | None, typer.Option(help="what to call this encoder (default: its id)")] = None,
     pooling: Annotated[
-        str | None,
-        typer.Option(help="projected | cls | mean (default: projected; dinov2, transformers:ID: cls)"),
+        Literal["projected", "cls", "mean"] | None,
+        typer.Option(help="(default: projected; dinov2, transformers:ID: cls)"),
     ] = None,
     revision: Annotated[str | None, typer.Option(help="revision of the model on the Hub")] = None,
-    batch_size: Annotated[int, typer.Option(help="images per batch")] = 32,
+    batch_size: Annotated[int, typer.Option(min=1, help="images per batch")] = 32,
     device: Annotated[str, typer.Option(help="auto (a GPU if there is one) | cpu | cuda")] = "auto",
     ray: Ray = None,
     workers: Workers = 2,
@@ -78,29 +80,37 @@ def pairs(
     out: Annotated[Path, typer.Option(help="folder for the search; repeat the command to resume")],
     med: Annotated[str, typer.Option(help="name of the medical encoder")] = "biomedclip",
     gen: Annotated[str, typer.Option(help="name of the general encoder")] = "dinov2",
-    mode: Annotated[str, typer.Option(help="confusing | easy | reversed: the paper's thresholds")] = "confusing",
-    med_at_least: Annotated[float | None, typer.Option(help="override the mode's threshold")] = None,
-    med_at_most: Annotated[float | None, typer.Option(help="override the mode's threshold")] = None,
-    gen_at_least: Annotated[float | None, typer.Option(help="override the mode's threshold")] = None,
-    gen_at_most: Annotated[float | None, typer.Option(help="override the mode's threshold")] = None,
+    mode: Annotated[
+        Literal["confusing", "easy", "reversed"], typer.Option(help="the paper's thresholds")
+    ] = "confusing",
+    med_at_least: Threshold = None,
+    med_at_most: Threshold = None,
+    gen_at_least: Threshold = None,
+    gen_at_most: Threshold = None,
     sample: Annotated[
         int | None,
-        typer.Option(help="draw this many pairs uniformly at random (default: all pairs; easy, reversed: 10000)"),
+        typer.Option(
+            min=1, help="draw this many pairs uniformly at random (default: all pairs; easy, reversed: 10000)"
+        ),
     ] = None,
     all_pairs: Annotated[
         bool, typer.Option("--all", help="list all pairs, also in the modes easy and reversed")
     ] = False,
-    seed: Annotated[int, typer.Option(help="seed of the sample")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the sample")] = 0,
     device: Annotated[
         str, typer.Option(help="auto (a GPU if there is one) | cpu | cuda: affects speed, never the pairs")
     ] = "auto",
     top: Annotated[
-        int | None, typer.Option(help="keep only this many pairs, those with the largest |sim_med - sim_gen|")
+        int | None, typer.Option(min=1, help="keep only this many pairs, those with the largest |sim_med - sim_gen|")
     ] = None,
-    cap_per_image: Annotated[int | None, typer.Option(help="maximum number of pairs per image")] = None,
+    cap_per_image: Annotated[int | None, typer.Option(min=1, help="maximum number of pairs per image")] = None,
     near_duplicate: Annotated[
         int,
-        typer.Option(help="set aside pairs whose perceptual hashes differ in at most this many of 64 bits; -1: none"),
+        typer.Option(
+            min=-1,
+            max=64,
+            help="set aside pairs whose perceptual hashes differ in at most this many of 64 bits; -1: none",
+        ),
     ] = 6,
     table: Table = None,
     min_caption: Annotated[
@@ -124,8 +134,6 @@ def pairs(
     from curation.mining.pair_search import MODES, PairSearch, Thresholds
     from dataset_builders.errors import BadInput
 
-    if mode not in MODES:
-        raise BadInput(f"--mode {mode}: give one of {', '.join(MODES)}.")
     given = {
         "med_at_least": med_at_least, "med_at_most": med_at_most, "gen_at_least": gen_at_least, "gen_at_most": gen_at_most,
     }  # fmt: skip

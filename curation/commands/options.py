@@ -23,7 +23,7 @@ Price = Annotated[
     str | None, typer.Option(help="price per million input and output tokens, e.g. 2.5,10: shows the cost")
 ]
 Tries = Annotated[
-    int, typer.Option(help="maximum number of attempts per pair or image until a reply passes the checks")
+    int, typer.Option(min=1, help="maximum number of attempts per pair or image until a reply passes the checks")
 ]
 SendToProvider = Annotated[
     bool,

@@ -34,7 +34,7 @@ def write(
     model: ModelName,
     out: Annotated[Path, typer.Option(help="questions folder; repeat the command to resume")],
     base_url: BaseUrl = None,
-    limit: Annotated[int | None, typer.Option(help="only the first N pairs")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="only the first N pairs")] = None,
     min_caption: Annotated[
         int, typer.Option(help="only pairs whose captions both have at least this many characters")
     ] = 100,
@@ -63,8 +63,6 @@ def write(
             f"{pairs}: holds {len(found)} pairs, each of which costs a reply. Choose some with `medprobe curate pairs --top`, "
             "or give --limit."
         )
-    if limit is not None and limit < 1:
-        raise BadInput(f"--limit {limit}: give a positive integer.")
     found = found if limit is None else found.head(limit)
     images = sorted({*found["image_1"], *found["image_2"]})
     files = file_names(pairs)
@@ -271,10 +269,7 @@ def quality(
     from curation.report.quality import check, metrics_of
     from curation.report.quality_page import write_report
     from curation.writing.asking import Asking
-    from dataset_builders.errors import BadInput
 
-    if out.suffix != ".html":
-        raise BadInput(f"--out {out}: the report is a page; give a name that ends in .html.")
     blind = None
     if model is not None:
         asking = Asking(temperature=0.0, send=send_to_provider)

@@ -65,8 +65,6 @@ def embed(
 
     Vectors are stored in float32 as the encoder gives them, not normalised. `encode`: who does the work; None: this process.
     """
-    if batch_size < 1:
-        raise BadInput(f"--batch-size {batch_size}: give a positive integer.")
     files = images_at(images)
     list_images(files)  # before anything is made: raises where there are none
     with lock(out, "embed"):

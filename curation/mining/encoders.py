@@ -17,14 +17,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from PIL import Image
 
 from dataset_builders.errors import BadInput
 
-POOLINGS = ("projected", "cls", "mean")
+Pooling = Literal["projected", "cls", "mean"]
 """projected: the space shared with text. cls: first token. mean: average of the patch tokens."""
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin", "*.safetensors", "*.bin", "*.pth", "*.pt")
 """How the weights in a folder of open_clip are called, the likeliest first."""
@@ -37,7 +37,7 @@ class EncoderSpec:
     name: str
     library: str
     model: str
-    pooling: str
+    pooling: Pooling
     revision: str | None = None
 
 
@@ -64,14 +64,14 @@ class Encoder:
 
 def encoder_spec(
     encoder: str,
-    pooling: str | None = None,
+    pooling: Pooling | None = None,
     revision: str | None = None,
     name: str | None = None,
 ) -> EncoderSpec:
     """The encoder that `encoder` names: biomedclip | clip | dinov2 | open_clip:ID | transformers:ID (an ID may be a
     folder).
 
-    Raises BadInput for names and poolings that do not exist.
+    Raises BadInput for names that do not exist.
     """
     library, _, model = encoder.partition(":")
     if encoder in NAMED:
@@ -85,8 +85,6 @@ def encoder_spec(
         )
     else:
         raise BadInput(f"--encoder {encoder}: give {', '.join(NAMED)}, open_clip:ID or transformers:ID.")
-    if pooling is not None and pooling not in POOLINGS:
-        raise BadInput(f"--pooling {pooling}: give one of {', '.join(POOLINGS)}.")
     if revision is not None and base.library == "open_clip":
         raise BadInput(
             "--revision: open_clip takes no revision. Download the model and give open_clip:local-dir:FOLDER."

@@ -65,13 +65,6 @@ class Choice:
     top: int | None = None
     cap_per_image: int | None = None
 
-    def __post_init__(self) -> None:
-        if not -1 <= self.near_duplicate <= 64:
-            raise BadInput(f"--near-duplicate {self.near_duplicate}: give 0 to 64 differing bits, or -1 for none.")
-        for name, value in (("--top", self.top), ("--cap-per-image", self.cap_per_image)):
-            if value is not None and value < 1:
-                raise BadInput(f"{name} {value}: give a positive integer.")
-
 
 def reasons(pairs: Pairs, images: Images, near_duplicate: int) -> np.ndarray:
     """Why each pair is set aside ("" = kept): near_duplicate (perceptual hashes differ in few bits), same_group
@@ -197,10 +190,6 @@ def mine(
     same search. pairs.parquet is sorted by (i, j), with `top` or `cap_per_image` by |sim_med - sim_gen|, largest first;
     i and j are rows of the embeddings' images.parquet.
     """
-    if sample is not None and sample < 1:
-        raise BadInput(f"--sample {sample}: give a positive integer.")
-    if seed < 0:
-        raise BadInput(f"--seed {seed}: give a non-negative integer.")
     config: dict[str, Any] = {
         "thresholds": asdict(search.thresholds),
         "sample": sample,

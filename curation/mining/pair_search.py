@@ -30,19 +30,12 @@ GATHERED = 2**15
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a pair must meet; None = free. Raises BadInput for what is no cosine."""
+    """What a pair must meet; None = free."""
 
     med_at_least: float | None = None
     med_at_most: float | None = None
     gen_at_least: float | None = None
     gen_at_most: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and not -1 <= value <= 1:
-                raise BadInput(
-                    f"--{name.replace('_', '-')} {value}: a cosine lies between -1 and 1. Give such a number."
-                )
 
     def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """(at least, at most) for med and for gen, infinite where free."""

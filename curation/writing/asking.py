@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from curation.images.image_table import MIN_CAPTION
 from curation.writing.prompts import SYSTEM
-from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.http.client import PROVIDER, permit_sending
@@ -48,12 +47,6 @@ class Asking:
     """Price of a million tokens in and out."""
     send: bool = False
     """True if texts may be sent to a server that is not on this machine."""
-
-    def __post_init__(self) -> None:
-        if self.tries < 1:
-            raise BadInput(f"--tries {self.tries}: give a positive integer.")
-        if not 0 <= self.temperature <= 2:
-            raise BadInput(f"--temperature {self.temperature}: give a number from 0 to 2.")
 
     def cost(self, tokens: Sequence[int]) -> float | None:
         """The price of tokens in and out; None where none is given."""

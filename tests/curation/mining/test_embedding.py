@@ -185,7 +185,6 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
 def test_bad_encoders_are_one_clear_line(models, tmp_path):
     for encoder, options, says in (
         ("resnet", {}, "--encoder resnet"),
-        ("clip", {"pooling": "max"}, "--pooling max"),
         ("biomedclip", {"revision": "abc"}, "--revision"),
     ):
         with pytest.raises(BadInput, match=says):

@@ -129,13 +129,3 @@ def test_a_search_goes_on_where_it_was_killed_and_writes_no_block_again(tmp_path
     assert {path: path.stat().st_mtime_ns for path in written} == written
     for name in ("pairs", "set_aside"):
         pd.testing.assert_frame_equal(read(tmp_path / "s", name), read(tmp_path / "whole", name))
-
-
-@pytest.mark.parametrize(
-    ("choice", "sample", "seed"),
-    [({}, 0, 0), ({}, 5, -1), ({"top": 0}, None, 0), ({"cap_per_image": -1}, None, 0)],
-)
-def test_what_does_not_go_together_is_refused_before_anything_is_written(tmp_path, choice, sample, seed):
-    with pytest.raises(BadInput, match="integer"):
-        mine(*made(20), tmp_path / "s", Choice(**choice), sample, seed)
-    assert not (tmp_path / "s").exists()

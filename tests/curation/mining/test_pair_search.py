@@ -62,13 +62,10 @@ def test_float32_rounding_decides_nothing(offset):
     same(search_all(rows, rows, thresholds), brute(rows, rows, thresholds))
 
 
-def test_devices_and_thresholds_that_are_none():
+def test_devices_that_are_not_there():
     for asked in ("gpu", "cuda:x", *([] if torch.cuda.is_available() else ["cuda", "cuda:0"]), "cuda:99"):
         with pytest.raises(BadInput, match="--device"):
             pick_device(asked)
-    for beyond in (float("nan"), 1.5, -1e300):
-        with pytest.raises(BadInput, match=r"--med-at-least .* between -1 and 1"):
-            Thresholds(med_at_least=beyond)
 
 
 @pytest.mark.parametrize("mode", list(MODES))
