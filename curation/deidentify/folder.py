@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,53 +44,6 @@ from dataset_builders.images.metadata import file_name, strip_metadata
 PENDING = "pending"
 
 
-@dataclass
-class Report:
-    """What the folder held and what became of it. Holds only counts, no name and no id."""
-
-    key: str = ""
-    """What the key gives for nothing: equal where ids were made with one key."""
-    files: Counter[str] = field(default_factory=Counter)
-    not_taken: Counter[str] = field(default_factory=Counter)
-    removed_elements: Counter[str] = field(default_factory=Counter)
-    labels: Counter[str] = field(default_factory=Counter)
-    """Format -> images whose labels were written."""
-    labels_left_out: Counter[str] = field(default_factory=Counter)
-    groups: set[str] = field(default_factory=set)
-    patient_ids_in_several_groups: int = 0
-    """PatientIDs whose images the table puts into several groups."""
-    table: dict[str, int] = field(default_factory=dict)
-    pending: int = 0
-    searched: bool = True
-
-    def document(self) -> dict[str, Any]:
-        counted = {
-            name: dict(sorted(value.items())) for name, value in vars(self).items() if isinstance(value, Counter)
-        }
-        made = {
-            "made_by": "medprobe curate deidentify",
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "ids": KEYED,
-            "key": self.key,
-            "method": METHOD,
-        }
-        return (
-            made
-            | counted
-            | {
-                "groups": len(self.groups),
-                "patient_ids_in_several_groups": self.patient_ids_in_several_groups,
-                "table": self.table,
-                "text": {
-                    "searched": self.searched,
-                    "images_with_text": self.pending,
-                    "undecided": self.pending,
-                    "decisions": {},
-                },
-            }
-        )
-
-
 def deidentify(
     folder: Path,
     out: Path,
@@ -112,78 +64,85 @@ def deidentify(
     paths = files_below(folder, labels)
     volumes = sorted({image for each in labels for image in each.volumes})
     pseudonyms = pseudonyms_of(out)
-    report, names = Report(pseudonyms.of("k", ""), searched=search_text), []
-    groups: dict[str, str] = {}
+    counts = {what: Counter[str]() for what in ("files", "not_taken", "removed_elements", "labels", "labels_left_out")}
+    new_of: dict[Path, str] = {}
+    groups: dict[Path, str] = {}
     identifiers: dict[str, set[str]] = defaultdict(set)
     """Group -> words that name its patient, of all its files."""
     groups_of: dict[str, set[str]] = defaultdict(set)
     """PatientID -> the groups its images are in."""
     sizes: dict[Path, tuple[int, int]] = {}
+
+    def take(path: Path, new: str, patient: str = "", words: Set[str] = frozenset()) -> None:
+        name = path.relative_to(folder).as_posix()
+        group = pseudonyms.group((known.group_of(name) if known else "") or patient)
+        identifiers[group or name] |= words | (known.names_of(name) if known else set())
+        new_of[path], groups[path] = new, group
+        groups_of[patient].add(group)
+
     with replacing(out) as work:
         for part in ("images", PENDING):
             (work / part).mkdir()
+        pending = 0
         with (work / TEXTS).open("w", encoding="utf-8") as texts:
             for path in tqdm(paths, desc="de-identifying", unit="file", disable=None):
-                name = path.relative_to(folder).as_posix()
                 try:
-                    data, patient, words, dataset = _picture(path, pseudonyms, report)
+                    data, patient, words, dataset = _picture(path, pseudonyms, counts["removed_elements"])
                 except (ImageError, OSError) as error:
-                    report.not_taken[_reason(str(error))] += 1
+                    counts["not_taken"][_reason(str(error))] += 1
                     continue
-                group = pseudonyms.group((known.group_of(name) if known else "") or patient)
-                identifiers[group or name] |= words | (known.names_of(name) if known else set())
-                new = file_name(pseudonyms.of("i", name), data)
+                counts["files"]["images" if dataset is None else "dicom"] += 1
+                new = file_name(pseudonyms.of("i", path.relative_to(folder).as_posix()), data)
+                take(path, new, patient, words)
                 picture = open_rgb(data)
                 if dataset is not None or not is_turned(path.read_bytes()):
                     sizes[path] = picture.height, picture.width
                 boxes = find_text(picture) if search_text else []
                 if boxes:
-                    report.pending += 1
+                    pending += 1
                     texts.write(json.dumps({"image": new, "boxes": [list(box) for box in boxes]}) + "\n")
                 (work / (PENDING if boxes else "images") / new).write_bytes(data)
                 if dataset is not None and keep_dicom and not boxes:
                     (work / "dicom").mkdir(exist_ok=True)
                     dataset.save_as(work / "dicom" / f"{Path(new).stem}.dcm", enforce_file_format=True)
-                report.groups.update({group} - {""})
-                names.append((new, name))
-                groups[name] = group
-                groups_of[patient].add(group)
         for path in volumes:
-            name = path.relative_to(folder).as_posix()
-            new = f"{pseudonyms.of('i', name)}.nii.gz"
+            new = f"{pseudonyms.of('i', path.relative_to(folder).as_posix())}.nii.gz"
             try:
                 write_volume(path, work / "images" / new)
             except Skipped as error:
-                report.not_taken[_reason(str(error))] += 1
+                counts["not_taken"][_reason(str(error))] += 1
                 continue
-            report.files["volumes"] += 1
-            groups[name] = pseudonyms.group(known.group_of(name) if known else "")
-            report.groups.update({groups[name]} - {""})
-            names.append((new, name))
+            counts["files"]["volumes"] += 1
+            take(path, new)
         if other := len(names_below(folder)) - len(
             {*paths, *volumes, *(path for each in labels for path in each.files)}
         ):
-            report.not_taken["no image or DICOM file, nor a volume with its labels"] = other
-        if not names:
-            raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(report.not_taken)}).")
+            counts["not_taken"]["no image or DICOM file, nor a volume with its labels"] = other
+        if not new_of:
+            raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(counts['not_taken'])}).")
+        names = {path: path.relative_to(folder).as_posix() for path in new_of}
         table = [
-            {"image": new, "group": groups[name], **row}
-            for new, name in names
-            for row in (known.rows_of(name, identifiers[groups[name] or name]) if known else [{}])
+            {"image": new_of[path], "group": groups[path], **row}
+            for path, name in names.items()
+            for row in (known.rows_of(name, identifiers[groups[path] or name]) if known else [{}])
         ]
-        report.table = known.report.document() if known else {}
-        report.patient_ids_in_several_groups = sum(len(found) > 1 for patient, found in groups_of.items() if patient)
-        new_of = {folder / name: new for new, name in names}
+        pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(work / TABLE, index=False)
         named = set().union(*identifiers.values())
         for each in labels:
             (work / LABELS).mkdir(exist_ok=True)
-            report.labels[each.kind] += write_labels(each, work / LABELS, new_of, sizes, named)
-            report.labels_left_out.update(skip.kind for skip in each.skips)
-        pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(work / TABLE, index=False)
-        document = report.document()
-        write_json(work / REPORT, document)
-        write_list(list_beside(out), names)
-    return document
+            counts["labels"][each.kind] += write_labels(each, work / LABELS, new_of, sizes, named)
+            counts["labels_left_out"].update(skip.kind for skip in each.skips)
+        report = {
+            "made_by": "medprobe curate deidentify", "at": datetime.now(UTC).isoformat(timespec="seconds"), "ids": KEYED,
+            "key": pseudonyms.of("k", ""), "method": METHOD, **{what: dict(sorted(found.items())) for what, found in counts.items()},
+            "groups": len({*groups.values()} - {""}),
+            "patient_ids_in_several_groups": sum(len(found) > 1 for patient, found in groups_of.items() if patient),
+            "table": known.report.document() if known else {},
+            "text": {"searched": search_text, "images_with_text": pending, "undecided": pending, "decisions": {}},
+        }  # fmt: skip
+        write_json(work / REPORT, report)
+        write_list(list_beside(out), [(new_of[path], name) for path, name in names.items()])
+    return report
 
 
 def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
@@ -203,13 +162,12 @@ def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
     return found
 
 
-def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes, str, set[str], Any]:
+def _picture(path: Path, pseudonyms: Pseudonyms, removed: Counter[str]) -> tuple[bytes, str, set[str], Any]:
     """(the picture without metadata, the patient's id where the file has one, words in it that name people, the cleaned DICOM data set).
     Raises ImageError, OSError."""
     if path.suffix.lower() in SUFFIXES and not is_dicom(path):
         data = path.read_bytes()
         check_image(data)
-        report.files["images"] += 1
         return strip_metadata(data), "", set(), None
     import pydicom
 
@@ -220,14 +178,13 @@ def _picture(path: Path, pseudonyms: Pseudonyms, report: Report) -> tuple[bytes,
                 raise ImageError("a DICOM file of several frames")
             picture = Image.fromarray(shown(dataset, None))
             patient, words = str(dataset.get("PatientID", "") or ""), identifiers_of(dataset)
-            report.removed_elements.update(deidentify_dataset(dataset, pseudonyms))
+            removed.update(deidentify_dataset(dataset, pseudonyms))
         except ImageError:
             raise
         except Skipped as error:
             raise ImageError(str(error)) from None
         except Exception as error:  # pydicom raises errors of many kinds on damaged files
             raise ImageError(f"a DICOM file that cannot be read: {type(error).__name__}") from None
-    report.files["dicom"] += 1
     return strip_metadata(as_png(picture)), patient, words, dataset
 
 
