@@ -73,24 +73,22 @@ PROMPT = (
 )  # fmt: skip
 
 
-def problems_of(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> list[str]:
-    """What is wrong with a question whose modality is a placeholder. forbidden: folded labels, synonyms and parents."""
-    found = []
+def problem_of(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> str:
+    """What is wrong with a question whose modality is a placeholder; "" where nothing is. forbidden: folded labels, synonyms, parents."""
     text = f" {folded(question.replace(PLACEHOLDER, ' '))} "
     if question.count(PLACEHOLDER) != 1:
-        found.append("does not name the modality once")
+        return "does not name the modality once"
     known = by_name("task").get(folded(task))
     stems = [word[:5] for word in (*folded(noun_of(task)).split(), *(known.related if known else ())) if len(word) > 3]
     if not any(word.startswith(stem) for word in text.split() for stem in stems):
-        found.append("does not say what is asked for")
+        return "does not say what is asked for"
     if not any(f" {word} " in text for word in GRANULARITY_WORDS[granularity]):
-        found.append("does not say what it is about")
+        return "does not say what it is about"
     hint = next((word for word in sorted(forbidden) if word and re.search(rf" {re.escape(word)}(s|es)? ", text)), None)
     if hint is not None:
-        found.append(f"holds the label {hint!r}")
-    if not question.rstrip().endswith((".", "?")) or len(question) > 400:
-        found.append("is no sentence")
-    return found
+        return f"holds the label {hint!r}"
+    is_sentence = question.rstrip().endswith((".", "?")) and len(question) <= 400
+    return "" if is_sentence else "is no sentence"
 
 
 def in_words(template: str, case: Candidate) -> str:
@@ -118,15 +116,14 @@ def templates(
         forbidden = forbidden_in(cases, table)
         mine = given.get((task, granularity), [])
         for question in mine:
-            wrong = problems_of(question, task, granularity, forbidden)
-            if wrong:
-                problems.add("questions", question, wrong[0])
+            if why := problem_of(question, task, granularity, forbidden):
+                problems.add("questions", question, why)
         ours = [text.format(noun=noun_of(task)) for text in OURS[granularity]]
-        good = [text for text in mine or ours if not problems_of(text, task, granularity, forbidden)]
+        good = [text for text in mine or ours if not problem_of(text, task, granularity, forbidden)]
         if good:
             found[cell] = good
         else:
-            without[cell] = problems_of((mine or ours)[0], task, granularity, forbidden)[0]
+            without[cell] = problem_of((mine or ours)[0], task, granularity, forbidden)
     problems.check("Rewrite these questions, with <modality> where the kind of image stands.")
     return found, without
 
@@ -179,7 +176,7 @@ def propose(
         lines = str(entry["reply"]).splitlines() if entry["status"] != "failed" else []
         for question in filter(None, (_as_template(line, modality) for line in lines)):
             counts["candidates"] += 1
-            if problems_of(question, task, granularity, forbidden):
+            if problem_of(question, task, granularity, forbidden):
                 counts["against the rules"] += 1
             else:
                 rows[task, granularity, question] = kept.get((task, granularity, question), "")
@@ -253,14 +250,12 @@ def _answered(own: list[Written]) -> TextAlone:
 
 
 def check_text_alone(branches: list[Branch], written: list[Written]) -> None:
-    """Raise BadInput where the text gives answers away, naming the worst branches and what is most often right there."""
+    """Raise BadInput where the text gives answers away, naming branches and what is most often right there."""
     flagged = [each for each in branches if each.flagged]
     if not flagged:
         return
-    worst = max(
-        flagged, key=lambda each: ((each.found.correct - each.found.chance) / each.found.questions, each.cell != ALL)
-    )
-    own = [each for each in written if worst.cell in (ALL, each.case.cell)]
+    cells = {each.cell for each in flagged}
+    own = [each for each in written if cells & {ALL, each.case.cell}]
     [(often, times)] = Counter(name for each in own for name in each.case.answers).most_common(1)
     raise BadInput(
         f"the text alone gives answers away ({'; '.join(str(each) for each in flagged[:3])}; most often right: {often!r}, "

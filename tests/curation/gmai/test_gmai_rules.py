@@ -13,7 +13,7 @@ from curation.gmai.cases import Candidate, without_duplicates
 from curation.gmai.items import Item
 from curation.gmai.labels import CanonicalLabel, LabelTable, assigned, merge_tags, read_labels
 from curation.gmai.overlay import burn
-from curation.gmai.questions import OURS, problems_of
+from curation.gmai.questions import OURS, problem_of
 from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, select, split
 from curation.gmai.sources import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS, Overlay, Sources
 from curation.readers.volumes import slices_apart
@@ -251,15 +251,15 @@ def test_our_templates_keep_the_rules_and_the_rules_find_what_breaks_them():
     for granularity, texts in OURS.items():
         for task in TASKS:
             for text in texts:
-                assert problems_of(text.format(noun=noun_of(task)), task, granularity, {"liver", "pancreas"}) == []
+                assert problem_of(text.format(noun=noun_of(task)), task, granularity, {"liver", "pancreas"}) == ""
     good = "Which abdominal organ lies in the tinted area of this <modality> image?"
     task = "Organ Recognition - Abdomen"
-    assert problems_of(good, task, MASK, {"liver"}) == []
-    assert problems_of(good.replace("organ", "liver organ"), task, MASK, {"liver"})
-    assert problems_of(good.replace("organ", "organ (livers)"), task, MASK, {"liver"})
-    assert problems_of(good.replace("<modality>", "CT"), task, MASK, set())
-    assert problems_of(good.replace("tinted ", ""), task, MASK, set())
-    assert problems_of("What do you see in the tinted area of this <modality> image?", task, MASK, set())
+    assert problem_of(good, task, MASK, {"liver"}) == ""
+    assert problem_of(good.replace("organ", "liver organ"), task, MASK, {"liver"})
+    assert problem_of(good.replace("organ", "organ (livers)"), task, MASK, {"liver"})
+    assert problem_of(good.replace("<modality>", "CT"), task, MASK, set())
+    assert problem_of(good.replace("tinted ", ""), task, MASK, set())
+    assert problem_of("What do you see in the tinted area of this <modality> image?", task, MASK, set())
 
 
 def cases_of(count, patients):
