@@ -1,39 +1,15 @@
-"""The responses of a run, read from the store when a page shows them, and what they cost in tokens."""
+"""The responses of a run, read from the store when a page shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 
-import pandas as pd
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import read_readings
 from leaderboard_space.data.store.sections import Entry
-
-
-@lru_cache(maxsize=16)
-def _read(folder: Path, derived: Path, stamp: int) -> pd.DataFrame:
-    table = read_readings(folder, derived=derived)
-    first = table.sort_values("sample", kind="stable").drop_duplicates("question_id")
-    return first.set_index("question_id")
-
-
-def responses(entry: Entry) -> pd.DataFrame:
-    """The first sample of every question: columns `response, choice, status`, index `question_id`.
-
-    Raises BadInput when the files cannot be read.
-    """
-    try:
-        assert entry.folder is not None
-        assert entry.readings is not None
-        return _read(entry.folder, entry.readings.parent, entry.readings.stat().st_mtime_ns)
-    except Exception as error:  # one damaged file is one line on the page
-        raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None
-
 
 Answer = tuple[list[int], str, str]
 """The options chosen, the status, and what was said."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from leaderboard_space.comparing import (
     comparable_sections,
     compared,
 )
-from leaderboard_space.data.answers_shown import responses
+from leaderboard_space.data.answers_shown import NONE, Answer, answers_to
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.ranks.standings import info_of
@@ -352,9 +351,11 @@ def flip_rows(found: Comparison) -> Table:
     two = _two(found)
     if two is None or found.outcomes is None:
         return []
-    given = [responses(entry) for entry in two]
     rows: Table = []
-    for unit, (winner, _, where) in enumerate(_won_alone(found, *two), 1):
+    won = list(_won_alone(found, *two))
+    asked = found.outcomes.questions["question_id"].iloc[[row for _, _, where in won for row in where]].tolist()
+    given = [answers_to(entry, asked) for entry in two]
+    for unit, (winner, _, where) in enumerate(won, 1):
         for row in where:
             question = found.outcomes.questions.iloc[row]
             rows.append(
@@ -374,12 +375,10 @@ def flip_rows(found: Comparison) -> Table:
     return rows
 
 
-def _answer(frame: pd.DataFrame, question: pd.Series) -> str:
+def _answer(given: Mapping[str, Answer], question: pd.Series) -> str:
     """The options of an answer with their texts, else its status."""
-    if question["question_id"] not in frame.index:
-        return "no answer"
-    row: Any = frame.loc[question["question_id"]]
-    return in_full(question, [int(option) for option in row["choice"]]) or str(row["status"])
+    choice, status, _ = given.get(question["question_id"], NONE)
+    return in_full(question, choice) or status
 
 
 def _flips(board: Board, found: Comparison) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dataset_builders import benchmarks
-from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source
 from leaderboard_space.data.board import Board
@@ -27,7 +26,7 @@ HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("board"), cases=40)
+    return make_store(tmp_path_factory.mktemp("board"), cases=30)
 
 
 def published(value: float, name: str = "Paper Model", **breakdown: float) -> Result:
@@ -61,13 +60,6 @@ def test_each_fingerprint_is_a_section_of_its_own(tmp_path: Path, monkeypatch: p
     ]
 
 
-def test_a_claim_to_be_official_makes_no_complete_set(tmp_path: Path) -> None:
-    asked = questions("mediconfusion", 10)
-    add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.5), "A", origin="official")
-    add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.5), "B", origin="official", selection="--limit 10")
-    assert {section.kind for section in Board(tmp_path).snapshot.sections["mediconfusion"]} <= {"sample", "partial"}
-
-
 def test_without_a_released_fingerprint_the_counts_are_all_there_is(tmp_path: Path) -> None:
     asked, part, few = (questions("probmed", count, seed=count) for count in (10, 7, 5))
     # `official` is what the builder says of a set with the paper's counts.
@@ -96,26 +88,6 @@ def test_published_and_measured_results_of_the_complete_set_share_a_section(
     assert [entry.result.model.name for entry in one.hidden] == ["Other Model"]
     two = standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral"), ("category", "Spinal")])
     assert len(two.rows) == 1 and len(two.hidden) == 2
-
-
-def test_damaged_answers_leave_the_score_as_handed_in(tmp_path: Path) -> None:
-    store = make_store(tmp_path, cases=8)
-    for index, path in enumerate(sorted((store / "results" / "halt-medvqa").glob("*/*/readings.parquet"))):
-        if index == 0:
-            path.write_bytes(b"PAR1 no")
-        if index == 1:
-            path.unlink()
-    mark = json.loads(next((store / "results" / "halt-medvqa").glob("*/*/result.json")).read_text())["benchmark"][
-        "fingerprint"
-    ]
-    (store / "questions" / f"{mark}.parquet").write_bytes(b"")
-    service = Service(Board(store))
-    for family in BENCHMARKS:
-        view = service.view({"format": family})
-        assert view["html"].count('<th scope="row" class="name">') == 7
-    service.board.prepare()  # a reader waits a fifth of a second for answers, and sees the scores as submitted before they are read
-    shown = service.view({"format": "halt-medvqa"})["html"]
-    assert "cannot be read" in shown or "not in the store" in shown or "the underlying answers" in shown
 
 
 @pytest.mark.parametrize(
@@ -166,16 +138,6 @@ def test_news_are_picked_up_and_the_rest_is_kept(tmp_path: Path) -> None:
     )  # the same questions: no browser asks for the branches again
 
 
-def test_branches_that_differ_are_asked_for(tmp_path: Path) -> None:
-    """A page that has drawn a tree asks for another one exactly where it looks otherwise."""
-    sizes = (4, 8, 8)
-    services = [Service(Board(make_store(tmp_path / str(at), cases=size))) for at, size in enumerate(sizes)]
-    for family in ("probmed", "mediconfusion", "gmai-mmbench", "halt-medvqa"):
-        drawn = [json.dumps(service.tree({"format": family})) for service in services]
-        keys = [service.view({"format": family})["tree"].split("@")[-1] for service in services]
-        assert [key == keys[0] for key in keys] == [tree == drawn[0] for tree in drawn]
-
-
 def test_a_folder_that_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a results store"):
         Board(tmp_path)
@@ -198,34 +160,11 @@ def test_published_results_alone_make_a_board() -> None:
     assert ">20.0</a>" in parts and ">17.2</a>" in parts and "the underlying answers" in shown
 
 
-def test_formats_unknown_to_the_board_are_named(tmp_path: Path) -> None:
-    asked = questions("halt-medvqa", 6)
-    folder = add_run(tmp_path, "halt-medvqa", asked, answers(asked, 0.5), "A")
-    changed = json.loads((folder / "result.json").read_text())
-    changed["benchmark"]["format"] = "something-new"
-    (folder / "result.json").write_text(json.dumps(changed))
-    assert "something-new" in Board(tmp_path).snapshot.problems[0]
-
-
 def test_numbers_are_shown_with_sane_digits() -> None:
     assert (number(None), number(float("nan")), number(1e308), number(12.345)) == ("–", "–", "1e+308", "12.3")
     assert interval(None, 3.0) == "–" and interval(23.4, 36.6) == "23–37"
     assert len(text("x" * 10_000)) == 120 and "\u202e" not in text("a\u202eb")
     assert group([Entry("x", published(3.0))])[0].kind == "complete"
-
-
-def test_cases_show_options_key_and_who_chose_what(store: Path) -> None:
-    board = Board(store)
-    key = f"mediconfusion/{board.snapshot.sections['mediconfusion'][0].key}"
-    page = cases.page(board, {"set": key, "find": "pair 7:"})
-    assert "4 cases match" in page and page.count("<em>key</em>") == 8 and "baseline: oracle" in page
-    options = re.findall(r'<li class="(key|)">(.*?)</li>', page)
-    assert len(options) == 16 and all((kind == "key") == ("baseline: oracle" in line) for kind, line in options)
-    everything = cases.page(board, {"set": key, "page": "2", "order": "wrong"})
-    assert "40 cases." in everything and "Page 2 of 5" in everything
-    assert "0 cases match" in cases.page(board, {"set": key, "find": "<script>"})
-    for request in ({"set": "x", "page": "-4", "order": []}, {"page": "9999"}, {"find": "x" * 10_000}):
-        assert "<h2" in cases.page(board, request)
 
 
 def test_pages_without_any_answers_say_so() -> None:
@@ -278,17 +217,6 @@ def test_results_of_one_model_are_told_apart_everywhere(tmp_path: Path) -> None:
         assert "mc · single · run-0" in names and "mc · single · run-3" in names and "mc · single · 4 shots" in names
 
 
-def test_a_model_that_is_ranked_by_one_method_is_not_said_to_be_left_out() -> None:
-    """Of MediConfusion's 14 models 13 have a category: in Table 2, by their best method. The other methods are no other models."""
-    service = Service(Board(None, board_results()))
-    page = service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
-    assert "1 model not ranked here" in page  # LLaVA-Med with DINOv2 features
-    both = {"format": "mediconfusion", "branches": [["category", "Cerebral"], ["category", "Spinal"]]}
-    cells = re.findall(r'<tr><th scope="row"><bdi>.*?</th><td[^>]* data-v="([\d.]+)"', service.breakdown(both))
-    values = [float(value) for value in cells]
-    assert len(values) == 13 and values == sorted(values, reverse=True)
-
-
 def test_two_readers_never_see_each_other(tmp_path: Path) -> None:
     """Two readers who change their selections in turn are each shown what a reader alone is."""
     store = make_store(tmp_path, cases=30)
@@ -296,7 +224,7 @@ def test_two_readers_never_see_each_other(tmp_path: Path) -> None:
     both, *alone = (Service(Board(store)) for _ in range(3))
     for reader in (both, *alone):
         reader.board.prepare()  # a reader waits a fifth of a second for answers: on a busy machine the page may come first
-    for _ in range(12):
+    for _ in range(4):
         asked = []
         for _ in range(2):
             family = families[int(rng.integers(0, 3))]

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,11 +70,3 @@ def test_an_agent_gets_the_numbers_of_a_selection(address: str) -> None:
     assert of_fake != {row["model"]: row["value"] for row in rows(whole)}
     assert of_fake == {row["model"]: row["value"] for row in rows(parts) if row["facet_value"] == "fake"}
     assert wrong.isError and "no such score" in wrong.content[0].text
-
-
-def test_the_client_library_finds_the_same(address: str) -> None:
-    client = pytest.importorskip("gradio_client").Client(address.removesuffix("gradio_api/mcp/"), verbose=False)
-    assert {Path(name).name for name in client.view_api(return_format="dict")["named_endpoints"]} >= {
-        "leaderboard",
-        "question_sets",
-    }

@@ -60,21 +60,6 @@ def test_a_set_that_cannot_be_read_says_so(store: Path, tmp_path: Path) -> None:
     assert cases.UNREADABLE in cases.page(board, {"set": key})
 
 
-def test_a_page_reads_each_run_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight questions of eight results were 64 readings of whole files; with many results these were minutes."""
-    board = Board(store)
-    read: list[str] = []
-
-    def counted(entry: Entry, ids: list[str]) -> dict:
-        read.append(entry.key)
-        assert len(ids) == cases.PER_PAGE
-        return answers_to(entry, ids)
-
-    monkeypatch.setattr(case, "answers_to", counted)
-    cases.page(board, {})
-    assert len(read) == len(set(read)) == 8
-
-
 def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) -> None:
     source = next(store.glob("results/*/Model-7/*"))
     folder = Path(shutil.copytree(source, tmp_path / "result"))
@@ -97,35 +82,6 @@ def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) 
     (folder / "readings.parquet").write_bytes(b"PAR1")
     with pytest.raises(BadInput, match="cannot be read"):
         answers_to(entry, wanted)
-
-
-@pytest.mark.parametrize(
-    ("family", "facet"), [("halt-medvqa", "scenario"), ("mediconfusion", "case_id"), ("probmed", "image_type")]
-)
-def test_what_is_most_often_wrong_comes_first_whatever_it_is_about(tmp_path: Path, family: str, facet: str) -> None:
-    """The share of right answers, counted here by hand, never falls from one case to the next."""
-    asked = questions(family, 24)
-    runs = [answers(asked, 0.3 + 0.1 * number, seed=number) for number in range(4)]
-    for number, given in enumerate(runs):
-        add_run(tmp_path, family, asked, given, f"Model {number}")
-    rows = json.loads(cases.file(Board(tmp_path), {"as": "json", "order": "wrong"})["text"])
-    order = list(dict.fromkeys(row["case_id"] for row in rows))
-    key = dict(zip(asked["question_id"], asked["answer"], strict=True))
-    hits = pd.concat(
-        [given.assign(right=[list(c) == key[q] for q, c in zip(given["question_id"], given["choice"], strict=True)])
-         for given in runs], keys=range(len(runs)), names=["run"],
-    ).reset_index()  # fmt: skip
-    hits["case"] = hits["question_id"].map(dict(zip(asked["question_id"], asked["case_id"], strict=True)))
-    if family == "mediconfusion":  # both or nothing
-        share = hits.groupby(["run", "case"])["right"].all().groupby("case").mean()
-    elif family == "probmed":  # every aspect counts alike
-        hits["aspect"] = hits["question_id"].map(dict(zip(asked["question_id"], asked["aspect"], strict=True)))
-        share = hits.groupby(["run", "case", "aspect"])["right"].all().groupby("case").mean()
-    else:
-        share = hits.groupby("case")["right"].mean()
-    found = share[order].tolist()
-    assert len(order) == 24 and found == sorted(found)
-    assert asked.set_index("case_id")[facet].loc[order[:12]].nunique() > 1 if facet != "case_id" else True
 
 
 def test_what_was_said_stands_where_it_names_no_option(tmp_path: Path) -> None:

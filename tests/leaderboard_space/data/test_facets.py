@@ -111,13 +111,6 @@ def breakdowns(benchmark: str) -> list[dict]:
     return [result.breakdown for result in PUBLISHED if result.benchmark.name == benchmark]
 
 
-@pytest.mark.parametrize("family", ["mediconfusion", "probmed", "halt-medvqa"])
-def test_no_department_is_invented(family: str) -> None:
-    asked = questions(family, 12)
-    assert "department" not in {facet for facet, _ in tree_of(family, asked).groups}
-    assert "department" not in {facet for facet, _ in published_tree(family, breakdowns(family)).groups}
-
-
 def test_published_image_types_are_branches_of_their_organs() -> None:
     tree = published_tree("probmed", breakdowns("probmed"))
     organs = {node.label: node for node in dict(tree.groups)["organ"]}

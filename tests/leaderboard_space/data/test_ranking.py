@@ -16,7 +16,7 @@ from eval_harness.derive.scoring import score, units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparing.comparisons import paired_test, pairwise
 from eval_harness.scores.comparing.ranks import rank_ranges
-from eval_harness.scores.comparing.unpaired import unpaired_difference, unpaired_differences
+from eval_harness.scores.comparing.unpaired import unpaired_differences
 from eval_harness.scores.intervals import clustered_interval, verdict
 from eval_harness.scores.outcomes import pack
 from leaderboard_space.data.board import Board
@@ -31,7 +31,7 @@ FIELDS = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verd
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("board"), cases=60)
+    return make_store(tmp_path_factory.mktemp("board"), cases=30)
 
 
 def load(store: Path, family: str) -> Outcomes:
@@ -63,7 +63,7 @@ def test_a_branch_gives_what_its_questions_alone_give(store: Path, family: str, 
     assert mask is not None and 0 < mask.sum() < len(frame)
     for number, (name, _, skill) in enumerate(MODELS):
         index = list(Board(store).snapshot.sections).index(family)
-        given = answers(questions(family, 60, seed=index), skill, seed=10 * index + number)
+        given = answers(questions(family, 30, seed=index), skill, seed=10 * index + number)
         expected = score(family, *part_of(frame, mask, given)).scores
         run = next(
             i
@@ -91,7 +91,7 @@ def test_a_branch_gives_what_its_questions_alone_give(store: Path, family: str, 
                 )
 
 
-@pytest.mark.parametrize("metric", ["set_accuracy", "individual_accuracy", "confusion", "invalid"])
+@pytest.mark.parametrize("metric", ["set_accuracy", "confusion"])
 def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     board = Board(store)
     section = board.snapshot.sections["mediconfusion"][0]
@@ -117,14 +117,6 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
             ahead = sum((value[other] > value[index]) == up and value[other] != value[index] for other in apart)
             assert (row.ahead, row.behind) == (ahead, len(apart) - ahead)
             assert (row.first == 1) == found.may_lead[index]
-
-
-def test_a_measured_number_against_a_published_one_counts_as_what_it_is_worth() -> None:
-    """Counted as 176 independent pairs the difference would be significant; as 40, as its shared images make it, it is not."""
-    printed = Score(value=29.55, n=176, n_cases=176)
-    measured = Score(value=45.0, n=176, n_cases=176)
-    assert unpaired_difference(printed, measured)[2] < 0.05
-    assert unpaired_difference(printed, measured.model_copy(update={"n_effective": 40.0}))[2] > 0.05
 
 
 def test_counts_are_compared_as_shares_of_what_they_count() -> None:

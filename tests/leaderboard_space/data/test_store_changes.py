@@ -1,14 +1,11 @@
 """A store that changes while it is read: files that come late, go, or say what cannot be."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.service import Service
 from tests.leaderboard_space.stores import add_run, answers, questions
 
 FORMAT = "halt-medvqa"
@@ -54,22 +51,6 @@ def test_questions_that_come_last_are_read(store: Path) -> None:
     kept.write_bytes(body)
     board.refresh()
     assert measured(board) == 3
-
-
-def test_a_reader_hears_that_one_result_took_the_place_of_another(store: Path) -> None:
-    board = Board(store)
-    service = Service(board)
-    before = service.view({"format": FORMAT})
-    gone = next((store / "results" / FORMAT).glob("Model-2/*"))
-    old = (gone / "result.json").stat()
-    asked = questions(FORMAT, 30)
-    new = add_run(store, FORMAT, asked, answers(asked, 0.5, seed=9), "Model 9")
-    for path in new.iterdir():  # as old as the one that goes: neither the count of results nor the newest date changes
-        os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
-    shutil.rmtree(gone.parent)
-    board.refresh()
-    after = service.view({"format": FORMAT, "stamp": before["stamp"]})
-    assert "Model 9" in after["html"] and "Model 2" not in after["html"]
 
 
 def test_a_store_that_is_away_for_a_moment_keeps_its_results_on_show(store: Path) -> None:

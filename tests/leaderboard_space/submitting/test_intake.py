@@ -114,14 +114,6 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
         assert "\n" not in line and "/tmp" not in line and str(tmp_path) not in line, (name, line)
 
 
-def test_a_file_that_is_given_twice_is_one(data: Path, store: Path, tmp_path: Path) -> None:
-    good = write_lines(tmp_path / "good.jsonl", responses(data))
-    again = tmp_path / "again" / "good.jsonl"
-    again.parent.mkdir()
-    shutil.copy(good, again)
-    assert receive([good, again], target_of(data, store), "Model").problems == []
-
-
 def test_a_model_without_a_name_and_an_unknown_kind(data: Path, store: Path, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "answers.jsonl", responses(data))
     with pytest.raises(BadInput, match="no model name was given"):
