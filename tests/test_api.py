@@ -362,16 +362,6 @@ def test_the_import_works_in_any_folder_and_loads_nothing(tmp_path):
     assert Path(file).parent == ROOT / "medprobe" and version == medprobe.__version__
 
 
-def test_a_file_that_hides_the_library_datasets_is_named(phantoms, tmp_path):
-    (tmp_path / "datasets.py").write_text("mine = 1\n")
-    opened = f"medprobe.open_dataset({str(phantoms / 'probmed')!r}).to_datasets()"
-    code = f"import medprobe\ntry: {opened}\nexcept medprobe.BadInput as error: print(error)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.count("\n") == 1 and str(tmp_path / "datasets.py") in done.stdout
-
-
 def blocks(path):
     return re.findall(r"(?s)```python\n(.*?)```", (ROOT / path).read_text(encoding="utf-8"))
 

@@ -81,21 +81,6 @@ def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(wor
     assert (run / "answers.jsonl").read_bytes() == journal
 
 
-def test_a_bare_file_is_scored_and_prints_only_json(workdir):
-    questions = pd.read_parquet(next((workdir / "data/mediconfusion/questions_text").glob("*.parquet")))
-    lines = [{"question_id": row.question_id, "response": "AB"[row.answer[0]]} for row in questions.itertuples()]
-    write_lines(workdir / "answers.jsonl", lines[:-1])
-    done = medprobe(
-        "score", "answers.jsonl", "--benchmark", "mediconfusion", "--name", "Mine", "--format", "json", cwd=workdir
-    )
-    result = json.loads(done.stdout)
-    assert result["model"]["name"] == "Mine"
-    assert result["statuses"]["missing"] == 1
-    assert result["scores"]["individual_accuracy"]["value"] < 100
-    (workdir / "bad.jsonl").write_text('{"question_id": "nobody", "response": "A"}\n')
-    assert "nobody" in refused("score", "bad.jsonl", "--benchmark", "mediconfusion", cwd=workdir)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -113,7 +98,6 @@ def test_a_bare_file_is_scored_and_prints_only_json(workdir):
         (("eval", "mediconfusion", "--model", "baseline:chance", "--data", "nowhere"), "nowhere"),
         (("eval", "mediconfusion", "--model", "baseline:chance", "--prompt", "nice"), "mc-0"),
         (("eval", "mediconfusion", "--model", "baseline:chance", "--out", "data"), "--out data"),
-        (("score", "nowhere.jsonl"), "--benchmark"),
         (("submit", "data", "--to", "store"), "is no run folder"),
         (("eval", "mediconfusion"), "Missing option '--model'. See `medprobe eval --help`."),
         (("curate", "embd"), "No such command 'embd'. Did you mean 'embed'? See `medprobe curate --help`."),

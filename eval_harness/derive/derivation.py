@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,8 @@ from eval_harness.records.result import DERIVE_VERSION, Method, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.scores.nonresponse import COUNTS
 
-MEASURED = ("tokens_out_per_answer", "accuracy_by_tokens_out", "permuted")
-"""What is measured of the answers and stands in a result's `environment`; a run that says any of it itself is not believed."""
+MEASURED = "permuted"
+"""What is measured of the answers and stands in a result's `environment`; a run that says it itself is not believed."""
 UNIT_NAMES = ("metric", "unit", "case_id", "cluster")
 UNIT_NUMBERS = ("numerator", "denominator", "chance", "count", *COUNTS)
 """The columns of units that say what they are, and those that say how the run did."""
@@ -65,8 +63,7 @@ def derive(
     """
     readings, judge = read_run(run, answers, questions, replies)
     scored = _scores(run, questions, readings)
-    environment = {name: value for name, value in run.environment.items() if name not in MEASURED}
-    environment |= tokens_and_accuracy(readings, questions)
+    environment = {name: value for name, value in run.environment.items() if name != MEASURED}
     if run.request.permute:
         environment |= _by_option_or_letter(readings, questions)
     asked = {"fingerprint": fingerprint_of(questions), "facets": facets_digest(questions), "questions": len(questions)}
@@ -182,42 +179,6 @@ def _by_option_or_letter(readings: pd.DataFrame, questions: pd.DataFrame) -> dic
         "permuted": {name: 100 * count / total if total else None for name, count in share.items()}
         | {"questions": total}
     }
-
-
-def tokens_and_accuracy(readings: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
-    """Output tokens per answer, and accuracy against them; nothing where they were not counted.
-
-    `tokens_out_per_answer`: quantiles. `accuracy_by_tokens_out`: up to four groups, from the shortest answers to the longest, of about
-    as many answers each (answers of one length are never divided):
-    the most tokens in the group, its answers, and the percentage of them whose choice is the key (only questions with a known key).
-    """
-    counted = readings[readings["tokens_out"].notna()]
-    if counted.empty:
-        return {}
-    tokens = counted["tokens_out"].astype("int64")
-    quantiles = {name: float(tokens.quantile(q)) for name, q in (("median", 0.5), ("p90", 0.9), ("max", 1.0))}
-    found: dict[str, Any] = {"tokens_out_per_answer": quantiles}
-    key: Mapping[str, list[int]] = {
-        str(name): sorted(answer) for name, answer in zip(questions["question_id"], questions["answer"], strict=True)
-    }
-    rows = [
-        (count, sorted(choice) == key[name])
-        for name, choice, count in zip(counted["question_id"], counted["choice"], tokens, strict=True)
-        if key.get(name)
-    ]
-    rows.sort(key=lambda row: row[0])
-    size = -(-len(rows) // 4)
-    bounds = {rows[min(start + size, len(rows)) - 1][0] for start in range(0, len(rows), size)} if rows else set()
-    groups = [[row for row in rows if low < row[0] <= high] for low, high in pairwise([-1, *sorted(bounds)])]
-    found["accuracy_by_tokens_out"] = [
-        {
-            "up_to": int(group[-1][0]),
-            "answers": len(group),
-            "accuracy": round(100 * sum(right for _, right in group) / len(group), 2),
-        }
-        for group in groups
-    ]
-    return found
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -5,7 +5,6 @@ and the adversarial pairs of a run (ProbMed Table 3).
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
 from eval_harness.derive.metrics import HEADLINE, METRICS
-from eval_harness.derive.scoring import score
+from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import summarise
 from eval_harness.records.result import Breakdown, Method, Result, Score, Scores
 from eval_harness.records.run import read_run
@@ -73,15 +72,15 @@ def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     prompts = [result.method.prompt or run_id for run_id, (_, result, _) in read.items()]
     if len(set(prompts)) < len(prompts):
         raise BadInput("aggregate mean: two runs have the same prompt. Give one run per prompt, with --samples N.")
-    folder = next(iter(read.values()))[0]
-    answers = {prompt: frame for prompt, (_, _, frame) in zip(prompts, read.values(), strict=True)}
     metric = HEADLINE[family]
-    table = prompts_by_samples(family, read_questions(folder), answers, metric)
-    whole = {name: float(table[name].to_numpy()[-1]) for name in ("mean", "std", "runs")}  # the last row is `all`
+    questions = read_questions(next(iter(read.values()))[0])
+    samples = [score for _, _, frame in read.values() for score in sample_scores(family, questions, frame, metric)]
+    values = [score.value for score in samples if score is not None and score.value is not None]
+    whole = values if len(values) == len(samples) else []  # of what is undefined in one sample there is no mean
     counted = next(iter(read.values()))[1].scores[metric]
-    mean, spread = (None if math.isnan(whole[name]) else whole[name] for name in ("mean", "std"))
-    samples = (sample_scores(family, read_questions(folder), frame, metric) for frame in answers.values())
-    silent = (score.nonresponse for scores in samples for score in scores if score is not None and score.nonresponse)
+    mean = float(np.mean(whole)) if whole else None
+    spread = float(np.std(whole, ddof=1)) if len(whole) > 1 else None
+    silent = (score.nonresponse for score in samples if score is not None and score.nonresponse)
     return {
         metric: Score(
             value=mean,
@@ -90,7 +89,7 @@ def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
             chance=counted.chance,
             nonresponse=next(silent, None) if mean is None else None,
         ),
-        f"{metric}_std": Score(value=spread, n=int(whole["runs"]), n_cases=counted.n_cases),
+        f"{metric}_std": Score(value=spread, n=len(samples), n_cases=counted.n_cases),
     }
 
 
@@ -178,48 +177,11 @@ def _best(found: Sequence[Scores]) -> Scores:
     return best
 
 
-def prompts_by_samples(
-    family: str, questions: pd.DataFrame, runs: Mapping[str, pd.DataFrame], metric: str = "set_accuracy"
-) -> pd.DataFrame:
-    """Mean and standard deviation of a metric over samples, per prompt and over all (appendix C, Table 4).
-
-    `runs`: prompt name -> its read answers with several samples. Rows: the prompts, then `all`; columns `mean, std, runs, std_of_means`
-    (the last for `all` only: spread between the prompts' means). std divides by n - 1. Table 4's "all prompts" deviation (0.04 for
-    GPT-4o) is smaller than that of its own prompt means (about 0.9) and cannot be either of these.
-    """
-    rows: dict[str, dict[str, float]] = {}
-    everything: list[float] = []
-    for prompt, answers in runs.items():
-        values = per_sample(family, questions, answers, metric)
-        everything.extend(values)
-        rows[prompt] = {
-            "mean": float(np.mean(values)),
-            "std": _std(values),
-            "runs": len(values),
-            "std_of_means": float("nan"),
-        }
-    means = [row["mean"] for row in rows.values()]
-    rows["all"] = {
-        "mean": float(np.mean(everything)),
-        "std": _std(everything),
-        "runs": len(everything),
-        "std_of_means": _std(means),
-    }
-    return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def per_sample(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[float]:
-    """The metric of every sample by itself (percent), in the order of the samples; nan where it is undefined."""
-    found = sample_scores(family, questions, answers, metric)
-    return [float("nan") if score is None or score.value is None else score.value for score in found]
-
-
 def sample_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[Score | None]:
     """The score of every sample by itself, in the order of the samples."""
-    from eval_harness.derive.scoring import units
-
     parts = (part for _, part in answers.groupby("sample", sort=True))
-    return [summarise(_only(units(family, questions, part), metric)).get(metric) for part in parts]
+    tables = [units(family, questions, part) for part in parts]
+    return [summarise(table[(table["metric"] == metric).to_numpy()]).get(metric) for table in tables]
 
 
 def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
@@ -294,11 +256,3 @@ def aggregate_result(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         run_ids=sorted(runs),
     )
-
-
-def _only(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    return table[(table["metric"] == metric).to_numpy()]
-
-
-def _std(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")

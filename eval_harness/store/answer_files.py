@@ -80,7 +80,7 @@ def is_gap(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-class Answer(BaseModel):
+class AnswerRow(BaseModel):
     """A row of answers, wherever it is from: the columns of `answers.parquet`."""
 
     question_id: str
@@ -109,7 +109,7 @@ class Expected:
         options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
         return cls(options, samples, method)
 
-    def wrong(self, answer: Answer) -> str | None:
+    def wrong(self, answer: AnswerRow) -> str | None:
         """Why an answer is none of those due."""
         name = answer.question_id
         if name not in self.options:
@@ -130,7 +130,7 @@ def checked_rows(rows: Iterable[Placed], expected: Expected, problems: ProblemLi
     kept: dict[tuple[str, int], Record] = {}
     for where, row in rows:
         try:
-            answer = Answer.model_validate({name: value for name, value in row.items() if value is not None})
+            answer = AnswerRow.model_validate({name: value for name, value in row.items() if value is not None})
             what = expected.wrong(answer)
             if (answer.question_id, answer.sample) in kept:
                 what = (

@@ -260,11 +260,9 @@ def _answers(a: Side, b: Side) -> list[str]:
     """How many questions both were asked, and how many responses and choices differ; the first that do."""
     assert a.answers is not None
     assert b.answers is not None
+    if not _are_paired(a, b):
+        return ["  they were asked different questions"]
     both = a.answers.merge(b.answers, on=["question_id", "sample"], suffixes=("_a", "_b"))
-    if a.result.benchmark.fingerprint != b.result.benchmark.fingerprint:  # an id may be another question there
-        both = both[both["question_id"].isin([name for name, _, _ in _question_keys(a) & _question_keys(b)])]
-    if both.empty:
-        return ["  no question was asked of both"]
     choices = [tuple(x) != tuple(y) for x, y in zip(both["choice_a"], both["choice_b"], strict=True)]
     text = (both["response_a"].fillna("") != both["response_b"].fillna("")).sum()
     status = (both["status_a"] != both["status_b"]).sum()
@@ -275,14 +273,6 @@ def _answers(a: Side, b: Side) -> list[str]:
         left, right = _shown(row.response_a, row.status_a), _shown(row.response_b, row.status_b)
         lines.append(f"  {row.question_id}: {left} | {right}")
     return lines
-
-
-def _question_keys(side: Side) -> set[tuple[str, str, tuple[str, ...]]]:
-    """The questions of a side: id, text, options."""
-    if side.questions is None:
-        return set()
-    columns = (side.questions[name] for name in ("question_id", "question", "options"))
-    return {(name, words, tuple(options)) for name, words, options in zip(*columns, strict=True)}
 
 
 def _shown(response: object, status: object) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -44,29 +44,7 @@ JUDGE_ROW = ("question_id", "sample", "reply")
 
 def examined(sent: Sent, find: Find) -> Submission:
     """`examine` in a process of its own, within what the answers to these questions may take. Raises BadInput as `examine` does."""
-    limits = sandbox.call(FIRST_LOOK, first_look, sent, find)
-    return sandbox.call(limits, examine, sent, find)
-
-
-def first_look(sent: Sent, find: Find) -> Limits:
-    """What examining these files may take: by the questions of the dataset that run.json names, and nothing that a file claims of its
-    size. Raises BadInput where the files are larger, or their footers tell of more rows, before anything is unpacked."""
-    run = parsed_run(sent.run)
-    limits = limits_for(len(find(run.benchmark).questions), run.request.samples)
-    for name, content, schema in (
-        ("answers.parquet", sent.answers, ANSWERS_SCHEMA),
-        ("judge.parquet", sent.judge, JUDGE_SCHEMA),
-    ):
-        if content is None:
-            continue
-        if len(content) > limits.file:
-            raise BadInput(f"{name} has {len(content):,} bytes, and these answers take at most {limits.file:,}")
-        # What is no Parquet file, or one of other sizes, is refused at its footer.
-        list(islice(_rows(content, name, limits), 1))
-        there, wanted = _columns(pq.read_schema(pa.BufferReader(content))), _columns(schema)
-        if there != wanted:
-            raise BadInput(f"{name} has the columns {clip(there, 300)}, not {wanted}")
-    return limits
+    return sandbox.call(FIRST_LOOK, examine, sent, find)
 
 
 def examine(sent: Sent, find: Find) -> Submission:
@@ -80,8 +58,10 @@ def examine(sent: Sent, find: Find) -> Submission:
     try:
         dataset = find(run.benchmark)
         run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
+        # By the questions of the dataset that run.json names, and nothing that a file claims of its size.
         limits, problems = limits_for(len(dataset.questions), run.request.samples), ProblemList()
-        rows, answers_digest = _read(sent.answers, "answers.parquet", limits)
+        sandbox.go_on_within(limits)
+        rows, answers_digest = _read(sent.answers, limits)
         questions = _questions(run.benchmark, rows, dataset)
         expected = Expected.of(questions, run.request.samples, run.method.name)
         answers = answer_frame(checked_rows(rows, expected, problems))
@@ -129,15 +109,24 @@ def parsed_run(content: bytes) -> RunRecord:
         raise BadInput(printable(f"run.json: {error}")) from None
 
 
-def _rows(content: bytes, name: str, limits: Limits) -> Iterator[Record]:
-    return parquet_rows(content, most_bytes=limits.unpacked, most_rows=limits.rows, name=name)
+def _rows(content: bytes, name: str, schema: pa.Schema, limits: Limits) -> Iterator[Record]:
+    """The rows of a file. Raises BadInput where it is larger, or its footer tells of more rows or other columns, before it is unpacked."""
+    if len(content) > limits.file:
+        raise BadInput(f"{name} has {len(content):,} bytes, and these answers take at most {limits.file:,}")
+    rows = parquet_rows(content, most_bytes=limits.unpacked, most_rows=limits.rows, name=name)
+    first = list(islice(rows, 1))
+    there, wanted = _columns(pq.read_schema(pa.BufferReader(content))), _columns(schema)
+    if there != wanted:
+        raise BadInput(f"{name} has the columns {clip(there, 300)}, not {wanted}")
+    yield from chain(first, rows)
 
 
-def _read(content: bytes, name: str, limits: Limits) -> tuple[list[Placed], str]:
+def _read(content: bytes, limits: Limits) -> tuple[list[Placed], str]:
     """The rows of answers.parquet without their reasoning, which nothing is derived from, and a digest of all that they say."""
+    name = "answers.parquet"
     rows: list[Placed] = []
     digests: list[bytes] = []
-    for number, row in enumerate(_rows(content, name, limits), 1):
+    for number, row in enumerate(_rows(content, name, ANSWERS_SCHEMA, limits), 1):
         if not isinstance(row["question_id"], str):
             raise BadInput(f"{name}, row {number}: has no question_id")
         digests.append(row_digest(row))
@@ -154,7 +143,7 @@ def _replies(
     if run.method.judge is None:
         raise BadInput("judge.parquet: the run names no judge (method.judge)")
     asked = set(zip(answers["question_id"], answers["sample"], strict=True))
-    rows = list(_rows(content, "judge.parquet", limits))
+    rows = list(_rows(content, "judge.parquet", JUDGE_SCHEMA, limits))
     for number, row in enumerate(rows, 1):
         if (row["question_id"], row["sample"]) not in asked:
             problems.add(f"judge.parquet, row {number}", "is about no answer of the run")
@@ -239,9 +228,5 @@ def _notes(
         yield dataset.remark
     if run.benchmark.fingerprint != fingerprint_of(questions):
         yield "the dataset's answer key, cases or pairs were corrected since it was asked; it is scored by the corrected ones"
-    if run.benchmark.repo is None and dataset.revision:
-        yield "it was asked from a folder, not from a dataset on the Hub: its images were not compared"
-    if answers["scores"].notna().any():
-        yield "its choices rest on option scores, which are the submitter's word"
     if run.method.judge is not None:
         yield f"a judge model ({clip(run.method.judge.get('model'))}) read some of its answers; its replies are the submitter's word"

@@ -1,12 +1,10 @@
 """From what people hand in (a run folder, the files of a submission, a file of answers) to the files that would be added to a store.
 
-Nothing is judged here but records of a file of answers. What strangers wrote is read in the sandbox, within limits that its first call
-finds. See also: the verdict (`examine.py`).
+Nothing is judged here but records of a file of answers. What strangers wrote is read in the sandbox. See also: the verdict (`examine.py`).
 """
 
 from __future__ import annotations
 
-import codecs
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,8 +23,8 @@ from eval_harness.records.result import Benchmark, Method, Model, read_result
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.store.answer_files import read_predictions
 from eval_harness.store.datasets import Dataset, Find
-from eval_harness.store.examine import examine, first_look, parsed_run, read_sent
-from eval_harness.store.sandbox import call
+from eval_harness.store.examine import examine, parsed_run, read_sent
+from eval_harness.store.sandbox import call, go_on_within
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import (
     COLUMNS,
@@ -53,7 +51,7 @@ MAX_RESULT = 8 << 20
 def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
     """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
     `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
-    return call(call(FIRST_LOOK, _folder_limits, folder, find), _examined_folder, folder, find, reproduced)
+    return call(FIRST_LOOK, _examined_folder, folder, find, reproduced)
 
 
 def examined_answers(
@@ -63,16 +61,7 @@ def examined_answers(
 
     Raises BadInput for a file that cannot be read, and a kind that is none of these.
     """
-    limits = call(FIRST_LOOK, _file_limits, path, dataset)
-    return call(limits, _examined_answers, path, dataset, model, kind, extraction)
-
-
-def _folder_limits(folder: Path, find: Find) -> Limits:
-    """What reading a folder may take: by the questions of the dataset that its run.json names."""
-    if not (folder / RUN).is_file():
-        raise BadInput(_not_a_run(folder))
-    run = _own_run(folder)
-    return limits_for(len(find(run.benchmark).questions), run.request.samples)
+    return call(FIRST_LOOK, _examined_answers, path, dataset, model, kind, extraction)
 
 
 def _file_limits(path: Path, dataset: Dataset) -> Limits:
@@ -87,6 +76,8 @@ def _file_limits(path: Path, dataset: Dataset) -> Limits:
 
 
 def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
+    if not (folder / RUN).is_file():
+        raise BadInput(_not_a_run(folder))
     run = _own_run(folder)
     found = _examined(_sent(folder, run), find(run.benchmark))
     if reproduced:
@@ -103,6 +94,7 @@ def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
 def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None, extraction: str) -> Submission:
     if kind is not None and kind not in KINDS:
         raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(KINDS)}, or leave it out.")
+    go_on_within(_file_limits(path, dataset))
     read = read_predictions(path, dataset.questions)
     limits_for(len(dataset.questions), read.samples)
     said = dataset.benchmark(dataset.questions, dataset.partial)
@@ -164,7 +156,6 @@ def _sent(folder: Path, run: RunRecord) -> Sent:
 def _examined(sent: Sent, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
     """The verdict on exactly these bytes, with the problems of what they were made from. Raises BadInput where nothing can be derived."""
     try:
-        first_look(sent, lambda said: dataset)
         found = examine(sent, lambda said: dataset)
     except Unavailable:
         raise
@@ -194,7 +185,7 @@ def _own_run(folder: Path) -> RunRecord:
     """The run of a folder, read as its result was: with its extraction, without its judge where that was left out, and with the tokens
     that were counted."""
     check_file(folder / RUN, MAX_RUN)
-    run = parsed_run((folder / RUN).read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there
+    run = parsed_run((folder / RUN).read_bytes())
     if (folder / RESULT).exists():
         check_file(folder / RESULT, MAX_RESULT)
         try:

@@ -201,14 +201,10 @@ TOLD_FIRST = 0.05
 
 
 def run_table(folder: Path, result: Result, all_metrics: bool = False) -> str:
-    """`summary` of a run folder's result, with what was not read and the command that lets a judge model read it."""
+    """`summary` of a run folder's result, with what was not read and the command that lets a judge model read it: at its end, or under its
+    first line, the headline score, where that is over 5 %. Where that line says why there is no score, one of the answers follows."""
     answers = read_readings(folder, ("response", "reasoning"))
-    return with_unread(result, answers, f"medprobe score {folder} --judge openai:NAME", all_metrics)
-
-
-def with_unread(result: Result, answers: pd.DataFrame, command: str, all_metrics: bool = False) -> str:
-    """`summary` with what was not read of `answers` (readings with responses): at its end, or under its first line, the headline score,
-    where that is over 5 %. Where that line says why there is no score, one of the answers follows. `command` lets a judge read them."""
+    command = f"medprobe score {folder} --judge openai:NAME"
     table, found = summary(result, all_metrics), headline(result)
     lines = unread_lines(answers, command, counted=not isinstance(found, NoScore))
     rows = table.split("\n")

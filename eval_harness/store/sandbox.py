@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from multiprocessing import Pipe
@@ -63,21 +64,30 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
             raise SandboxError("the process that forks ended before it did") from None
         late = threading.Event()
 
+        def timer(seconds: int) -> threading.Timer:
+            started = threading.Timer(seconds, stop)
+            started.start()
+            return started
+
         def stop() -> None:
             late.set()
             _kill(child)
 
-        timer = threading.Timer(limits.wall_seconds, stop)
-        timer.start()
+        clock = timer(limits.wall_seconds)
         try:
             ours.send((limits, dict(os.environ), str(Path.cwd()), function, arguments, named))
             word, value = ours.recv()
+            while word == "limits":
+                limits = value
+                clock.cancel()
+                clock = timer(limits.wall_seconds)
+                word, value = ours.recv()
         except (EOFError, OSError):
             if late.is_set():  # most of the time went by in waiting, for the Hub or for this machine
                 raise Unavailable(f"it was not read within {limits.wall_seconds:,} s. Try again later.") from None
             raise OverLimit(_over(limits)) from None
         finally:
-            timer.cancel()
+            clock.cancel()
             _kill(child)  # with whatever it started; it has said all it had to say
     if word == "returned":
         return value
@@ -86,6 +96,21 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
     if word == "over":
         raise OverLimit(_over(limits))
     raise SandboxError(value)
+
+
+def go_on_within(limits: Limits) -> None:
+    """Called by the function in the child: what the rest of it may take, known once the questions are. In no child it means nothing."""
+    if _TO_PARENT:
+        import resource
+
+        _TO_PARENT[0].send(("limits", limits))
+        seconds = int(time.process_time()) + limits.cpu_seconds
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
+_TO_PARENT: list[Connection] = []
+"""In a child its end of the connection."""
 
 
 def in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -209,6 +234,7 @@ def _child(connection: Connection) -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    _TO_PARENT.append(connection)
     try:
         _limit(limits)
         reply = pickle.dumps(("returned", function(*arguments, **named)))
@@ -239,7 +265,7 @@ def _limit(limits: Limits) -> None:
         started_with = int(file.read().split()[0]) * resource.getpagesize()
     for what, soft, hard in (
         (resource.RLIMIT_AS, started_with + MEMORY, started_with + MEMORY),
-        (resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 5),
+        (resource.RLIMIT_CPU, limits.cpu_seconds, resource.RLIM_INFINITY),  # `go_on_within` says when it ends for good
         (resource.RLIMIT_CORE, 0, 0),
         (resource.RLIMIT_FSIZE, MEMORY, MEMORY),
     ):

@@ -19,28 +19,22 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 """The id of a repository on the Hub, ORG/NAME; `./NAME` is a folder."""
 
 
-class Folder:
-    """A store that is a folder of this machine."""
+class Store:
+    """A store: a folder, or a dataset repository of the Hub. Of that only what changed is fetched; while the Hub does not answer, the last
+    copy stays."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def folder(self) -> Path:
-        """The folder that holds `results/`."""
-        return self._path
-
-
-class HubRepository:
-    """A store that is a dataset repository. Only what changed is fetched; while the Hub does not answer, the last copy stays."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, store: str | Path) -> None:
+        self.name = str(store)
+        self.is_on_hub = is_hub_store(store)
         self._revision: str | None = None
-        self._path: Path | None = None
+        self._path = None if self.is_on_hub else Path(store)
         self._checked_at = 0.0
 
     def folder(self) -> Path:
-        """The newest copy, which may lie elsewhere the next time. Raises BadInput when there is none yet and none can be had."""
+        """The folder that holds `results/`; of the Hub the newest copy, which may lie elsewhere the next time. Raises BadInput where there
+        is none and none can be had."""
+        if self._path is not None and not self.is_on_hub:
+            return self._path
         from huggingface_hub.errors import HfHubHTTPError
 
         from dataset_builders.hub.client import connect
@@ -67,12 +61,6 @@ class HubRepository:
         return self._path
 
 
-def open_store(store: str | Path) -> Folder | HubRepository:
-    """The source of a store: an existing folder wins, else ORG/NAME is a dataset repository of the Hub; any other name is a folder,
-    whether it is there or not."""
-    return HubRepository(str(store)) if is_hub_store(store) else Folder(Path(store))
-
-
 def is_hub_store(store: str | Path) -> bool:
     """True if a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
     return isinstance(store, str) and not Path(store).is_dir() and REPOSITORY.fullmatch(store) is not None
@@ -93,9 +81,9 @@ def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
     Returns the results, sorted by path, and one line per file set aside; nothing of a repository that holds no `results/` yet.
     Raises BadInput when `store` is a folder without a `results/` folder, or neither a folder nor a repository that can be read.
     """
-    source = open_store(store)
+    source = Store(store)
     root = source.folder()
-    if isinstance(source, HubRepository) and not (root / "results").is_dir():
+    if source.is_on_hub and not (root / "results").is_dir():
         return [], []
     if not (root / "results").is_dir():
         hint = " Did you mean its parent folder?" if root.name == "results" else ""
@@ -111,11 +99,3 @@ def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
         except (BadInput, OSError) as error:
             problems.append(str(error))
     return found, problems
-
-
-def load_results(store: str | Path) -> list[Result]:
-    """Every readable result of a store (a folder that contains `results/`, or ORG/NAME on the Hub), sorted by path.
-
-    Raises BadInput when `store` is not a results store, or cannot be read; unreadable files are left out (see `scan_store`).
-    """
-    return [stored.result for stored in scan_store(store)[0]]

@@ -16,7 +16,7 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result
-from eval_harness.store.scan import Folder, open_store, scan_store
+from eval_harness.store.scan import Store, scan_store
 from leaderboard_space.data.outcomes import read_outcomes, read_questions
 from leaderboard_space.data.ranks.sight import read_sights
 from leaderboard_space.data.store import unverified
@@ -36,14 +36,14 @@ class Board:
         self, store: str | Path | None, published: Sequence[Result] = (), trusted: TrustedData | None = None
     ) -> None:
         self.trusted = trusted or TrustedData()
-        self._source = open_store(store) if store is not None else None
+        self._source = Store(store) if store is not None else None
         self.store: Path | None = None
         self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
         self._files = ResultFiles()
         self._reading, self._scanning = threading.Lock(), threading.Lock()
         if self._source is not None:
             folder = self._source.folder()
-            if isinstance(self._source, Folder) and not (folder / "results").is_dir():
+            if self._source and not self._source.is_on_hub and not (folder / "results").is_dir():
                 scan_store(
                     folder
                 )  # says what is wrong with it; a repository of the Hub may be new, with nothing in it yet
@@ -127,7 +127,7 @@ class Board:
     def _scan(self) -> Snapshot:
         if self._source is not None:
             self.store = self._source.folder()
-            known = hasattr(self, "snapshot") and isinstance(self._source, Folder)
+            known = hasattr(self, "snapshot") and self._source is not None and not self._source.is_on_hub
             if known and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
         read, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])

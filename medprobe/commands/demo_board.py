@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.records.run import read_run
 from medprobe import BadInput, build, evaluate, open_dataset, submit
 
 TINY = "tiny-vlm"
@@ -57,21 +56,10 @@ def _dataset(family: str, folder: Path, say: Callable[[str], None]) -> None:
 def _evaluation(family: str, model: str, folder: Path, say: Callable[[str], None]) -> None:
     out = folder / "runs" / f"{family}-{Path(model).name.removeprefix('baseline:')}"
     data = folder / "data" / family
-    if (out / "result.json").exists() and _is_current(out, data):
-        submit(out, folder)
-        return
+    is_new = not (out / "result.json").exists()
     argv = ("eval", family, "--model", model, "--data", str(data), "--out", str(out))
-    run = evaluate(family, model, data=data, out=out, resume=_is_current(out, data), argv=argv)
+    run = evaluate(family, model, data=data, out=out, argv=argv)
     assert run.result is not None  # the demo is one process
-    say(f"evaluated {run.result.model.name} on {family}")
+    if is_new:
+        say(f"evaluated {run.result.model.name} on {family}")
     submit(run, folder)
-
-
-def _is_current(out: Path, data: Path) -> bool:
-    """True if the run folder was made from the dataset as it is now (False too when there is none)."""
-    try:
-        request = read_run(out).request
-        repository = open_dataset(data)
-        return request.fingerprint == repository.manifest["splits"][request.split]["fingerprint"]
-    except BadInput:
-        return False

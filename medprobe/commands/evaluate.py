@@ -17,7 +17,6 @@ from medprobe.commands.output import (
     Form,
     Quiet,
     check_limits,
-    complete_benchmark,
     print_json,
     progress_hidden,
     quiet_line,
@@ -35,7 +34,7 @@ RUN, PROMPT, SAMPLING, SERVER, LOCAL = (
 def run_model(
     benchmark: Annotated[
         str,
-        typer.Argument(help="name of the benchmark; several with commas, or all", autocompletion=complete_benchmark),
+        typer.Argument(help="name of the benchmark; several with commas, or all"),
     ],
     model: Annotated[
         str,
@@ -130,8 +129,8 @@ def run_model(
     model_args: Annotated[
         str | None,
         LOCAL(
-            help="the library's own arguments as JSON: dtype, attn_implementation, device_map, quantization, adapter; with "
-            "vllm: also its engine's, e.g. '{\"tensor_parallel_size\": 2}'"
+            help="the library's own arguments as JSON: dtype, attn_implementation, device_map, quantization, adapter, min_pixels, "
+            "max_pixels; with vllm: also its engine's, e.g. '{\"tensor_parallel_size\": 2}'"
         ),
     ] = None,
     allow_missing_weights: Annotated[

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dataset_builders.benchmark_names import BENCHMARKS, folded, known_name
+from dataset_builders.benchmark_names import known_name
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
@@ -35,12 +35,6 @@ FailUnder = Annotated[
         help="end with exit code 1 if the metric is under the value, or if there is no score (may be given again)",
     ),
 ]
-
-
-def complete_benchmark(typed: str) -> list[str]:
-    """Names of benchmarks for a shell's completion, after the last comma."""
-    before, comma, last = typed.rpartition(",")
-    return [f"{before}{comma}{name}" for name in (*BENCHMARKS, "all") if name.startswith(folded(last))]
 
 
 @contextmanager

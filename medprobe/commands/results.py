@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from dataset_builders.benchmark_names import known_name
-from medprobe.commands.output import AllMetrics, Form, complete_benchmark
+from medprobe.commands.output import AllMetrics, Form
 
 app = typer.Typer()
 
@@ -24,9 +24,7 @@ def results(
             help="run folders, folders of them, and stores: a folder, or ORG/NAME on the Hub (default: runs)",
         ),
     ] = None,
-    benchmark: Annotated[
-        list[str] | None, typer.Option(help="only this benchmark (repeatable)", autocompletion=complete_benchmark)
-    ] = None,
+    benchmark: Annotated[list[str] | None, typer.Option(help="only this benchmark (repeatable)")] = None,
     model: Annotated[list[str] | None, typer.Option(help="only this model (repeatable)")] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="this metric instead of each benchmark's headline metric (repeatable)")

@@ -154,8 +154,8 @@ def test_each_benchmark_has_the_columns_that_the_page_gives_it():
         assert set(question_columns(benchmark)) == {*COMMON, *SEVERAL_IMAGES, *own}
 
 
-@pytest.mark.parametrize("version", [0, 2, 17])
-def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path, version):
+def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path):
+    version = 2
     medprobe(
         *("eval", "halt-medvqa", "--data", phantoms / "halt-medvqa", "--model", "baseline:chance", "--limit", 2),
         *("--out", tmp_path / "run"),

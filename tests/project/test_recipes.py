@@ -140,6 +140,7 @@ def test_the_slurm_array_asks_every_question_once(shell, tmp_path):
     assert last > first
 
 
+@pytest.mark.exhaustive
 def test_a_job_of_the_hub_opens_a_pull_request_that_the_action_verifies(shell, local_hub, tmp_path, monkeypatch):
     """`hf jobs run` hands the job to the Hub; its command runs as it would there; the action's last step verifies what it opened."""
     action = yaml.load((RECIPES / "verify-results.yml").read_text(), yaml.BaseLoader)
@@ -177,6 +178,7 @@ def payload(repository, scope, action="create"):
     return {"event": {"action": action, "scope": scope}, "repo": repo, "webhook": {"id": "3", "version": 3}}
 
 
+@pytest.mark.exhaustive
 def test_a_webhook_verifies_a_pull_request_at_once(local_hub, tmp_path, monkeypatch):
     for name, value in {"HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1"}.items():
         monkeypatch.setenv(name, value)

@@ -1,7 +1,7 @@
 """Scores a file against a private key.
 
 What leaves is one number, rounded, a few times a day for each user: enough to know where a model stands, too little to learn the key
-from (docs/results_store.md says how little). See also: what is booked before (`bookings.py`), sign-in and the page (the board's).
+from (docs/results_store.md says how little). See also: what is booked before (`ledger.py`), sign-in and the page (the board's).
 """
 
 from __future__ import annotations
@@ -23,8 +23,17 @@ from eval_harness.derive.scoring import units
 from eval_harness.records.limits import limits_for
 from eval_harness.records.names import normal_name, wrong_model_name
 from eval_harness.store.answer_files import Predictions, read_predictions
-from eval_harness.store.hidden_test.bookings import book, left, now_utc, path_of, remember, scorings_of, user_name
-from eval_harness.store.hidden_test.ledger import Document, open_ledger
+from eval_harness.store.hidden_test.ledger import (
+    Document,
+    book,
+    left,
+    now_utc,
+    open_ledger,
+    path_of,
+    remember,
+    scorings_of,
+    user_name,
+)
 from eval_harness.store.hidden_test.private_key import FORMAT, METRICS, Key, Test, open_test, read_key
 from eval_harness.store.sandbox import call, in_turn
 from eval_harness.store.untrusted import MAX_PROBLEMS, printable

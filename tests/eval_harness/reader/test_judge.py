@@ -256,9 +256,6 @@ def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Pat
     assert told[place - 1].startswith("set_accuracy ") and sum(unclear in line for line in told) == 3
     command = told[place + 4]
     assert command == f"a judge model can read them: medprobe score {tmp_path / 'run'} --judge openai:NAME"
-    bare = medprobe("score", answers, "--benchmark", "mediconfusion", "--data", data, cwd=tmp_path).stdout.splitlines()
-    assert bare[place : place + 4] == told[place : place + 4]
-    assert f"medprobe eval mediconfusion --model recorded:{answers} --judge openai:NAME" in bare[place + 4]
     done = medprobe("score", tmp_path / "run", "--judge", "openai:judge", "--base-url", server.url, cwd=tmp_path)
     assert "not read" not in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())

@@ -98,14 +98,6 @@ def test_the_oracle_accepts_what_is_right_often_enough(threshold: float, individ
     assert score("mediconfusion", questions(), accepted).scores["individual_accuracy"].value == individual
 
 
-def test_prompts_by_samples_gives_means_and_deviations() -> None:
-    runs = {"p0": samples("ABAB", "AAAB"), "p1": samples("AABB", "ABBB")}
-    table = aggregates.prompts_by_samples("mediconfusion", questions(), runs)
-    assert table.loc["p0", "mean"] == 75 and table.loc["p1", "mean"] == 25 and table.loc["all", "mean"] == 50
-    assert table.loc["p0", "std"] == pytest.approx(np.std([100, 50], ddof=1))
-    assert table.loc["all", "std_of_means"] == pytest.approx(np.std([75, 25], ddof=1)) and table.loc["all", "runs"] == 4
-
-
 def test_calibration_by_hand() -> None:
     answers = samples("ABBA")
     answers["scores"] = [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.6, 0.4]]

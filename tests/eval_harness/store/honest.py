@@ -1,6 +1,6 @@
 """Honest runs of every kind, generated: format x method x back end x kinds of answers x options x names. What `eval` accepts has to land.
 
-See also: submitting and verifying them (`test_honest_runs.py`, `benchmarks/submissions/honest_runs.py`).
+See also: submitting and verifying them (`test_honest_runs.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.lexical_tree import LEVELS
 from eval_harness.derive.answer_table import COLUMNS
@@ -145,11 +144,6 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         )  # fmt: skip
 
 
-def datasets(folder: Path) -> dict[str, Path]:
-    """Phantoms of every format, with images (worked examples need them)."""
-    return {family: Path(build(family, out=folder / family).folder) for family in FORMATS}
-
-
 def run(case: Case, data: Path, folder: Path) -> Path:
     """The run folder that `eval` makes of a case."""
     folder.mkdir(parents=True)
@@ -244,17 +238,3 @@ def _same(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(_same, left, right))
     both = isinstance(left, float) and isinstance(right, float)
     return (both and math.isnan(left) and math.isnan(right)) or left == right
-
-
-def handed_in(folder: Path, data: Path, client: Any) -> dict[str, Any]:
-    """What the Submit page of a running board says of a run, asked through its API: checked, then sent."""
-    from gradio_client import handle_file
-
-    there = [
-        folder / name for name in ("run.json", "answers.parquet", "judge.parquet", "result.json", "questions.parquet")
-    ]
-    files = [handle_file(path) for path in there if path.is_file()]
-    repository = open_repository(data)
-    given = (f"{data}@{repository.splits[0]}", files, "", None)
-    checked = client.predict(*given, api_name="/check_submission")[-1]
-    return client.predict(*given, api_name="/submit")[-1] if checked["ok"] else checked

@@ -1,7 +1,4 @@
-"""Every honest run lands, byte for byte: what `eval` accepts is accepted by `submit`, by `verify` and by the Submit page, unaltered.
-
-A seeded part of `benchmarks/submissions/honest_runs.py`.
-"""
+"""Every honest run lands, byte for byte: what `eval` accepts is accepted by `submit` and by `verify`, unaltered."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +8,7 @@ from huggingface_hub import HfApi
 
 from eval_harness.store.submit import prepare, submit
 from eval_harness.store.verification import accept, verify
-from tests.eval_harness.store.honest import FORMATS, NAMES, Case, cases, differences, handed_in, run
-from tests.leaderboard_space.serving import board
+from tests.eval_harness.store.honest import FORMATS, NAMES, Case, cases, differences, run
 from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
@@ -25,7 +21,7 @@ def data(phantoms):
 
 
 @pytest.mark.parametrize(
-    "case", few(cases(12, COUNT), 4), ids=lambda case: f"{case.family}-{case.method}-{case.back_end}-{case.number}"
+    "case", few(cases(12, COUNT), 3), ids=lambda case: f"{case.family}-{case.method}-{case.back_end}-{case.number}"
 )
 def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
     dataset = data[case.family]
@@ -56,21 +52,6 @@ def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     assert differences(folder, target.parent) == []
 
 
-def test_they_land_through_the_api_of_the_submit_page(data, tmp_path):
-    """A board as a process of its own, driven as a program would drive it."""
-    from gradio_client import Client
-
-    (tmp_path / "store" / "results").mkdir(parents=True)
-    with board(tmp_path / "store", tmp_path / "home", list(data.values())) as (address, _):
-        client = Client(address, verbose=False)
-        for case in cases(14, 3):
-            folder = run(case, data[case.family], tmp_path / f"made-{case.number}")
-            said = handed_in(folder, data[case.family], client)
-            assert said["ok"] and said["new"], (case, said)
-            assert differences(folder, tmp_path / "store" / said["folder"]) == [], case
-        client.close()
-
-
 @pytest.mark.parametrize("back_end", few(["http", "transformers"]))
 def test_other_back_ends(data, tmp_path, back_end):
     case = next(
@@ -86,11 +67,11 @@ def test_other_back_ends(data, tmp_path, back_end):
 def test_no_result_takes_the_place_of_another(data, tmp_path):
     """The same model with other answers, names that share a slug, and both readers: all land side by side."""
     dataset, landed = data["mediconfusion"], []
-    runs = [(1, "Model", "ours"), (2, "Model", "ours"), (1, "Model", "official")]
-    for number, name, extraction in (*runs, (1, NAMES[9], "ours"), (1, NAMES[10], "ours")):
+    runs = [(1, NAMES[9], "ours"), (2, NAMES[9], "ours"), (1, NAMES[9], "official"), (1, NAMES[10], "ours")]
+    for number, name, extraction in runs:
         case = Case(
             number, "mediconfusion", "mc", "plug-in", ("letters", "prose"), name, limit=8, extraction=extraction
         )
         folder = run(case, dataset, tmp_path / f"{number}-{len(landed)}")
         landed.append(submit(folder, tmp_path / "store", data=str(dataset)))
-    assert all(done.new for done in landed) and len({done.location for done in landed}) == 5
+    assert all(done.new for done in landed) and len({done.location for done in landed}) == 4

@@ -1,6 +1,5 @@
 """Submitting a folder that is a submission already, and runs that a judge model has read."""
 
-import pickle
 import shutil
 from functools import partial
 from pathlib import Path
@@ -59,15 +58,6 @@ def test_whatever_is_derived_beside_it_is_not_read(ready, data, tmp_path):
     (ready / "units.parquet").unlink()
     found = prepare(ready, data=str(data))
     assert found.problems == [] and found.derived == before.derived
-
-
-def test_answers_that_are_no_answers_are_refused(ready, data, tmp_path):
-    (ready / "answers.parquet").write_bytes(pickle.dumps([1]))
-    assert "pickle" in refused(ready, tmp_path / "store", data=str(data))
-    (ready / "answers.parquet").write_bytes(b"PAR1" + b"\0" * 100)
-    assert "Parquet" in refused(ready, tmp_path / "store", data=str(data))
-    (ready / "answers.parquet").unlink()
-    assert "has no answers.parquet" in refused(ready, tmp_path / "store", data=str(data))
 
 
 def test_without_a_dataset_the_remedy_is_named(ready, tmp_path):

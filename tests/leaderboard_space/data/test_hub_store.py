@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.store.scan import load_results
+from eval_harness.store.scan import scan_store
 from leaderboard_space.data.board import Board
 from tests.commands import medprobe
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -66,8 +66,8 @@ def test_a_new_repository_without_results_is_a_board_to_begin_with(api: HfApi, t
 
 
 def test_results_of_a_repository_are_loaded_and_make_a_table(api: HfApi, tmp_path: Path) -> None:
-    assert load_results("ORG/results") == []
+    assert scan_store("ORG/results") == ([], [])
     api.upload_folder(**REPO, folder_path=result_of("One", tmp_path / "first"))
-    assert [result.model.name for result in load_results("ORG/results")] == ["One"]
+    assert [each.result.model.name for each in scan_store("ORG/results")[0]] == ["One"]
     head, first, *_ = medprobe("results", "ORG/results", "--format", "csv", cwd=tmp_path).stdout.splitlines()
     assert head.startswith("benchmark,split,model") and ",One," in first

@@ -48,7 +48,7 @@ def made(sets, tmp_path_factory):
     return make
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.sampled_from(["mediconfusion", "gmai-mmbench", "probmed"]), st.sampled_from(BASELINES), st.integers(1, 3), st.booleans(),
 )  # fmt: skip
@@ -68,7 +68,7 @@ def forged(submission, data, change_run=lambda said: None, change_rows=lambda ro
     return examined(sent, partial(named_dataset, data=str(data))).problems
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.sampled_from(BASELINES), st.integers(0, 27), st.sampled_from(["A", "B", "", "neither"]))
 def test_a_changed_answer_is_no_baseline(made, sets, name, at, text):
     submission = made("mediconfusion", name)
@@ -85,7 +85,7 @@ PIECES = (
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=4), st.sampled_from(["", " "]), st.booleans())
 def test_a_command_that_is_shown_runs_nothing_else_when_it_is_copied(
     said_by, tmp_path_factory, pieces, between, quoted

@@ -83,12 +83,6 @@ def test_multiple_choice_has_a_metric_of_its_own(made, tmp_path):
     ]
     found = test.score(write_lines(tmp_path / "a.jsonl", answers), "Model", "ann")
     assert (found.value, found.questions, found.metric) == (100.0, MULTIPLE, "mcq_accuracy")
-    only = {name: letters for name, letters in key().items() if len(letters) > 1}
-    sources = build_test(tmp_path / "only", only)
-    found = HiddenTest(str(sources[0]), str(sources[1]), str(tmp_path / "l2")).score(
-        upload(tmp_path / "b.jsonl", 0, answers=only), "Model", "ann"
-    )
-    assert (found.value, found.metric) == (0.0, "mcq_accuracy")
 
 
 def test_the_day_has_so_many_scorings_and_says_when_the_next_is_possible(test, tmp_path):
@@ -204,13 +198,7 @@ def test_answers_of_another_test_are_refused_without_a_word_of_them(made, tmp_pa
     lines = [refused(HiddenTest(str(made[0]), str(longer[1]), ledger).score, path, "Model", "ann")]
     lines.append(refused(HiddenTest(str(made[0]), str(tmp_path / "none"), ledger).score, path, "Model", "ann"))
     lines.append(refused(HiddenTest(str(tmp_path / "nowhere"), str(made[1]), ledger).check, path))
-    (damaged,) = (longer[1] / "answers").glob("*.parquet")
-    damaged.write_bytes(damaged.read_bytes()[:-60])
-    path = upload(tmp_path / "a.jsonl", 30, answers=key() | {"3000": "C"})
-    lines.append(refused(HiddenTest(str(longer[0]), str(longer[1]), ledger).score, path, "Model", "ann"))
-    assert all(
-        word in line for word, line in zip(("not those", "not a folder", "nowhere", "not a folder"), lines, strict=True)
-    )
+    assert all(word in line for word, line in zip(("not those", "not a folder", "nowhere"), lines, strict=True))
     assert not any("3000" in line for line in lines) and not (tmp_path / "ledger").exists()
     for bad in ({"per_day": 0}, {"metric": "x"}):
         with pytest.raises(BadInput):
@@ -301,13 +289,6 @@ def test_a_score_that_could_not_be_remembered_is_told_and_costs_nothing_again(on
     assert [each["score"] for each in booked("ann")] == [None]
     assert on_hub().score(path, "Model", "ann").remaining == 1
     assert [each["score"] for each in booked("ann")] == [55.0]
-
-
-def test_what_cannot_be_booked_is_not_scored(on_hub, tmp_path, local_hub):
-    local_hub.faults.add("/commit/", 403, method="POST", times=1000)
-    assert "no right" in refused(on_hub().score, upload(tmp_path / "a.jsonl", 33), "Model", "ann")
-    local_hub.faults.clear()
-    assert booked("ann") == [] and on_hub().remaining("ann") == 2
 
 
 CRASH = """

@@ -427,10 +427,7 @@ def test_what_a_run_says_of_itself_does_not_change_what_its_request_and_its_data
             "generation": run.method.generation
             | draw.choice([{"permute": True}, {"temperature": 0.0}, {"variant": "read by experts"}, {"seed": 4}]),
         },
-        "environment": {
-            name: draw.choice([{"questions": 100, "same_option": 100.0, "same_letter": 0.0}, [{"accuracy": 100.0}]])
-            for name in draw.sample(["permuted", "accuracy_by_tokens_out", "tokens_out_per_answer"], 2)
-        },
+        "environment": {"permuted": {"questions": 100, "same_option": 100.0, "same_letter": 0.0}},
         "benchmark": {"validated": True, "facets": "0" * 64},
     }
     found = world.judged(Attempt(changed(run, **fields), rows)).result
@@ -461,7 +458,7 @@ def test_readings_and_scores_cannot_be_sent(worlds, seed):
     pq.write_table(table.append_column(column, pa.array(["answered"] * len(table))), sink)
     forged = sent._replace(answers=sink.getvalue().to_pybytes())
     with pytest.raises(BadInput, match="has the columns"):
-        examining.first_look(forged, lambda said: world.dataset)
+        examine(forged, lambda said: world.dataset)
     document = json.loads(sent.run) | {draw.choice(["scores", "statuses", "readings", "derive_version", "key"]): {}}
     with pytest.raises(BadInput, match=r"run\.json"):
         examine(sent._replace(run=json.dumps(document).encode()), lambda said: world.dataset)
