@@ -121,6 +121,8 @@ class Settings:
     """Folder or Hub id of a peft adapter to load on the model."""
     engine: dict[str, Any] = field(default_factory=dict)
     """Further arguments of vLLM's engine (tensor_parallel_size, gpu_memory_utilization ...): how a model is run, not what it answers."""
+    min_pixels: int | None = None
+    max_pixels: int | None = None
 
 
 OPTIONS = (
@@ -130,11 +132,13 @@ OPTIONS = (
     "generation",
     "quantization",
     "adapter",
+    "min_pixels",
+    "max_pixels",
 )
 """Settings that change the answers and that not every back end can honour: one that can says so in its `options`."""
 
 
-MODEL_ARGS = ("dtype", "attn_implementation", "device_map", "quantization", "adapter")
+MODEL_ARGS = ("dtype", "attn_implementation", "device_map", "quantization", "adapter", "min_pixels", "max_pixels")
 """Settings that `--model-args` sets; what else it sets goes to vLLM's engine as it is."""
 
 

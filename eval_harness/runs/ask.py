@@ -6,6 +6,7 @@ See also: what is asked (`plan.py`), the back ends (`models/`), questions that a
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -23,7 +24,7 @@ from eval_harness.runs.reply_cache import Send
 from eval_harness.runs.requests import AT_ONCE, Instance
 
 EVERY_SECONDS = 30.0
-"""Where there is no terminal (Slurm, CI), progress is written so often."""
+"""Where there is no terminal (Slurm, CI), progress is a line so often, and at each twentieth."""
 
 ENOUGH = 20
 """Answers from which on their length is taken for that of the others."""
@@ -49,13 +50,20 @@ def ask(
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
     name = f"{plan.run.benchmark.name}: {plan.run.model.name}"
     done = len(instances) - len(unanswered)
-    often = 0.1 if sys.stderr.isatty() else EVERY_SECONDS
-    with tqdm(total=len(instances), initial=done, desc=name, unit="answer", file=sys.stderr, mininterval=often) as bar:
+    start, part = time.monotonic(), -(-len(instances) // 20)
+    said = start
+    with tqdm(total=len(instances), initial=done, desc=name, unit="answer", file=sys.stderr, disable=None) as bar:
         characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
         for number, response in enumerate(_responses(plan, journal, unanswered, send), 1):
             journal.append(response)
             answered(response)
             bar.update()
+            if bar.disable and (time.monotonic() - said >= EVERY_SECONDS or not number % part):
+                said = time.monotonic()
+                line = tqdm.format_meter(
+                    done + number, len(instances), said - start, prefix=name, unit="answer", initial=done
+                )
+                print(line, file=sys.stderr)
             characters += len(response.text) + len(response.reasoning or "")
             if characters * len(plan.instances) > room * number and number >= ENOUGH:
                 tqdm.write(TOO_LONG.format(characters // number, room >> 20), file=sys.stderr)

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, create_model
 
 from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Settings, read_price, read_thinking
@@ -207,6 +207,8 @@ class ModelArgs(BaseModel):
     device_map: str | dict[str, Any] | None = None
     quantization: str | None = None
     adapter: str | None = None
+    min_pixels: PositiveInt | None = None
+    max_pixels: PositiveInt | None = None
 
 
 def model_args(text: str | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import mean
 
+from dataset_builders.images.lookup import ImageError, check_image
 from dataset_builders.schema import image_ids
 from eval_harness.models.http.client import PROVIDER, permit_sending, server_address
 from eval_harness.models.interface import THINKING_ROOM
@@ -25,7 +26,6 @@ from eval_harness.models.load import keep_loaded
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.plan import Plan, arms_of, make_plan
-from eval_harness.runs.refusals import broken_images
 from eval_harness.runs.requests import Instance
 
 CHARACTERS_PER_TOKEN = 4
@@ -151,9 +151,10 @@ def _saved(data: bytes) -> str:
     """Where an image was saved, with its form and size."""
     from PIL import Image
 
-    broken = broken_images([data])
-    if broken:
-        return f"cannot be shown: {broken[data]}"
+    try:
+        check_image(data)
+    except ImageError as error:
+        return f"cannot be shown: {error}"
     with Image.open(io.BytesIO(data)) as image:
         kind, size = image.format or "image", image.size
     digest = hashlib.sha256(data).hexdigest()[:12]

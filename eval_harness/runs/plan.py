@@ -81,7 +81,7 @@ class Plan:
     ) -> Iterator[list[Request]]:
         """The requests of these instances, in lists that bound the memory of their images.
 
-        `with_images` None: as `shows_images`. Raises BadInput where an image of a worked example cannot be decoded.
+        `with_images` None: as `shows_images`.
         """
         examples = with_example_images(self.selection, self.examples, self.shows_images)
         maker = RequestMaker(self.run.request, self.run.benchmark.family, examples)
@@ -319,12 +319,11 @@ def collect_environment() -> dict[str, Any]:
 
     Asked once: later runs of this process are made by the code that it has loaded, whatever the checkout has become meanwhile.
     """
-    commit = _git("rev-parse", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no") if commit else None
+    commit, dash, _ = _described().partition("-")
     return {
         "medprobe": _version("medprobe"),
-        "git_commit": commit,
-        "git_dirty": None if changed is None else bool(changed),
+        "git_commit": commit or None,
+        "git_dirty": bool(dash) if commit else None,
         **{name: _version(name) for name in LIBRARIES},
     }
 
@@ -336,22 +335,26 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _git(*arguments: str) -> str | None:
-    """What git says in the folder of this code; None where there is no git, or the code is no checkout of its own.
+def _described() -> str:
+    """The commit of this code, with `-dirty` where tracked files have changed; empty where there is no git, or the code is no checkout.
 
     It takes no lock: a run killed at that moment would leave the checkout locked.
     """
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
-        return None
+        return ""
+    command = [
+        "git",
+        "--no-optional-locks",
+        "-C",
+        str(here),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
     try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", str(here), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+        return ""

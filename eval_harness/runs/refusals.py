@@ -95,17 +95,9 @@ class Sender:
 
 def _reason(request: Request, error: Exception | SystemExit) -> str:
     """Why a question failed: its image where that cannot be decoded, else what was raised."""
-    for why in broken_images(request.images).values():
-        return f"its image cannot be shown: {why}"
-    return with_type(error)
-
-
-def broken_images(images: Iterable[bytes | None]) -> dict[bytes, str]:
-    """The images that cannot be decoded, with the reason; each distinct one is looked at once."""
-    broken: dict[bytes, str] = {}
-    for image in {image for image in images if image is not None}:
-        try:
+    try:
+        for image in request.images:
             check_image(image)
-        except ImageError as error:
-            broken[image] = str(error)
-    return broken
+    except ImageError as broken:
+        return f"its image cannot be shown: {broken}"
+    return with_type(error)

@@ -24,7 +24,6 @@ from eval_harness.records.request import Request, Scoring, Shot
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import Selection
 from eval_harness.runs.images import Partners, blank
-from eval_harness.runs.refusals import broken_images
 
 Row = dict[str, Any]
 Instance = tuple[int, int]
@@ -142,10 +141,7 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
 def with_example_images(
     selection: Selection, rows: Sequence[Row], needed: bool
 ) -> tuple[tuple[Row, tuple[bytes, ...]], ...]:
-    """Each example with its images (none where the model takes none).
-
-    Raises BadInput for an example whose image cannot be decoded: every question would come with it.
-    """
+    """Each example with its images; none where the model takes none."""
     if not needed or not rows:
         return tuple((row, ()) for row in rows)
     wanted = {row["case_id"] for row in rows}
@@ -154,16 +150,7 @@ def with_example_images(
         for case in selection.repository.cases(selection.split, wanted)
         for image_id, data in case.images.items()
     }
-    examples = tuple((row, tuple(images[row["case_id"], name] for name in image_ids(row))) for row in rows)
-    broken = broken_images(image for _, pictures in examples for image in pictures)
-    for row, pictures in examples:
-        why = next((broken[image] for image in pictures if image in broken), None)
-        if why is not None:
-            raise BadInput(
-                f"--shots: the image of the worked example {row['question_id']} cannot be shown ({why}). Fix the dataset, or leave "
-                "--shots out."
-            )
-    return examples
+    return tuple((row, tuple(images[row["case_id"], name] for name in image_ids(row))) for row in rows)
 
 
 def make_requests(

@@ -109,9 +109,8 @@ def hours(each: Forecast, everything: Sequence[Forecast]) -> float | None:
     """Hours until a task is done, as fast as it went so far, or as the same model went elsewhere; None where it answered nothing yet."""
     if not each.waiting:
         return 0.0
-    known = [other for other in everything if other.seconds and other.task.model == each.task.model]
-    alike = [other for other in known if other.task.method == each.task.method] or known
-    seconds = each.seconds or (mean(other.seconds or 0.0 for other in alike) if alike else None)
+    known = [other.seconds for other in everything if other.seconds and other.task.model == each.task.model]
+    seconds = each.seconds or (mean(known) if known else None)
     return None if seconds is None else seconds * len(each.waiting) / 3600
 
 

@@ -313,6 +313,8 @@ def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path,
         )
         twice = [question for question, count in drawn.served.items() if count > 1]
         assert len(twice) <= 1, "at most one question is asked again, before a server or a model is given up"
+        if len(kept) > 1:  # no terminal: progress is lines
+            assert re.search(r"\d+/\d+ \[\d", said), said
         drawn.check(line, statuses, kept, said)
         if kept and result is None:
             assert not (drawn.out / "result.json").exists(), "what was never asked is not scored"

@@ -16,8 +16,6 @@ from eval_harness.models.http.server_errors import ServerFailure
 from eval_harness.models.interface import THINKING_ROOM, Settings, Thinking
 from eval_harness.records.request import Request
 
-LEAST = 16
-"""The smallest output limit of servers that do not take any."""
 _VALUE = re.compile(r"too (large|small|long)|at (least|most)|m(ax|in)imum|exceed|[<>]|greater|less", re.IGNORECASE)
 """Words of an error about the value of an output limit, not about its name."""
 TOP_LOGPROBS = 20
@@ -37,8 +35,6 @@ class Parameters:
         self.limit_name = "max_tokens"
         self.room: int | None = None
         """Output tokens allowed where the model reasons; None: as the request says."""
-        self.least = 1
-        """The smallest output limit the server takes."""
         self._dropped: set[str] = set()
         self._thinking = thinking_form(base_url, settings.thinking) if settings.thinking is not None else {}
 
@@ -51,7 +47,7 @@ class Parameters:
         sent |= self.settings.generation | self._of_template()
         if request.candidates:
             top = 5 if "top_logprobs" in self._dropped else TOP_LOGPROBS
-            sent |= {self.limit_name: self.least, "logprobs": True, "top_logprobs": top}
+            sent |= {self.limit_name: 1, "logprobs": True, "top_logprobs": top}
         return sent
 
     def of_scoring(self, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +66,7 @@ class Parameters:
 
     def limit(self, request: Request) -> int:
         """The output tokens that a request is allowed."""
-        return max(request.max_tokens, self.least, self.room or 0)
+        return max(request.max_tokens, self.room or 0)
 
     def adjust(self, failure: ServerFailure, request: Request, limit: int) -> bool:
         """Change what is sent after the server refused it; False where nothing can be changed. `limit`: what was sent as such.
@@ -119,10 +115,6 @@ class Parameters:
         if self.room and limit == self.room:
             self.room = max(request.max_tokens, self.room // 2)
             return self.room < limit
-        if limit < LEAST:
-            self.least = LEAST
-            self._deviate(f"the server takes no output limit of {limit} tokens, so {LEAST} were allowed")
-            return True
         return False
 
     def allow_thinking(self, request: Request, why: str, limit: int) -> bool:

@@ -190,7 +190,7 @@ class OpenAIChat(Backend):
         failed = Response(request.question_id, request.sample, "", "failed")
         if isinstance(messages, Exception):
             return replace(failed, error=f"its image cannot be shown: {messages}")
-        until = 0.0
+        until = time.monotonic() + self._patience
         while True:
             limit = self.parameters.limit(request)
             try:
@@ -224,13 +224,12 @@ class OpenAIChat(Backend):
                     continue
                 if not self._settled and self.worked is None:
                     self._check_address(failure)
-                if failure.kind in ("wait", "unreachable"):
-                    until = until or time.monotonic() + self._patience
-                    if time.monotonic() < until:
-                        await asyncio.sleep(min(self.first_wait, self._patience))
-                        continue
+                waits = failure.kind in ("wait", "unreachable")
+                if waits and time.monotonic() < until:
+                    await asyncio.sleep(min(self.first_wait, self._patience))
+                    continue
                 self._failures += 1
-                if (until or self._failures >= GIVE_UP_AFTER) and not await self._still_answers():
+                if (waits or self._failures >= GIVE_UP_AFTER) and not await self._still_answers():
                     raise self._gone() from None
                 return replace(failed, error=words, finish_reason="length" if failure.kind == "cut" else None)
 

@@ -236,18 +236,6 @@ class Network:
             raise NotSteered("its `generate` does not write one token after the other")
         return output[:, -steps.count :], steps.broken.tolist()
 
-    def next_tokens(
-        self, prepared: Prepared, temperature: float, seeds: Sequence[int]
-    ) -> tuple[torch.Tensor, list[bool]]:
-        """As `generate`, of one new token per row [n, 1], without `generate` where the network reads by itself."""
-        if not self.reads or self.generation:
-            return self.generate(prepared, 1, temperature, seeds)
-        logits = self.next_logits(prepared)
-        broken: list[bool] = logits.isnan().any(-1).tolist()
-        if temperature > 0:
-            logits = SeededSampling(temperature, seeds, self.device)(prepared.inputs["input_ids"], logits)
-        return logits.argmax(-1, keepdim=True), broken
-
     def candidate_scores(
         self, prepared: Prepared, candidates: Sequence[Sequence[Sequence[int]]], official: bool = False
     ) -> list[list[float]]:

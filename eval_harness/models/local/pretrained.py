@@ -83,9 +83,16 @@ def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, 
     from transformers import AutoConfig, AutoProcessor
 
     try:
-        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
+        pixels = {"min_pixels": settings.min_pixels, "max_pixels": settings.max_pixels}
+        pixels = {name: value for name, value in pixels.items() if value is not None}
+        processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code, **pixels)
         if getattr(processor, "image_processor", None) is None:
             raise BadInput(f"--model {model}: its processor takes no images, so it cannot answer questions about them.")
+        known = getattr(getattr(type(processor.image_processor), "valid_kwargs", None), "__annotations__", {})
+        if pixels and "max_pixels" not in known:  # Qwen-VL's and its kin know them
+            raise BadInput(
+                f"--model-args {', '.join(pixels)}: --model {model} has no such bounds. Use --max-image-side."
+            )
         return processor, AutoConfig.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
     except LOADING_ERRORS as error:
         raise _cannot_load(model, error) from None

@@ -211,11 +211,8 @@ class TransformersVLM(Backend):
         limit = self._limit(first)
         seeds = [seed_of(request) for request in prepared.requests]
         budget = self.processing.budget
-        if limit == 1 and budget is None:
-            tokens, broken = self.network.next_tokens(prepared, first.temperature, seeds)
-        else:
-            processors = [EndOfReasoning(*budget, self.processing.opened, len(seeds))] if budget else []
-            tokens, broken = self.network.generate(prepared, limit, first.temperature, seeds, processors)
+        processors = [EndOfReasoning(*budget, self.processing.opened, len(seeds))] if budget else []
+        tokens, broken = self.network.generate(prepared, limit, first.temperature, seeds, processors)
         rows: list[list[int]] = tokens.tolist()
         return [
             not_numbers(request) if is_broken else self._response(request, row, read, length)

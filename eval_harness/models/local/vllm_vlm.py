@@ -60,7 +60,7 @@ class VllmVLM(Backend):
             )
         self.deviations: list[str] = []
         self._adapter = load_adapter(settings.adapter)
-        self._engine = start_engine(model_id, settings, self._adapter)
+        self._engine = start_engine(model_id, settings, processor, self._adapter)
         name, revision = describe_source(model_id)
         self.model = Model(name=name, revision=revision, kind="open")
         self._check_it_sees()
@@ -307,7 +307,7 @@ def load_adapter(adapter: str | None) -> Any:
     return LoRARequest("adapter", 1, str(adapter))
 
 
-def start_engine(model_id: str, settings: Settings, adapter: Any) -> Any:
+def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any) -> Any:
     """The engine. Raises BadInput in vLLM's own words where it does not start."""
     from vllm import LLM
 
@@ -316,6 +316,8 @@ def start_engine(model_id: str, settings: Settings, adapter: Any) -> Any:
         options |= {"enable_lora": True, "max_lora_rank": _rank(Path(adapter.lora_path))}
     if settings.quantization:
         options["quantization"] = "bitsandbytes" if settings.quantization == "4bit" else settings.quantization
+    if settings.min_pixels is not None or settings.max_pixels is not None:
+        options["mm_processor_kwargs"] = {"size": dict(processor.image_processor.size)}
     try:
         return LLM(
             model=model_id, dtype=settings.dtype or "auto", trust_remote_code=settings.trust_remote_code, **options

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataset_builders.build import build
-from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.runs.config import EvalConfig
@@ -63,19 +62,3 @@ def test_a_server_that_refuses_such_images(data, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with ChaosServer() as server:
         check(data, tmp_path / "run", model="openai:m", settings=Settings(base_url=server.url))
-
-
-def test_examples_with_broken_images_are_told_before_anything_is_asked(tmp_path):
-    build("halt-medvqa", out=tmp_path / "data")
-    damage(tmp_path / "data", set(range(1000)))
-    with pytest.raises(BadInput, match=r"worked example .* cannot be shown"):
-        evaluate(
-            EvalConfig(
-                benchmark="halt-medvqa",
-                model=f"{EXAMPLE}:BrightSide",
-                data=str(tmp_path / "data"),
-                out=tmp_path / "run",
-                shots=2,
-            )
-        )
-    assert (tmp_path / "run" / "answers.jsonl").read_bytes() == b""

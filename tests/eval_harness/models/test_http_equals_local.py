@@ -52,7 +52,8 @@ def texts(folder):
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "form"), few([("mediconfusion", "authors"), ("mediconfusion", None), ("halt-medvqa", "text-first")])
+    ("benchmark", "form"),
+    few([("mediconfusion", "authors"), ("mediconfusion", None), ("halt-medvqa", "text-first")], 0),
 )
 def test_http_gives_the_texts_of_this_process(tiny, server, tmp_path, benchmark, form):
     build(benchmark, out=tmp_path / "data")

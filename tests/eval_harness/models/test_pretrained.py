@@ -1,6 +1,7 @@
 """How a local model is loaded: adapters, quantization, bounds on pixels, classes other than image-text-to-text, missing extras."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -25,11 +26,12 @@ def texts(folder, **settings):
 
 
 def adapter(folder, out, **options):
-    """A LoRA with random weights, saved; returns the answers of the adapted model as peft itself gives them."""
+    """A LoRA with random weights, saved; returns the answers without it, and those of the adapted model as peft itself gives them."""
     import torch
     from peft import LoraConfig, get_peft_model
 
     backend = TransformersVLM(str(folder), Settings())
+    plain = [r.text for r in backend.generate([request(i) for i in range(4)])]
     config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_alpha=64, **options)
     adapted = get_peft_model(backend.network.model, config)
     torch.manual_seed(3)
@@ -38,7 +40,7 @@ def adapter(folder, out, **options):
             if "lora_" in name:
                 parameter.normal_(0, 0.3)
     adapted.save_pretrained(out)
-    return [r.text for r in backend.generate([request(i) for i in range(4)])]
+    return plain, [r.text for r in backend.generate([request(i) for i in range(4)])]
 
 
 def test_a_checkpoint_of_another_class_is_refused_and_not_run_with_half_of_its_weights(tmp_path):
@@ -53,9 +55,8 @@ def test_a_checkpoint_of_another_class_is_refused_and_not_run_with_half_of_its_w
 
 
 def test_an_adapter_changes_the_answers_as_peft_itself_does(folder, tmp_path):
-    expected = adapter(folder, tmp_path / "lora")
-    assert texts(folder, adapter=str(tmp_path / "lora")) == expected
-    assert texts(folder) != expected
+    plain, expected = adapter(folder, tmp_path / "lora")
+    assert texts(folder, adapter=str(tmp_path / "lora")) == expected != plain
 
 
 def test_an_adapter_that_does_not_fit_is_refused(folder, tmp_path):
@@ -117,6 +118,18 @@ def test_a_missing_extra_is_named(folder, monkeypatch, module, settings):
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else object())
     with pytest.raises(BadInput, match=rf"pip install 'medprobe\[{module}\]'"):
         load_pretrained(str(folder), Settings(**settings))
+
+
+def test_pixels_are_bounded_where_the_processor_can(folder, tmp_path):
+    def length(**settings):
+        backend = TransformersVLM(str(folder), Settings(**settings))
+        (response,) = backend.generate([replace(request(1), max_tokens=1)])
+        return response.usage[0]
+
+    assert length(max_pixels=28 * 28) < length() < length(min_pixels=84 * 84, max_pixels=112 * 112)
+    make("llava_onevision", tmp_path / "other")
+    with pytest.raises(BadInput, match="--max-image-side"):
+        load_pretrained(str(tmp_path / "other"), Settings(max_pixels=900))
 
 
 def test_a_model_with_its_own_code_that_is_only_a_causal_one_is_loaded_and_must_see_images(tmp_path):

@@ -139,7 +139,7 @@ def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
     assert "not beside it" in command("sight", "run-blank", cwd=tmp_path, code=2).stderr
 
 
-@pytest.mark.parametrize("order", [("a", "a-2", "a-3"), ("a-3", "a-2", "a")])
+@pytest.mark.parametrize("order", [("a", "a-2"), pytest.param(("a-2", "a"), marks=pytest.mark.exhaustive)])
 def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path, order):
     class Model:
         """Right with its own image; without it with this share of the questions."""
@@ -166,12 +166,12 @@ def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path,
             arm: float(table.set_index("metric").loc["individual_accuracy", "value"]) for arm, table in scores.items()
         }
         assert run.result is not None
-    assert len({str(each) for each in tables.values()}) == 3
+    assert len({str(each) for each in tables.values()}) == 2
     for name, wanted in tables.items():
         found = medprobe.load_run(tmp_path / name).sight.set_index("metric").loc["individual_accuracy"]
         assert {arm: found[arm] for arm in wanted} == wanted
     said = command("sight", *order, f"{order[0]}-blank", cwd=tmp_path).stdout
-    assert said.count("Model on") == 3
+    assert said.count("Model on") == 2
 
 
 def test_answers_in_a_file_have_no_arms(sides, tmp_path):

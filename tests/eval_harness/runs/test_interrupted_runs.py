@@ -1,24 +1,20 @@
 """No answer is lost: kill -9 at random moments, a server that misbehaves, full disks, several processes."""
 
-import contextlib
 import json
 import random
 import signal
 import time
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from tests.chaos import warm
 from tests.chaos.server import ChaosServer
 from tests.commands import medprobe
 from tests.processes import start
-from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLS = 2
-ROUNDS = 2
 
 
 @pytest.fixture(scope="module")
@@ -156,50 +152,3 @@ def test_two_processes_give_the_result_of_one(workdir):
             "units.parquet",
         )
     }
-
-
-def together(run):
-    """Every whole line of every journal of a run."""
-    lines = []
-    for path in run.glob("answers*.jsonl"):
-        with contextlib.suppress(FileNotFoundError):  # put together meanwhile
-            whole = path.read_bytes().rpartition(b"\n")[0]
-            lines += [json.loads(line) for line in whole.splitlines()]
-    return {(line["question_id"], line["sample"]): line["response"] for line in lines}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", few([1, 2]))
-def test_two_processes_late_killed_and_restarted_lose_nothing(workdir, seed):
-    """A server gives a text of its own to every question; what was answered once is never asked again."""
-    run, chance = workdir / f"pair{seed}", random.Random(seed)
-    with ChaosServer(answer=lambda body: f"B {abs(hash(json.dumps(body['messages']))):x}", delay=0.05) as server:
-        arguments = (
-            *("eval", "probmed", "--model", "openai:m", "--base-url", server.url),
-            *("--in-flight", 2, "--out", run.name),
-        )
-        kept = {}
-        for _ in range(ROUNDS):
-            started = []
-            for rank in random.Random(chance.random()).sample([0, 1], 2):
-                started.append(warm.start(arguments, workdir, RANK=str(rank), WORLD_SIZE="2"))
-                time.sleep(chance.uniform(0, 0.5))
-            goal, begun = len(kept) + chance.randrange(2, 8), time.monotonic()
-            while (
-                len(together(run)) < goal and any(p.poll() is None for p in started) and time.monotonic() - begun < 60
-            ):
-                time.sleep(0.02)
-            for process in started[: chance.randrange(1, 3)]:
-                process.kill()
-            for process in started:
-                assert process.wait(100) in (0, -signal.SIGKILL), process.said.read_text()
-            now = together(run)
-            assert kept.items() <= now.items()
-            kept = now
-        processes(arguments, workdir, 2, (1, 0))
-        assert kept.items() <= together(run).items()
-        total = len(pd.read_parquet(run / "questions.parquet"))
-        assert len(one_each(run)) == total
-        # A question in flight when its process was killed is asked again; no other.
-        assert sum(server.asked.values()) <= total + ROUNDS * 2 * 2
-    assert json.loads((run / "result.json").read_text())["statuses"]["failed"] == 0
