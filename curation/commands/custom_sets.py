@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from curation.commands.options import (
     BaseUrl,
-    GroupColumn,
     ImageColumn,
     NoTextSearch,
     SendToProvider,
@@ -36,7 +35,6 @@ def probe(
         typer.Option(help="positions from boxes: a table with image, finding, x, y, width, height (pixels)"),
     ] = None,
     image_column: ImageColumn = "image",
-    group_column: GroupColumn = "group",
     findings_column: Annotated[str, typer.Option(help="column with the findings, separated by ; or |")] = "findings",
     seed: Annotated[int, typer.Option(help="seed of the adversarial answers")] = 0,
     unbalanced: Annotated[
@@ -48,7 +46,7 @@ def probe(
     no_text_search: NoTextSearch = False,
 ) -> None:
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
-    from curation.custom_sets.probe_table import OWN, read_probed, with_files, with_positions
+    from curation.custom_sets.probe_table import read_probed, with_files, with_positions
     from curation.custom_sets.probing import ABSENT_NOTE, ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
@@ -57,9 +55,9 @@ def probe(
     from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
 
-    read = read_probed(table, image_column, findings_column, organ, modality, (*OWN, group_column))
+    read = read_probed(table, image_column, findings_column, organ, modality)
     names = list_images(images)
-    known = known_of(names, table, image=image_column, group=group_column)
+    known = known_of(names, table, image=image_column)
     probed = with_files(read.images, names, table)
     if read.unused:
         typer.echo(f"columns that are not used: {', '.join(read.unused)}")
@@ -132,8 +130,6 @@ def hallucinate(
         typer.Option(help="column of the questions with the organ in the image; a swapped image shows nothing of it"),
     ] = "organ",
     table: Table = None,
-    image_column: ImageColumn = "image",
-    group_column: GroupColumn = "group",
     seed: Annotated[int, typer.Option(help="seed of the order and of the choice of images")] = 0,
     no_text_search: NoTextSearch = False,
     accept_text_alone: Annotated[
@@ -156,7 +152,7 @@ def hallucinate(
 
     if (model is None) == (fake_questions is None):
         raise BadInput("hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.")
-    own = read_questions(questions, unrelated_by, group_column)
+    own = read_questions(questions, unrelated_by)
     missing = [question.image for question in own if not (images / question.image).is_file()]
     if missing:
         raise BadInput(
@@ -165,7 +161,7 @@ def hallucinate(
     if table is None:
         known = groups_of_images(own, questions)
     else:
-        known = known_of(list_images(images), table, image=image_column, group=group_column)
+        known = known_of(list_images(images), table)
     groups = dict(zip(known["image"], known["group"], strict=True))
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
@@ -187,7 +183,7 @@ def hallucinate(
     about = SwapImages(groups, hashes_of(images, {question.image for question in own}))
     swaps, left_out = hallucination.swapped(own, about, seed)
     none, without_none = hallucination.none_of_the_above(own, seed)
-    entries = {
+    entries: dict[str, Any] = {
         "fake": hallucination.fake(invented, sorted({question.image for question in own}), seed, own),
         "none": none,
         "swap": swaps,

@@ -9,11 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from curation.commands.options import (
-    CaptionColumn,
     Embeddings,
     GpusPerWorker,
-    GroupColumn,
-    ImageColumn,
     Ray,
     Table,
     Workers,
@@ -116,9 +113,6 @@ def pairs(
     min_caption: Annotated[
         int, typer.Option(help="with --table: set aside pairs with a caption of fewer characters")
     ] = 100,
-    image_column: ImageColumn = "image",
-    caption_column: CaptionColumn = "caption",
-    group_column: GroupColumn = "group",
     ray: Ray = None,
     workers: Workers = 2,
     gpus_per_worker: GpusPerWorker = 0,
@@ -140,13 +134,13 @@ def pairs(
     thresholds = Thresholds(**(vars(MODES[mode]) | {name: value for name, value in given.items() if value is not None}))
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000
-    vectors = [open_embeddings(embeddings, name) for name in (med, gen)]
+    vectors, others = (open_embeddings(embeddings, name) for name in (med, gen))
     index = pd.read_parquet(embeddings / INDEX)
     known = None
     if table is not None:
         files = file_names(embeddings)
         names = [files.get(image, image) for image in index["image"]]
-        known = known_of(names, table, image=image_column, caption=caption_column, group=group_column)
+        known = known_of(names, table)
         if (known["group"] == "").all():
             typer.echo("the table names no group: pairs of one patient, figure or article are not set aside", err=True)
     images = images_of(index, known, min_caption)
@@ -160,7 +154,7 @@ def pairs(
         med_path, gen_path = (embedding_path(embeddings, name).absolute() for name in (med, gen))
         source = SearchInput(med_path, gen_path, thresholds, device)
         run = run_on_ray(source, Cluster(ray, workers, gpus_per_worker))
-    search = PairSearch(*vectors, thresholds, "cpu" if ray else device)
+    search = PairSearch(vectors, others, thresholds, "cpu" if ray else device)
     report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image), sample, seed, run=run)
     share_list(embeddings, out)
     counts = report["counts"]

@@ -12,7 +12,6 @@ Table = Annotated[
     Path | None, typer.Option(help="table of the images: .csv, .tsv, .jsonl, .parquet, or ROCO's captions.txt")
 ]
 ImageColumn = Annotated[str, typer.Option(help="column of the table that names the image file")]
-CaptionColumn = Annotated[str, typer.Option(help="column with the caption")]
 GroupColumn = Annotated[str, typer.Option(help="column with the group of an image: patient, figure, article")]
 Questions = Annotated[Path, typer.Argument(help="questions folder, made by `medprobe curate write`")]
 ModelName = Annotated[str, typer.Option(help="name of the language model, as its server calls it")]

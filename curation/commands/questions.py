@@ -9,9 +9,6 @@ import typer
 
 from curation.commands.options import (
     BaseUrl,
-    CaptionColumn,
-    GroupColumn,
-    ImageColumn,
     ModelName,
     NoTextSearch,
     Price,
@@ -42,8 +39,6 @@ def write(
     seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
     price: Price = None,
     send_to_provider: SendToProvider = False,
-    image_column: ImageColumn = "image",
-    caption_column: CaptionColumn = "caption",
 ) -> None:
     """Have a language model write a question for each pair (prompt A.1), check it, and ask again if it fails the checks."""
     import pandas as pd
@@ -67,7 +62,7 @@ def write(
     images = sorted({*found["image_1"], *found["image_2"]})
     files = file_names(pairs)
     named = [files.get(image, image) for image in images]
-    known = known_of(list(files.values()) or named, table, image=image_column, caption=caption_column)
+    known = known_of(list(files.values()) or named, table)
     captions_of = known.set_index("image")["caption"]
     asking = Asking(tries, min_caption=min_caption, seed=seed, price=read_price(price), send=send_to_provider)
     writer = open_writer(model, base_url)
@@ -89,8 +84,6 @@ def captions(
     out: Annotated[Path, typer.Option(help="table to write (.csv), for a person to check")],
     base_url: BaseUrl = None,
     tries: Tries = 3,
-    image_column: ImageColumn = "image",
-    caption_column: CaptionColumn = "caption",
     send_to_provider: SendToProvider = False,
 ) -> None:
     """Have a language model extract organ, modality, findings and positions from captions (ProbMed, section 3), for `curate probe`."""
@@ -102,7 +95,7 @@ def captions(
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
     asking = Asking(tries, send=send_to_provider)
-    known = read_table(table, image=image_column, caption=caption_column)
+    known = read_table(table)
     counts = read_captions(known, open_writer(model, base_url), out, asking)
     typer.echo(
         f"read {counts['read']} captions ({counts['kept']} were there); {counts['refused']} replies say what the caption does not, "
@@ -219,10 +212,6 @@ def export_benchmark(
     out: Annotated[Path | None, typer.Option(help="folder to write (default: NAME)")] = None,
     pairs: Annotated[Path | None, typer.Option(help="search folder, for the counts of the pair search")] = None,
     table: Table = None,
-    image_column: ImageColumn = "image",
-    group_column: GroupColumn = "group",
-    license_column: Annotated[str, typer.Option(help="column with the licence of each image")] = "license",
-    source_column: Annotated[str, typer.Option(help="column that says where each image comes from")] = "source",
     unreviewed: Annotated[
         bool, typer.Option("--unreviewed", help="include pairs that have not been reviewed; the manifest says so")
     ] = False,
@@ -235,10 +224,7 @@ def export_benchmark(
     from curation.images.image_index import list_images
     from curation.images.image_table import known_of
 
-    known = None
-    if table is not None:
-        columns = {"image": image_column, "group": group_column, "license": license_column, "source": source_column}
-        known = known_of(list_images(images), table, **columns)
+    known = known_of(list_images(images), table) if table is not None else None
     folder = out or Path(name)
     typer.echo(
         json.dumps(export(name, questions, images, folder, pairs, known, unreviewed, not no_text_search), indent=1)

@@ -57,7 +57,7 @@ class Fake:
     options: tuple[str, ...]
 
 
-def read_questions(path: Path, kind_column: str | None = None, group_column: str = "group") -> list[CustomQuestion]:
+def read_questions(path: Path, kind_column: str | None = None) -> list[CustomQuestion]:
     """The questions of a .csv, .tsv, .jsonl or .parquet file. Raises BadInput listing every row that is no question."""
     needed = ("image", "question", "answer", *([kind_column] if kind_column else []))
 
@@ -69,7 +69,7 @@ def read_questions(path: Path, kind_column: str | None = None, group_column: str
             return wrong
         if index is None:
             return f"its answer {answer!r} is neither the letter nor the text of one option, or means two"
-        kind, group = cell_text(row[kind_column]) if kind_column else "", one_spelling(cell_text(row.get(group_column)))
+        kind, group = cell_text(row[kind_column]) if kind_column else "", one_spelling(cell_text(row.get("group")))
         return CustomQuestion(image, question, options, index, kind, group)
 
     return _read(path, read, needed, QUESTION_REMEDY)

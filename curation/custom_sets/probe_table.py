@@ -96,12 +96,9 @@ def read_probed(
     findings_column: str = "findings",
     organ: str | None = None,
     modality: str | None = None,
-    also_read: Sequence[str] = OWN,
 ) -> ProbeTable:
     """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput for a missing column, listing every
     bad row, and where a table that a model read out of captions has rows that have not been reviewed.
-
-    also_read: columns that the caller reads, so that they are not among the unused ones.
     """
     raw = read_any(path)
     needed = {
@@ -111,7 +108,7 @@ def read_probed(
         *(() if modality else ("modality",)),
     }
     need_columns(raw, path, sorted(needed), REMEDY)
-    unused = [str(name) for name in raw.columns if name not in {*needed, "positions", "absent", *also_read}]
+    unused = [str(name) for name in raw.columns if name not in {*needed, "positions", "absent", *OWN}]
     if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
         open_rows = sum(not cell_text(row.get("reviewed")) for row in raw.to_dict("records"))
         if open_rows:

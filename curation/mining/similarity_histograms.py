@@ -27,9 +27,9 @@ AT_MOST = 1_000_000
 def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Path) -> dict[str, float]:
     """Write the page `out`; returns each encoder's median cosine over the pairs. Raises BadInput where there are no pairs."""
     file = pairs / "pairs.parquet"
-    table = pq.read_table(file, columns=["i", "j"]) if file.is_file() else ()
-    if not len(table):
+    if not file.is_file() or not pq.read_metadata(file).num_rows:
         raise BadInput(f"{pairs}: holds no pairs. Find some with `medprobe curate pairs`.")
+    table = pq.read_table(file, columns=["i", "j"])
     rows = np.linspace(0, len(table) - 1, min(len(table), AT_MOST)).astype(np.int64)
     i, j = (torch.from_numpy(table.column(name).to_numpy()[rows]) for name in ("i", "j"))
     drawn, medians = [], {}
