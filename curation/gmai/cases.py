@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from curation.gmai.items import Item
 from curation.gmai.labels import LabelTable, Tags, regions_named
-from curation.gmai.sources import DEPARTMENTS, IMAGE, OF_KIND, TASKS, Sources
+from curation.gmai.sources import IMAGE, OF_KIND, Sources
 from curation.readers.dataset import SourceDataset
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import Place, place_of
@@ -59,12 +59,6 @@ class Candidate:
         return "; ".join(self.answers)
 
 
-def values_of(sources: Sources) -> tuple[dict[str, str], dict[str, str]]:
-    """(tasks, departments) -> abbreviations: the official ones, or custom ones."""
-    tasks = {name: TASKS.get(name, name) for name in sources.tasks or TASKS}
-    return tasks, {name: DEPARTMENTS.get(name, name) for name in sources.departments or DEPARTMENTS}
-
-
 def make_cases(
     items: list[Item], sources: Sources, table: LabelTable, tags: Tags
 ) -> tuple[list[Candidate], Counter[str], dict[tuple[str, str], int]]:
@@ -73,7 +67,6 @@ def make_cases(
     Raises BadInput where no label is mapped, or a tag is none of the tree's values.
     """
     datasets = {dataset.name: dataset for dataset in sources.datasets}
-    tasks, departments = values_of(sources)
     unmapped: dict[tuple[str, str], int] = Counter()
     mapped: list[tuple[Item, str]] = []
     for item in items:
@@ -100,8 +93,12 @@ def make_cases(
     for item, name in mapped:
         dataset = datasets[item.dataset]
         task, department = (_tag(subject, item, name, dataset, table, tags) for subject in ("task", "department"))
-        wrong |= {f"task {task!r} of {name!r}"} if task and task not in tasks else set()
-        wrong |= {f"department {department!r} of {name!r}"} if department and department not in departments else set()
+        wrong |= {f"task {task!r} of {name!r}"} if task and task not in sources.tasks else set()
+        wrong |= (
+            {f"department {department!r} of {name!r}"}
+            if department and department not in sources.departments
+            else set()
+        )
         if not task or not department:
             left_out[f"label without a {'department' if task else 'task'}"] += 1
             continue

@@ -122,9 +122,8 @@ def tree_rows(written: list[Written]) -> list[Row]:
 
 
 def write_report(
-    folder: Path, written: list[Written], table: LabelTable, branches: list[Branch],
-    funnel: dict[str, Any], tasks: Mapping[str, str], departments: Mapping[str, str],
-) -> None:  # fmt: skip
+    folder: Path, written: list[Written], table: LabelTable, branches: list[Branch], funnel: dict[str, Any]
+) -> None:
     """Tables 5 to 7, cases per label with MeSH ids, what is right without the images per branch, and the funnel. A multiple-choice question
     counts once per right option."""
     rows = [
@@ -133,21 +132,13 @@ def write_report(
         for e in written for name in e.case.answers
     ]  # fmt: skip
     cases = pd.DataFrame(rows)
-    for file, subject, short in (
-        ("tasks", "task", tasks),
-        ("departments", "department", departments),
-        ("granularities", "granularity", {}),
-    ):
-        counted: Any = cases.groupby([subject, "kind"]).agg(
+    for file, subject in (("tasks", "task"), ("departments", "department"), ("granularities", "granularity")):
+        cases.groupby([subject, "kind"]).agg(
             modalities=("modality", "nunique"),
             labels=("label", "nunique"),
             cases=("label", "size"),
             questions=("question", "nunique"),
-        )
-        counted = counted.unstack(fill_value=0)
-        counted.columns = [f"{kind}_{what}" for what, kind in counted.columns]
-        counted.insert(0, "abbreviation", [short.get(value, value) for value in counted.index])
-        counted.to_csv(folder / f"{file}.csv")
+        ).to_csv(folder / f"{file}.csv")
     labels = cases.groupby(["task", "department", "granularity", "modality", "label"], as_index=False).agg(
         cases=("kind", "size")
     )

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from curation.gmai import questions, validation
-from curation.gmai.cases import Candidate, Cell, make_cases, values_of, without_duplicates
+from curation.gmai.cases import Candidate, Cell, make_cases, without_duplicates
 from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels, read_votes
 from curation.gmai.output import write_outputs, write_report
@@ -72,8 +72,7 @@ def run(
         write_list(named, ((skip.dataset, skip.what, skip.reason) for skip in skips), ("dataset", "file", "reason"))
         notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
         notes += [f"which files these are: {named}"] if skips else []
-        tasks, departments = values_of(sources)
-        tagged = merge_tags(read_votes(private / TAGS), table, tasks, departments)
+        tagged = merge_tags(read_votes(private / TAGS), table, sources.tasks, sources.departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tagged)
         to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
         _table(private / "unmapped.csv", (*COLUMNS, "why", "count"), to_fill_in)
@@ -138,7 +137,7 @@ def run(
         }  # fmt: skip
         write_outputs(
             out, out.name, written, private, sources, table, about, _checked(funnel, branches),
-            lambda page: write_report(page, written, table, branches, funnel, tasks, departments),
+            lambda page: write_report(page, written, table, branches, funnel),
         )  # fmt: skip
         write_kept(private, written, kept, sources, read_withdrawn(private))
     return Made(out, written, funnel, notes)

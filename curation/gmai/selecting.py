@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curation.gmai.cases import Candidate, Cell, values_of
+from curation.gmai.cases import Candidate, Cell
 from curation.gmai.labels import LabelTable
 from curation.gmai.sources import IMAGE, Sources
 from dataset_builders.case_groups import connected
@@ -178,14 +178,13 @@ def write_kept(private: Path, written: list[Written], before: Kept, sources: Sou
         }
         for each in written
     ]  # fmt: skip
-    tasks, departments = values_of(sources)
     document = {
         "drawn_with": _drawn_with(sources),
         "splits": {patient: name for patient, name in splits.items() if patient not in gone},
         "indices": dict(before.indices) | {each.case.case: each.index for each in written},
         "cases": cases,
-        "tasks": list(tasks),
-        "departments": list(departments),
+        "tasks": sources.tasks,
+        "departments": sources.departments,
         "overlay": sources.overlay.model_dump(),
         "seed": sources.seed,
     }

@@ -18,28 +18,14 @@ from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_text
 from dataset_builders.terms import terms
 
-TASKS = {term.concept: term.synonyms[0] for term in terms("task")}
-"""Name -> abbreviation. Table 5 has a nineteenth, Anatomical Structure Recognition, which the text and the public tree do not."""
-DEPARTMENTS = {
-    "Cardiovascular Surgery": "CS",
-    "Dermatology": "D",
-    "Endocrinology": "E",
-    "Gastroenterology and Hepatology": "GH",
-    "General Surgery": "GS",
-    "Hematology": "H",
-    "Infectious Diseases": "ID",
-    "Laboratory Medicine and Pathology": "LMP",
-    "Nephrology and Hypertension": "NH",
-    "Neurosurgery": "N",
-    "Obstetrics and Gynecology": "OG",
-    "Oncology (Medical)": "OM",
-    "Ophthalmology": "O",
-    "Orthopedic Surgery": "OS",
-    "Otolaryngology (ENT)/Head and Neck Surgery": "ENT/HNS",
-    "Pulmonary Medicine": "PM",
-    "Sports Medicine": "SM",
-    "Urology": "U",
-}
+TASKS = tuple(term.concept for term in terms("task"))
+"""Table 5 has a nineteenth, Anatomical Structure Recognition, which the text and the public tree do not."""
+DEPARTMENTS = (
+    "Cardiovascular Surgery", "Dermatology", "Endocrinology", "Gastroenterology and Hepatology", "General Surgery", "Hematology",
+    "Infectious Diseases", "Laboratory Medicine and Pathology", "Nephrology and Hypertension", "Neurosurgery",
+    "Obstetrics and Gynecology", "Oncology (Medical)", "Ophthalmology", "Orthopedic Surgery",
+    "Otolaryngology (ENT)/Head and Neck Surgery", "Pulmonary Medicine", "Sports Medicine", "Urology",
+)  # fmt: skip
 IMAGE, BOX, MASK, CONTOUR = "Image Level", "Box Level", "Mask Level", "Contour Level"
 GRANULARITIES = (IMAGE, BOX, MASK, CONTOUR)
 OF_KIND = {"class": (IMAGE,), "box": (BOX,), "mask": (MASK, CONTOUR)}
@@ -62,8 +48,8 @@ class Sources(Strict):
     labels: ExistingPath | None = None
     questions: ExistingPath | None = None
     """Custom templates: task, granularity, question with <modality>."""
-    tasks: tuple[str, ...] | None = None
-    departments: tuple[str, ...] | None = None
+    tasks: tuple[str, ...] = TASKS
+    departments: tuple[str, ...] = DEPARTMENTS
     seed: int = 0
     options: tuple[int, int] = (2, 5)
     per_answer: Annotated[int, Field(ge=1)] = 30

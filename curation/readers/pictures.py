@@ -228,7 +228,7 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, uni
     given = {field: value for field, value in annotation.facts.items() if value}
     patient = given.get("patient") or patient_of(name, dataset) or facts.get("patient")
     facts |= given
-    attributes = {field: facts[field] for field in ("age", "sex", "site") if field in facts}
+    attributes = {field: value for field, value in facts.items() if field in ("age", "sex", "site")}
     unsure = set(annotation.unsure)
     return [Picture(name, pixels, targets, [], unsure, patient, facts.get("study"), facts.get("modality"), attributes)]
 

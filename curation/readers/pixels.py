@@ -240,12 +240,21 @@ front) at the top."""
 def upright(picture: np.ndarray, orientation: np.ndarray) -> np.ndarray:
     """(height, width, ...) turned and mirrored as radiologists see it; an oblique plane counts as the nearest of the three. orientation:
     direction of a row, then of a column, in LPS."""
-    from nibabel.orientations import apply_orientation, axcodes2ornt, io_orientation, ornt_transform
+    from nibabel import orientations as untyped
 
+    orientations: Any = untyped
     row, column = orientation[:3], orientation[3:]
     affine = np.eye(4)
     affine[:3, :3] = np.stack([np.cross(row, column), column, row], axis=1) * [[-1], [-1], [1]]
-    stored = io_orientation(affine)
-    view = list(VIEWS.values())[int(stored[0, 0])]
-    turned: np.ndarray = apply_orientation(picture[None], ornt_transform(stored, axcodes2ornt(view)))
+    view = list(VIEWS.values())[int(orientations.io_orientation(affine)[0, 0])]
+    turned: np.ndarray = orientations.apply_orientation(picture[None], turn_to(view, affine))
     return turned[0]
+
+
+def turn_to(view: str, affine: np.ndarray) -> np.ndarray:
+    """The turn, as nibabel applies it, of an array in this affine to a view."""
+    from nibabel import orientations as untyped
+
+    orientations: Any = untyped
+    turn: np.ndarray = orientations.ornt_transform(orientations.io_orientation(affine), orientations.axcodes2ornt(view))
+    return turn

@@ -197,20 +197,18 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
     """The boxes of the objects; VOC counts pixels from 1 and includes both ends."""
     try:
         height, width = (float(root.findtext(f"size/{name}") or 0) for name in ("height", "width"))
-        boxes = [
-            ((each.findtext("name") or "").strip(),
-             *(float(each.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax")))
-            for each in root.iter("object")
-        ]  # fmt: skip
+        _check_size(height, width, shape)
+        made = []
+        for each in root.iter("object"):
+            sides = (float(each.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax"))
+            left, top, right, bottom = sides
+            box = box_of((left - 1, top - 1, right - left + 1, bottom - top + 1), shape)
+            made.append(PictureLabel((each.findtext("name") or "").strip(), "box", box))
     except ValueError:
         raise Skipped("a size or box of its XML is no number") from None
-    _check_size(height, width, shape)
-    if not all(label for label, *_ in boxes):
+    if not all(target.label for target in made):
         raise Skipped("an object has no name")
-    return [
-        PictureLabel(label, "box", box_of((left - 1, top - 1, right - left + 1, bottom - top + 1), shape))
-        for label, left, top, right, bottom in boxes
-    ]
+    return made
 
 
 # YOLO
@@ -244,7 +242,7 @@ def _yolo_classes(lists: list[Path], dataset: SourceDataset) -> dict[int, str]:
         try:
             if path.suffix in (".yaml", ".yml"):
                 document = yaml.safe_load(read_text(path))
-                given = None if "kpt_shape" in document else document["names"]  # keypoints mark no region
+                given: Any = None if "kpt_shape" in document else document["names"]  # keypoints mark no region
                 listed = given.items() if isinstance(given, dict) else enumerate(list(given))
                 found.append({int(number): str(name) for number, name in listed})
             else:

@@ -32,7 +32,7 @@ from curation.readers.pictures import (
     patient_of,
     refused,
 )
-from curation.readers.pixels import VIEWS, Skipped, cause, square_pixels, to_grey, to_rgb, window_for
+from curation.readers.pixels import VIEWS, Skipped, cause, square_pixels, to_grey, to_rgb, turn_to, window_for
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_json
 
@@ -206,7 +206,6 @@ def _read(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, 
     """((slices, height, width) as a plane is shown, affine, spacing of rows and columns). Raises Skipped for what is no volume of three
     dimensions."""
     import nibabel as untyped
-    from nibabel.orientations import axcodes2ornt, io_orientation, ornt_transform
 
     nibabel: Any = untyped
     try:
@@ -215,7 +214,7 @@ def _read(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, 
             loaded = nibabel.funcs.four_to_three(loaded)[0]
         if len(loaded.shape) != 3 or loaded.get_data_dtype().fields is not None:
             raise Skipped(f"is no volume of three dimensions ({' x '.join(map(str, loaded.shape))})")
-        turned = loaded.as_reoriented(ornt_transform(io_orientation(loaded.affine), axcodes2ornt(VIEWS[plane])))
+        turned = loaded.as_reoriented(turn_to(VIEWS[plane], loaded.affine))
         values = np.asarray(turned.get_fdata(dtype=np.float32))
         _, rows, columns = (float(side) for side in turned.header.get_zooms()[:3])
     except Skipped:

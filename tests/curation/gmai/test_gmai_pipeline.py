@@ -186,11 +186,10 @@ def test_tables_and_funnel_count_what_is_there(made):
     folder, _ = made
     rows = rows_of(folder, "*_VAL.tsv") + rows_of(folder, "*_TEST.tsv")
     multi = rows_of(folder, "*_MULTI.tsv")
-    tasks = pd.read_csv(folder / "report" / "tasks.csv")
-    assert tasks["single_cases"].sum() == len(rows)
-    assert tasks.get("multiple_questions", pd.Series([0])).sum() == len(multi)
-    granularities = pd.read_csv(folder / "report" / "granularities.csv").set_index("granularity")
-    assert granularities.loc["Mask Level", "single_cases"] == granularities.loc["Contour Level", "single_cases"]
+    tasks = pd.read_csv(folder / "report" / "tasks.csv").groupby("kind")["questions"].sum().to_dict()
+    assert tasks["single"] == len(rows) and tasks.get("multiple", 0) == len(multi)
+    granularities = pd.read_csv(folder / "report" / "granularities.csv").set_index("granularity")["cases"]
+    assert granularities["Mask Level"] == granularities["Contour Level"]
     funnel = json.loads((folder / "report" / "funnel.json").read_text())
     assert funnel["questions"] == len(rows) + len(multi)
     assert funnel["possible_questions"] - sum(funnel["not_asked"].values()) == funnel["questions"]
