@@ -28,7 +28,6 @@ EXTRAS = {
     "nibabel": "curation",
     "open_clip": "curation",
     "pycocotools": "curation",
-    "statsmodels": "curation",
     "timm": "curation",
     "dicomanonymizer": "dicom",
     "pydicom": "dicom",

@@ -59,12 +59,11 @@ class ImageFacts:
         wanted = list(images)
         with ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool:
             for image, (data, wrong) in zip(wanted, pool.map(self._read, wanted), strict=True):
-                if wrong is None and image.image_id not in self.wrong:
-                    digest = (hashlib.sha256(data).hexdigest(), len(data))
-                    if self.facts.setdefault(image.image_id, digest) != digest:
-                        wrong = "changed while it was read"
                 if wrong is not None:
-                    self._note(image, wrong)
+                    self.wrong.add(image.image_id)
+                    self.problems.add(image.where or image.name or image.image_id, None, wrong)
+                elif image.image_id not in self.wrong:
+                    self.facts[image.image_id] = (hashlib.sha256(data).hexdigest(), len(data))
                 yield image, data
 
     def _read(self, image: CaseImage) -> tuple[bytes, str | None]:
@@ -81,10 +80,6 @@ class ImageFacts:
         except (ImageError, OSError) as error:
             return b"", str(error)
         return data, None
-
-    def _note(self, image: CaseImage, what: str) -> None:
-        self.wrong.add(image.image_id)
-        self.problems.add(image.where or image.name or image.image_id, None, what)
 
 
 def plan(cases: Sequence[Case], *, images: bool) -> Plan:

@@ -12,9 +12,6 @@ from dataset_builders.benchmark_names import BENCHMARKS
 from dataset_builders.benchmarks.spec import DatasetSpec, load_part, load_spec
 from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Kind
 
-NEEDED = {"reader": "read", "phantoms": "write"}
-"""Modules that a benchmark's package must have -> the function they must define."""
-
 
 def spec(name: str) -> DatasetSpec:
     """What the package of a benchmark says. Raises TypeError where it lacks a SPEC, KeyError for an unknown name."""
@@ -24,8 +21,8 @@ def spec(name: str) -> DatasetSpec:
 
 
 def part(name: str, module: str) -> ModuleType:
-    """A module of a benchmark's package (`reader`, `phantoms`). Raises TypeError where it is absent or lacks its function."""
-    return load_part(__name__, name, module, NEEDED[module])
+    """A module of a benchmark's package: `reader` (with `read`), `phantoms` (with `write`)."""
+    return load_part(__name__, name, module)
 
 
 FACETS: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in BENCHMARKS}

@@ -66,18 +66,9 @@ def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:
     return found
 
 
-def load_part(layer: str, name: str, part: str, function: str) -> ModuleType:
-    """A module of a benchmark's package. Raises TypeError where it is absent or does not define `function`."""
-    where = f"{module_name(layer, name)}.{part}"
-    try:
-        found = importlib.import_module(where)
-    except ModuleNotFoundError as error:
-        if error.name != where:
-            raise
-        raise TypeError(f"{where}: is missing; it must define {function}()") from None
-    if not callable(getattr(found, function, None)):
-        raise TypeError(f"{where}: must define {function}()")
-    return found
+def load_part(layer: str, name: str, part: str) -> ModuleType:
+    """A module of a benchmark's package."""
+    return importlib.import_module(f"{module_name(layer, name)}.{part}")
 
 
 def module_name(layer: str, name: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import yaml
@@ -16,13 +15,10 @@ from dataset_builders.benchmarks import spec
 from dataset_builders.benchmarks.spec import Facts
 from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
 from dataset_builders.parquet import ConfigSizes
-from dataset_builders.schema import Content, Kind, Question
+from dataset_builders.schema import Content, Kind
 
 LICENCE_FILE = "LICENSE.md"
 """The licences of the images, by number. The Hub takes as `license_link` this name, `LICENSE`, or an address."""
-_TENS = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
-SIZE_CATEGORIES = ("n<1K", *(f"{low}<n<{high}" for low, high in pairwise(_TENS)), "n>1T")
-"""The Hub's names for numbers of rows: each ten times the one before, from a thousand on."""
 ORIGINS = {
     "official": "This is the complete benchmark, built from the authors' files.",
     "part": "**This is a part of the benchmark**, built from the authors' files. Scores on it are not comparable with published ones.",
@@ -64,7 +60,6 @@ def card_text(
 
 def _head(description: Description, written: dict[str, ConfigSizes]) -> dict[str, Any]:
     default = "questions" if "questions" in written else "questions_text"
-    rows = sum(written[default].rows.values())
     phantom = description.origin == "phantom"
     head: dict[str, Any] = {
         "pretty_name": title_of(description),
@@ -76,7 +71,6 @@ def _head(description: Description, written: dict[str, ConfigSizes]) -> dict[str
     return {
         **head,
         "task_categories": ["visual-question-answering"],
-        "size_categories": [size_category(rows)],
         "tags": [
             "medical",
             "radiology",
@@ -95,11 +89,6 @@ def _head(description: Description, written: dict[str, ConfigSizes]) -> dict[str
             for config in written
         ],
     }
-
-
-def size_category(rows: int) -> str:
-    """The Hub's name for a number of rows."""
-    return SIZE_CATEGORIES[min(max(len(str(rows)) - 3, 0), len(SIZE_CATEGORIES) - 1)]
 
 
 def title_of(description: Description) -> str:
@@ -138,7 +127,6 @@ def _body(
         _use(description, written),
         _configs(description, written),
         _columns(columns[next(iter(columns))]),
-        _example(content),
         _built(content),
         f"## How answers are scored\n\n{facts.metrics}",
         f"## Limits\n\n{facts.limits}\n\n"
@@ -203,24 +191,6 @@ def _columns(columns: dict[str, Kind]) -> str:
         "\n\nA label is stored as its position: `features[column].int2str` of `datasets` names it; pandas and duckdb show the number. "
         "A column without any value is left out; where only some questions have one, it is null in the others."
     )
-
-
-def _example(content: Content) -> str:
-    first = next(content.all_cases(), None)
-    if first is None:
-        return ""
-    lines = ["## Example", ""]
-    for question in first.questions[:2]:
-        lines += [f"- `{question.question_id}`: {_inline(question.question)}", *_options(question)]
-    return "\n".join(lines)
-
-
-def _options(question: Question) -> list[str]:
-    return [
-        f"  - "
-        f"{'**' if index in question.answer else ''}{_inline(option)}{'** (right)' if index in question.answer else ''}"
-        for index, option in enumerate(question.options)
-    ]
 
 
 def _inline(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, clip
 from dataset_builders.fingerprints import READ_BY_SCORING
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.schema import image_ids
@@ -16,33 +16,23 @@ READ = frozenset(READ_BY_SCORING) - {"question_id"}
 """Columns that scores depend on."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """A question of both versions that differs: column -> (before, after)."""
-
-    question_id: str
-    columns: dict[str, tuple[Any, Any]]
-
-    @property
-    def scored(self) -> bool:
-        """True if scores may differ by it; else only labels, captions and sources do."""
-        return bool(READ & self.columns.keys())
-
-
 @dataclass
 class SplitChanges:
-    """What differs between two versions of a split; `images`: ids of images whose bytes differ (where both manifests name them)."""
+    """What differs between two versions of a split. `changed`: question id -> column -> (before, after); `images`: ids of images whose
+    bytes differ (where both manifests name them)."""
 
     split: str
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    changed: list[Change] = field(default_factory=list)
+    changed: dict[str, dict[str, tuple[Any, Any]]] = field(default_factory=dict)
     images: list[str] = field(default_factory=list)
 
     @property
     def scored(self) -> bool:
-        """True if results on the two versions may not be compared."""
-        return bool(self.added or self.removed or self.images or any(each.scored for each in self.changed))
+        """True if results on the two versions may not be compared; else only labels, captions and sources differ."""
+        return bool(
+            self.added or self.removed or self.images or any(READ & each.keys() for each in self.changed.values())
+        )
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed or self.images)
@@ -87,7 +77,7 @@ def _of_split(split: str, before: Repository, after: Repository) -> SplitChanges
         pairs = {column: (old[name].get(column), row.get(column)) for column in dict.fromkeys([*row, *old[name]])}
         columns = {column: pair for column, pair in pairs.items() if pair[0] != pair[1]}
         if columns:
-            found.changed.append(Change(name, columns))
+            found.changed[name] = columns
     was, now = (
         {image: facts.get("sha256") for image, facts in (repository.manifest.get("images") or {}).items()}
         for repository in (before, after)
@@ -119,9 +109,9 @@ def report(found: list[SplitChanges], most: int = 20) -> str:
                 lines.append(f"- {title}: {len(names):,} ({', '.join(names[:most])}{more})")
         if split.changed:
             lines.append(f"- changed: {len(split.changed):,}")
-            for change in split.changed[:most]:
-                for column, (before, after) in change.columns.items():
-                    lines.append(f"  - `{change.question_id}` {column}: {_short(before)} -> {_short(after)}")
+            for name, columns in list(split.changed.items())[:most]:
+                for column, (before, after) in columns.items():
+                    lines.append(f"  - `{name}` {column}: {clip(before, 120)} -> {clip(after, 120)}")
             if len(split.changed) > most:
                 lines.append(f"  - and {len(split.changed) - most:,} more")
         if split.scored:
@@ -130,8 +120,3 @@ def report(found: list[SplitChanges], most: int = 20) -> str:
             lines.append("Only what no score depends on changed: results on the two versions are comparable.")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."

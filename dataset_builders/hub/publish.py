@@ -110,8 +110,9 @@ def publish(
     with quiet(), hub_errors(repo_id, "publish it", who):
         created = not with_retries(lambda: api.repo_exists(repo_id, repo_type=kind))
         if created:
-            made = {"private": private or None, "space_sdk": "gradio" if space else None}
-            with_retries(lambda: api.create_repo(repo_id, repo_type=kind, exist_ok=True, **made))
+            sdk = "gradio" if space else None
+            hidden = private or None
+            with_retries(lambda: api.create_repo(repo_id, repo_type=kind, private=hidden, exist_ok=True, space_sdk=sdk))
         tagged = with_retries(
             lambda: _target(api, repo_id, kind, tag)
         )  # read first, so that it is no newer than the commit
@@ -206,14 +207,17 @@ def _target(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:
 
 
 def _tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
-    """Make `tag` name the commit `head`. Raises BadInput where it names another."""
+    """Make `tag` name the commit `head`. Raises BadInput where it names another: the version before, whose tag was given again."""
     if with_retries(lambda: _target(api, repo_id, kind, tag)) is None:
-        named = {"tag": tag, "tag_message": notes, "revision": head}
-        with_retries(lambda: api.create_tag(repo_id, repo_type=kind, exist_ok=True, **named))
+        with_retries(
+            lambda: api.create_tag(repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True)
+        )
     now = with_retries(lambda: _target(api, repo_id, kind, tag))
     if now != head:
         raise _names_another(repo_id, tag, now)
 
 
 def _names_another(repo_id: str, tag: str | None, commit: str | None) -> BadInput:
-    return BadInput(f"{repo_id}: the tag {tag} names another version ({str(commit)[:12]}). Choose a new tag.")
+    return BadInput(
+        f"{repo_id}: the tag {tag} names another version ({str(commit)[:12]}) and stays there. Give what main holds a new tag."
+    )

@@ -107,8 +107,13 @@ class Repository:
             with _parquet(path) as file:
                 for group in range(file.num_row_groups):
                     ids = file.read_row_group(group, columns=["case_id"])["case_id"].to_pylist()
-                    if wanted is None or wanted.intersection(ids):
-                        yield from _stored(file, group, wanted)
+                    if wanted is not None and wanted.isdisjoint(ids):
+                        continue
+                    for row in file.read_row_group(group).to_pylist():
+                        if wanted is None or row["case_id"] in wanted:
+                            pictures = (image["bytes"] for image in row["images"])
+                            images = dict(zip(row["image_ids"], pictures, strict=True))
+                            yield StoredCase(row["case_id"], images, [each["question_id"] for each in row["questions"]])
 
     @cached_property
     def lexical_tree(self) -> pd.DataFrame:
@@ -239,20 +244,6 @@ def _column(tables: list[pa.Table], name: str, labels: list[str] | None = None) 
         values = [labels[v] if isinstance(v, int) and 0 <= v < len(labels) else None for v in values]
     kinds = {type(value) for value in values}
     return pd.Series(values, dtype=kinds.pop() if kinds in ({float}, {bool}) else object)
-
-
-def _stored(file: pq.ParquetFile, group: int, wanted: set[str] | None) -> Iterator[StoredCase]:
-    table = file.read_row_group(group)
-    for row in range(table.num_rows):
-        case_id = table["case_id"][row].as_py()
-        if wanted is not None and case_id not in wanted:
-            continue
-        images, ids = table["images"][row].as_py(), table["image_ids"][row].as_py()
-        yield StoredCase(
-            case_id,
-            {image_id: image["bytes"] for image_id, image in zip(ids, images, strict=True)},
-            [question["question_id"] for question in table["questions"][row].as_py()],
-        )
 
 
 @contextmanager

@@ -8,9 +8,6 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks.spec import load_part, load_spec
 from eval_harness.benchmarks.spec import EvalSpec
 
-NEEDED = {"scores": "units", "official": "read"}
-"""Modules that a benchmark's package must have -> the function they must define."""
-
 
 def spec(name: str) -> EvalSpec:
     """What the package of a benchmark says. Raises TypeError where it lacks a SPEC, KeyError for an unknown name."""
@@ -20,5 +17,5 @@ def spec(name: str) -> EvalSpec:
 
 
 def part(name: str, module: str) -> ModuleType:
-    """A module of a benchmark's package (`scores`, `official`). Raises TypeError where it is absent or lacks its function."""
-    return load_part(__name__, name, module, NEEDED[module])
+    """A module of a benchmark's package: `scores` (with `units`), `official` (with `read`)."""
+    return load_part(__name__, name, module)

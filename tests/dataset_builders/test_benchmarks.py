@@ -6,7 +6,7 @@ import types
 import pytest
 
 from dataset_builders import benchmarks
-from dataset_builders.benchmarks import BENCHMARKS, part, spec
+from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.benchmarks.spec import DatasetSpec, Facts
 
 FACTS = Facts("A title", "", "", "", "", "")
@@ -27,8 +27,6 @@ def test_what_a_package_must_give_is_one_clear_error(fifth):
         spec("vqa-fifth")
     fifth.SPEC = DatasetSpec(facts=FACTS)
     assert spec("vqa-fifth").default_split == "test"
-    with pytest.raises(TypeError, match=r"vqa_fifth\.reader: is missing; it must define read"):
-        part("vqa-fifth", "reader")
     with pytest.raises(KeyError, match="there are mediconfusion"):
         spec("sixth")
 

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -100,7 +101,7 @@ def test_a_build_killed_between_its_two_renames_loses_nothing(tmp_path):
 KILLED_BUILD = "import sys; from dataset_builders.build import build; print('go', flush=True); build('gmai-mmbench', out=sys.argv[1])"
 
 
-def test_a_killed_build_is_cleaned_up_after_by_the_next(tmp_path):
+def test_a_killed_build_is_cleaned_up_after_by_the_next(tmp_path, monkeypatch):
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-c", KILLED_BUILD, str(tmp_path / "out" / "data")]
@@ -112,6 +113,7 @@ def test_a_killed_build_is_cleaned_up_after_by_the_next(tmp_path):
     process.kill()
     process.wait()
     assert any((tmp_path / "tmp").glob("medprobe-phantoms-*"))
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    build("halt-medvqa", out=tmp_path / "out" / "data")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["data"]
     assert not any(Path(path).name.startswith("medprobe-") for path in (tmp_path / "tmp").iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,71 +33,60 @@ COLUMNS = (
 )  # fmt: skip
 
 
+def _drawn(
+    drawing: Drawing, question: str, right: str, names: Iterable[str], facets: tuple[str, str, str, str]
+) -> _Drawn:
+    """A question whose wrong options are the other `names`."""
+    return _Drawn(drawing, question, (right,), tuple(name for name in names if name != right), facets)
+
+
 def _gmai() -> Iterator[_Drawn]:
     counts = ("2", "3", "5", "7", "9", "12")
+    facets = ("Counting", "Hematology", "Image Level", "Microscopy")
     for index, count in enumerate(counts):
-        others = tuple(other for other in counts if other != count)[index % 2 : index % 2 + 3]
-        yield _Drawn(
-            Drawing("cells", "microscopy", number=int(count)),
-            "How many cells are drawn in this microscopy picture?", (count,), others,
-            ("Counting", "Hematology", "Image Level", "Microscopy"),
-        )  # fmt: skip
+        others = [other for other in counts if other != count][index % 2 : index % 2 + 3]
+        drawing = Drawing("cells", "microscopy", number=int(count))
+        yield _drawn(drawing, "How many cells are drawn in this microscopy picture?", count, others, facets)
+    names: Sequence[str] = ("round cells", "long cells", "star-shaped cells", "square cells")
+    facets = ("Cell Recognition", "Hematology", "Box Level", "Microscopy")
     for variant, number in (("round", 4), ("long", 4), ("round", 6), ("long", 6)):
-        yield _Drawn(
-            Drawing("cells", "microscopy", variant=variant, number=number),
-            "What shape have the cells in this microscopy picture?",
-            (f"{variant} cells",), tuple(f"{other} cells" for other in ("round", "long", "star-shaped", "square") if other != variant),
-            ("Cell Recognition", "Hematology", "Box Level", "Microscopy"),
-        )  # fmt: skip
+        drawing = Drawing("cells", "microscopy", variant=variant, number=number)
+        yield _drawn(
+            drawing, "What shape have the cells in this microscopy picture?", f"{variant} cells", names, facets
+        )
+    names = ("large cup", "small cup", "two cups")
+    facets = ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography")
     for variant, name in (("wide", "large cup"), ("", "small cup")):
         for lesions in ((), (Lesion("left", "upper", "small", "dark"),)):
-            yield _Drawn(
-                Drawing("retina", "fundus", lesions, variant),
-                "What does the bright disc of this fundus picture look like?",
-                (name,), tuple(other for other in ("large cup", "small cup", "two cups") if other != name),
-                ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography"),
-            )  # fmt: skip
-    for lesion in (
-        Lesion("left", "upper", "large", "dark"),
-        Lesion("left", "lower", "small", "bright"),
-        Lesion("left", "lower", "large", "dark"),
-    ):
-        yield _Drawn(
-            Drawing("retina", "fundus", (lesion,)),
-            "Which finding lies on the retina of this fundus picture?",
-            (lesion.words,), tuple(
-                f"{size} {tone} spot" for size in ("small", "large") for tone in ("bright", "dark") if f"{size} {tone} spot" != lesion.words
-            ),
-            ("Disease Diagnosis", "Ophthalmology", "Mask Level", "Fundus Photography"),
-        )  # fmt: skip
+            drawing = Drawing("retina", "fundus", lesions, variant)
+            yield _drawn(drawing, "What does the bright disc of this fundus picture look like?", name, names, facets)
+    names = [f"{size} {tone} spot" for size in ("small", "large") for tone in ("bright", "dark")]
+    facets = ("Disease Diagnosis", "Ophthalmology", "Mask Level", "Fundus Photography")
+    for level, size, tone in (("upper", "large", "dark"), ("lower", "small", "bright"), ("lower", "large", "dark")):
+        drawing = Drawing("retina", "fundus", (Lesion("left", level, size, tone),))
+        question = "Which finding lies on the retina of this fundus picture?"
+        yield _drawn(drawing, question, f"{size} {tone} spot", names, facets)
+    names = ("widened ventricles", "slit-like ventricles", "no ventricles")
     for modality, word in (("mri", "MRI"), ("ct", "CT")):
+        facets = ("Attribute Recognition", "Neurosurgery", "Contour Level", word)
         for variant, name in (("wide", "widened ventricles"), ("narrow", "slit-like ventricles")):
-            yield _Drawn(
-                Drawing("brain", modality, variant=variant),
-                f"What do the ventricles look like in this {word}?",
-                (name,), tuple(other for other in ("widened ventricles", "slit-like ventricles", "no ventricles") if other != name),
-                ("Attribute Recognition", "Neurosurgery", "Contour Level", word),
-            )  # fmt: skip
-    organs = {"brain": "brain", "chest": "chest", "abdomen": "abdomen", "spine": "spine"}
+            drawing = Drawing("brain", modality, variant=variant)
+            yield _drawn(drawing, f"What do the ventricles look like in this {word}?", name, names, facets)
+    names = ("brain", "chest", "abdomen", "spine")
     for organ, modality, department in (
         ("brain", "ct", "Neurosurgery"), ("chest", "ct", "Pulmonary Medicine"),
         ("abdomen", "ct", "Gastroenterology and Hepatology"), ("spine", "xray", "Orthopedic Surgery"),
         ("chest", "xray", "Pulmonary Medicine"),
     ):  # fmt: skip
-        yield _Drawn(
-            Drawing(organ, modality),
-            f"Which part of the body does this {MODALITY[modality]} show?",
-            (organ,), tuple(other for other in organs if other != organ),
-            ("Organ Recognition", department, "Image Level", MODALITY[modality]),
-        )  # fmt: skip
-    for level in ("upper", "lower"):
-        for side in ("left", "right"):
-            yield _Drawn(
-                Drawing("chest", "xray", (Lesion(side, level, "large"),)),
-                "Where in this X-ray is the round spot?",
-                (f"{level} {side}",), tuple(f"{a} {b}" for a in ("upper", "lower") for b in ("left", "right") if (a, b) != (level, side)),
-                ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray"),
-            )  # fmt: skip
+        facets = ("Organ Recognition", department, "Image Level", MODALITY[modality])
+        question = f"Which part of the body does this {MODALITY[modality]} show?"
+        yield _drawn(Drawing(organ, modality), question, organ, names, facets)
+    names = [f"{level} {side}" for level in ("upper", "lower") for side in ("left", "right")]
+    facets = ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray")
+    for name in names:
+        level, side = name.split()
+        drawing = Drawing("chest", "xray", (Lesion(side, level, "large"),))
+        yield _drawn(drawing, "Where in this X-ray is the round spot?", name, names, facets)
     spots = (
         Lesion("left", "upper", "large", "bright"),
         Lesion("right", "lower", "small", "dark"),
@@ -105,23 +94,20 @@ def _gmai() -> Iterator[_Drawn]:
     )
     labels = {spot: f"a spot in the {spot.level} {spot.side}" for spot in spots}
     for chosen in (spots[:2], spots[1:], spots):
-        yield _Drawn(
-            Drawing("chest", "ct", chosen),
-            "Which of these does this CT show? Several are right.",
-            tuple(labels[spot] for spot in chosen),
-            (*(labels[spot] for spot in spots if spot not in chosen), "a spot in the lower left", "a third lung")[: 5 - len(chosen)],
-            ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT"),
-        )  # fmt: skip
+        wrong = (*(labels[spot] for spot in spots if spot not in chosen), "a spot in the lower left", "a third lung")
+        question = "Which of these does this CT show? Several are right."
+        right = tuple(labels[spot] for spot in chosen)
+        facets = ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT")
+        yield _Drawn(Drawing("chest", "ct", chosen), question, right, wrong[: 5 - len(chosen)], facets)
 
 
 def _hidden() -> Iterator[_Drawn]:
+    facets = ("Disease Diagnosis", "Orthopedic Surgery", "Image Level", "X-ray")
     for variant, number in (("bent", 7), ("", 6), ("bent", 5), ("", 8), ("bent", 8), ("", 5)):
-        yield _Drawn(
-            Drawing("spine", "xray", variant=variant, number=number),
-            "What is the shape of the column of vertebrae in this X-ray?",
-            ("bent",) if variant else ("straight",), ("straight", "ring-shaped") if variant else ("bent", "ring-shaped"),
-            ("Disease Diagnosis", "Orthopedic Surgery", "Image Level", "X-ray"),
-        )  # fmt: skip
+        drawing = Drawing("spine", "xray", variant=variant, number=number)
+        question = "What is the shape of the column of vertebrae in this X-ray?"
+        name = "bent" if variant else "straight"
+        yield _drawn(drawing, question, name, ("bent", "straight", "ring-shaped"), facets)
 
 
 def write(folder: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -50,11 +49,10 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     problems.check(REMEDY)
     cases["test"] = [_with_type(case, hidden) for case in cases["test"]]
     tree, notes = read_tree(source / "LexicalTree.html") if (source / "LexicalTree.html").is_file() else (None, [])
-    everything = [*cases["validation"], *cases["test"]]
     return Content(
         cases={split: found for split, found in cases.items() if found},
         counts=_counts(cases),
-        notes=[*_notes(everything), *notes],
+        notes=notes,
         hidden=hidden,
         tree=tree,
     )
@@ -311,9 +309,3 @@ def _counts(cases: dict[str, list[Case]]) -> list[Count]:
         values = {getattr(question, facet) for question in questions} - {None}
         counts.append(Count(f"values of {facet}", len(values), paper))
     return counts
-
-
-def _notes(cases: list[Case]) -> list[str]:
-    shared = Counter(case.images[0].image_id for case in cases)
-    several = sum(count > 1 for count in shared.values())
-    return [f"{several} images are shown by more than one question."] if several else []

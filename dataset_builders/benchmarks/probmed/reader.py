@@ -48,7 +48,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     index = ImageIndex(images, [row for _, rows in files for row in rows], own_images(source, problems))
     cases = _cases(files, index, problems)
     problems.check(REMEDY)
-    return Content(cases={"test": cases}, counts=_counts(cases), notes=_notes(cases))
+    return Content(cases={"test": cases}, counts=_counts(cases))
 
 
 def _files(source: Path) -> list[tuple[Path, list[Any]]]:
@@ -193,17 +193,3 @@ def _counts(cases: list[Case]) -> list[Count]:
             note = "the paper's Table 19 gives one per image, its Table 2 does not fit that"
         counts.append(Count(f"questions on {aspect}", len(of_aspect), None, note))
     return counts
-
-
-def _notes(cases: list[Case]) -> list[str]:
-    odd = [
-        q.question_id
-        for case in cases
-        for q in case.questions
-        if q.extra["aspect"] != "abnormality" and (q.answer == (1,)) != q.extra["adversarial"]
-    ]
-    if not odd:
-        return []
-    return [
-        f"{len(odd)} questions have an answer that their qa_type does not suggest, {odd[0]} first (kept as they are)."
-    ]

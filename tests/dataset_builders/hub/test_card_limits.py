@@ -7,7 +7,6 @@ from huggingface_hub import DatasetCard
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
-from dataset_builders.contents.card import size_category
 from dataset_builders.schema import COMMON
 
 LICENSE_NAME, LICENSE_LINK = r"[a-z0-9.-]+", r"LICENSE(\.md)?|https?://\S+"
@@ -18,7 +17,6 @@ LICENSE_NAME, LICENSE_LINK = r"[a-z0-9.-]+", r"LICENSE(\.md)?|https?://\S+"
 def test_the_cards_of_built_sets_keep_the_limits_and_explain_every_column(benchmark, publishable):
     card = DatasetCard.load(publishable / benchmark / "README.md")
     assert re.fullmatch(LICENSE_NAME, card.data.license_name) and re.fullmatch(LICENSE_LINK, card.data.license_link)
-    assert card.data.size_categories == ["n<1K"]
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", card.text, re.M)
     explained = {name: meaning.strip() for name, meaning in rows}
     assert all(explained.values()) and explained["case_id"] == COMMON["case_id"].meaning
@@ -30,10 +28,3 @@ def test_a_set_of_the_authors_files_names_its_terms_in_a_file_beside_the_card(so
     card = DatasetCard.load(tmp_path / "set" / "README.md")
     assert f"({card.data.license_link})" in card.text
     assert "| unknown | 1,736 |" in (tmp_path / "set" / card.data.license_link).read_text()
-
-
-@pytest.mark.parametrize(
-    ("rows", "size"), [(0, "n<1K"), (999, "n<1K"), (1000, "1K<n<10K"), (2_000_000, "1M<n<10M"), (10**12, "n>1T")]
-)
-def test_sizes_have_the_hubs_names(rows, size):
-    assert size_category(rows) == size

@@ -38,7 +38,7 @@ def on_local_hub(local_hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
 
 
-@pytest.mark.parametrize("families", few([list(BENCHMARKS[:2]), list(BENCHMARKS[2:])]))
+@pytest.mark.parametrize("families", few([["mediconfusion"], [name for name in BENCHMARKS if name != "mediconfusion"]]))
 def test_by_name_by_config_and_streamed(publishable, stranger, families):
     for family in families:
         publish(publishable / family, f"ORG/{family}", tag="v1.0.0", private=family != "mediconfusion")

@@ -150,6 +150,7 @@ def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local
         publish(board, "ORG/board", wheel=wheel)
 
 
+@pytest.mark.exhaustive  # it imports the whole board in a process of its own
 def test_a_space_build_installs_what_the_board_imports():
     board = Path(__file__).parents[3] / "leaderboard_space"
     code = "import sys, leaderboard_space.app; print(*{name.partition('.')[0] for name in sys.modules})"

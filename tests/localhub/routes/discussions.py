@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.localhub.accounts import Token
-from tests.localhub.storage.discussions import comment, event, open_discussion, open_pull_request, summary
+from tests.localhub.storage.discussions import comment, event, summary
 from tests.localhub.storage.repositories import Repository
 from tests.localhub.wire import Answer, Refused, Request
 
@@ -40,22 +40,6 @@ def _type_fits(discussion: dict[str, Any], wanted: str) -> bool:
 def _status_fits(discussion: dict[str, Any], wanted: str) -> bool:
     is_open = discussion["status"] in ("open", "draft")
     return wanted == "all" or (wanted == "open") == is_open
-
-
-@route("POST", f"{API}/discussions")
-def opened(hub: Hub, request: Request, kind: str, repo_id: str) -> Answer:
-    asked = request.json()
-    repository, token = _participant(hub, request, kind, repo_id)
-    if not 3 <= len(asked.get("title", "").strip()) <= 200:
-        raise Refused(400, "The title must be 3 to 200 characters long")
-    author, title, text = token.user.name, asked.get("title", ""), asked.get("description", "")
-    with hub.repositories.changing(repository):
-        if asked.get("pullRequest"):
-            start = hub.repositories.sha(repository, "main")
-            number = open_pull_request(repository, author, title, text, "draft", start)
-        else:
-            number = open_discussion(repository, author, title, text)
-    return Answer.json({"num": number, "url": f"{request.base}{repository.url_path}/discussions/{number}"})
 
 
 @route("GET", ONE)

@@ -90,14 +90,10 @@ def in_range(content: bytes, headers: dict[str, str], wanted: str | None) -> Ans
 
 
 def byte_range(wanted: str, size: int) -> tuple[int, int]:
-    found = re.fullmatch(r"\s*bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*", wanted)
+    found = re.fullmatch(r"bytes=(\d*)-(\d*)", wanted.replace(" ", ""))
     first, last = (found[1], found[2]) if found else ("", "")
-    if first:
-        start, end = int(first), min(int(last), size - 1) if last else size - 1
-    elif last:
-        start, end = max(size - int(last), 0), size - 1
-    else:
-        start, end = 1, 0
-    if start > end or start >= size:
+    start = int(first) if first else size - int(last or 0)
+    end = min(int(last), size - 1) if first and last else size - 1
+    if start > end or start < 0:
         raise Refused(416, "Range Not Satisfiable", headers={"Content-Range": f"bytes */{size}"})
     return start, end
