@@ -32,20 +32,13 @@ field.addEventListener("keydown", async (event) => {
   list.querySelector("a")?.click();
 });
 list.addEventListener("click", () => draw([], ""));
-box.addEventListener("keydown", (event) => {
-  const links = [...list.querySelectorAll("a")], at = links.indexOf(document.activeElement), step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (event.key === "Escape") { field.focus(); draw([], ""); }
-  if (!step) return;
-  event.preventDefault();
-  (links[at + step] || field).focus();
-});
+box.addEventListener("keydown", (event) => { if (event.key === "Escape") { field.focus(); draw([], ""); } });
 for (const leaving of ["focusin", "click"]) document.addEventListener(leaving, (event) => { if (!box.contains(event.target)) list.hidden = true; });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable=true]")) return;
   event.preventDefault();
   medprobe.visit(document.querySelector("#mp-nav a").getAttribute("href"));
-  let tries = 60;  // the page comes into sight a moment later
-  const focus = () => { if (field.offsetParent !== null) { field.focus(); field.select(); } else if (tries-- > 0) requestAnimationFrame(focus); };
-  focus();
+  field.focus();
+  field.select();
 });
 }

@@ -53,14 +53,6 @@ def behind(score: Score) -> str:
     return f"95% interval {interval(score.low, score.high, score.chance)}, {said}"
 
 
-def left_out(dropped: int) -> str:
-    """Columns for which a table has no room."""
-    if not dropped:
-        return ""
-    which = "The smallest column is" if dropped == 1 else f"The {count(dropped)} smallest columns are"
-    return f"{which} not shown; the saved files contain all of them."
-
-
 def not_ranked(models: int, published: bool, below: bool) -> str:
     """Models that the selection says nothing of. `published`: nothing but papers' numbers is known of them; `below`: some of those are
     printed for one of the selected branches, and stand in a table of their own."""

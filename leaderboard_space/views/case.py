@@ -168,13 +168,12 @@ def counted_of(section: Section, outcomes: Outcomes) -> list[str]:
 
 def shown_of(section: Section, outcomes: Outcomes) -> list[Entry]:
     """The results of which answers are shown: all, or the best where there are more than a reader can take in."""
-    name = headline_of(outcomes)
-    if name is None:
-        return [entry for entry in section.entries if entry.key in outcomes.row_of][:MOST_RUNS]
-    share = dict(zip(outcomes.runs, outcomes.metrics[name].shares().tolist(), strict=True))
-    entries = [entry for entry in section.entries if entry.key in share]
-    best = {entry.key for entry in sorted(entries, key=lambda entry: -np.nan_to_num(share[entry.key]))[:MOST_RUNS]}
-    return [entry for entry in entries if entry.key in best]
+    name, entries = headline_of(outcomes), answered_of(section, outcomes)
+    if name is not None:
+        share = dict(zip(outcomes.runs, outcomes.metrics[name].shares().tolist(), strict=True))
+        best = sorted(entries, key=lambda entry: -np.nan_to_num(share[entry.key]))[:MOST_RUNS]
+        return [entry for entry in entries if entry in best]
+    return entries[:MOST_RUNS]
 
 
 def datasets_of(board: Board, section: Section) -> list[Dataset]:

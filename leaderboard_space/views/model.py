@@ -20,7 +20,7 @@ from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, as_file, breakdown_table, cited, number_columns
-from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, number, plural, prose, score_text, text
+from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, plural, prose, score_text, text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import (
     Line,
@@ -172,10 +172,7 @@ def _facts(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
     if who.kind:
         known.append(text(KINDS.get(who.kind, who.kind)))
     if who.parameters:
-        billions = who.parameters / 1e9
-        known.append(
-            f"{number(billions)} billion parameters" if billions >= 0.05 else f"{count(who.parameters)} parameters"
-        )
+        known.append(f"{who.parameters / 1e9:.2g} billion parameters")
     if who.released:
         by = f' title="By {text(who.released_by, 100)}"' if who.released_by else ""
         known.append(f"<span{by}>first released {text(sentences.month(who.released))}</span>")

@@ -17,7 +17,7 @@ from leaderboard_space.data.ranks.standings import Standings, info_of, with_inte
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, organ_and_modality, shown_label
-from leaderboard_space.html import count, is_shown_as, options, score_text, text
+from leaderboard_space.html import count, is_shown_as, options, plural, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
 from leaderboard_space.views.parts import behind_with_chance, column_head, explained, files, sorted_by
@@ -60,7 +60,8 @@ def view(
         return below
     if not columns:
         return head + '<p class="sub">No numbers are known by this facet for this selection.</p>' + below
-    dropped = max(len(columns) - MOST_COLUMNS, 0)
+    dropped = len(columns) - MOST_COLUMNS
+    rest = f"{plural(dropped, 'smaller column')} left out; the saved files contain all" if dropped > 0 else ""
     columns = columns[:MOST_COLUMNS]
     top = "".join(_column_head(name, cells[name], facet, section.family) for name in columns)
     body = ""
@@ -78,7 +79,7 @@ def view(
         f'{head}<div class="scroll tall" tabindex="0" role="group" aria-label="{text(title)}">'
         f'<table class="heat" data-table="breakdown" aria-label="{text(title)}"><thead><tr>'
         f"{column_head('', 'Model', 'model')}{top}</tr></thead><tbody>{body}</tbody></table></div>{below}"
-        f"{legend(shown, found.metric, facet, sentences.left_out(dropped))}"
+        f"{legend(shown, found.metric, facet, rest)}"
     )
 
 

@@ -72,10 +72,8 @@ def no_answers(line: str) -> str:
     """What stands where a page needs answers and the board has none: what is missing, and how to get it."""
     return (
         f'<h2 class="finding">{text(line)}</h2><p class="sub">This board has only what papers print: scores, but neither questions nor '
-        "answers. Both come with a run: evaluate a model with <code>medprobe eval BENCHMARK --model MODEL</code> and add it with "
-        "<code>medprobe submit RUN_DIR --to STORE</code>, or upload a file of answers on "
-        '<a href="#/submit">Submit</a>; then serve the board with <code>medprobe board --results STORE</code>. '
-        'Published scores can be compared on <a href="#/compare">Compare</a>.</p>'
+        "answers. Both come with a run: <code>medprobe eval BENCHMARK --model MODEL</code>, then <code>medprobe submit RUN_DIR --to "
+        'STORE</code>. Published scores can be compared on <a href="#/compare">Compare</a>.</p>'
     )
 
 

@@ -73,9 +73,6 @@ def panel(query: BoardQuery, found: Standings, every: bool) -> str:
     )
     tag = tags([row.entry for row in found.rows])
     said = findings.headline(section.family, found)
-    alone = len(groups_of(branches)) == 1 and 1 < len(branches) < 6
-    if alone and not found.rows and found.facets_of_parts(branches):
-        said = sentences.nothing_together([branch_name(path) for path in branches], False)
     return "".join(
         [
             _toolbar(query.snapshot, section, found.metric, query.metrics, query.shown),
@@ -315,11 +312,9 @@ def _remarks(row: Row, found: Standings) -> list[str]:
 def _unread(result: Result) -> list[str]:
     """Answers that are counted as wrong although they were never given in full: a low score may be a limit that was too low."""
     asked = sum(result.statuses.values())
-    found = {words: result.statuses.get(name, 0) for name, words in _UNREAD.items()}
-    return [f"{count(n)} of {count(asked)} answers {words}" for words, n in found.items() if 100 * n >= asked > 0]
-
-
-_UNREAD = {"truncated": "cut off by the output limit", "failed": "failed", "missing": "missing"}
+    words = {"truncated": "cut off by the output limit", "failed": "failed", "missing": "missing"}
+    found = {said: result.statuses.get(name, 0) for name, said in words.items()}
+    return [f"{count(n)} of {count(asked)} answers {said}" for said, n in found.items() if 100 * n >= asked > 0]
 
 
 def rank_cell(row: Row, others: int, where: str) -> str:
@@ -348,26 +343,22 @@ def _legend(found: Standings, seen: bool) -> str:
 
 # ---- the notes above the table
 
+KIND_NOTES = {
+    "phantom": "Synthetic test images: these numbers show that the pipeline works and say nothing about medicine.",
+    "sample": "Not the complete official set: its results are ranked among themselves.",
+    "partial": "Not the complete official set: its results are ranked among themselves.",
+    "unconfirmed": "It has as many questions as the paper reports, but we know of no released file that proves them to be the same: "
+    "its results are ranked among themselves, not with the paper's numbers.",
+    "retired": "Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.",
+    "custom": "Not the benchmark's own set, but one in its format: its results are ranked among themselves.",
+}
+"""What a set of questions is, where it is not the complete official one."""
+
 
 def _notes(query: BoardQuery, found: Standings) -> str:
     """The notes as HTML; empty where there are none."""
-    section, lines = query.section, []
-    if section.kind == "phantom":
-        lines.append(
-            "Synthetic test images: these numbers show that the pipeline works and say nothing about medicine."
-        )
-    elif section.kind in ("sample", "partial"):
-        part = f" ({section.selection})" if section.selection else ""
-        lines.append(f"Not the complete official set{part}: its results are ranked among themselves.")
-    elif section.kind == "unconfirmed":
-        lines.append(
-            "It has as many questions as the paper reports, but we know of no released file that proves them to be the same: "
-            "its results are ranked among themselves, not with the paper's numbers."
-        )
-    elif section.kind == "retired":
-        lines.append("Answers to an earlier version of the dataset, which has been replaced: ranked among themselves.")
-    elif section.kind == "custom":
-        lines.append("Not the benchmark's own set, but one in its format: its results are ranked among themselves.")
+    section = query.section
+    lines = [KIND_NOTES[section.kind]] if section.kind in KIND_NOTES else []
     validated = {entry.result.benchmark.validated for entry in section.entries}
     if False in validated and True not in validated:
         lines.append("No person has checked the questions of this set.")
@@ -375,14 +366,13 @@ def _notes(query: BoardQuery, found: Standings) -> str:
     lines += section.notes
     lines += [note for entry in section.entries for note in entry.notes]
     problems = [f"Set aside, unreadable: {problem}" for problem in query.snapshot.problems]
-    lines += problems if len(problems) == 1 else []
     if not lines and not problems:
         return ""
     shown = "".join(f'<li class="note">{prose(line, 400)}</li>' for line in lines[:8])
     more = f'<li class="note">and {len(lines) - 8} more</li>' if len(lines) > 8 else ""
-    if len(problems) > 1:
+    if problems:
         inner = "".join(f"<p>{text(line, 400)}</p>" for line in problems[:50])
-        title = f"<summary>{count(len(problems))} files were set aside</summary>"
+        title = f"<summary>{plural(len(problems), 'file')} set aside</summary>"
         more += f'<li class="note"><details data-keep="problems">{title}{inner}</details></li>'
     return f'<ul class="notes">{shown}{more}</ul>'
 

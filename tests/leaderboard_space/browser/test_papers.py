@@ -179,7 +179,7 @@ def test_by_keyboard_alone(start: Any) -> None:
         page.keyboard.type("monary")
     names = [hit["name"] for hit in answer.value.json()["ok"]]
     expect(page.locator(".mp-search li b")).to_have_text(names)
-    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")
     page.locator(".mp-search li:first-child a:focus").wait_for()
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Pulmonary medicine").wait_for()

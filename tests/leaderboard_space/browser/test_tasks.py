@@ -11,16 +11,14 @@ from playwright.sync_api import expect
 from benchmarks.leaderboard_space import board_pages
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from tests.browser import eventually, fits, here, tab
+from tests.browser import eventually, here, tab
 from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import add_run, answers
-from tests.leaderboard_space.submitting.test_submit_browser import give
 from tests.sampling import few
 
 pytestmark = pytest.mark.browser
-SIZES = {"keyboard": (1440, 900), "phone": (390, 844)}
 
 
 @dataclass(frozen=True)
@@ -44,35 +42,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(address, data, store)
 
 
-@pytest.fixture
-def visitor(request: pytest.FixtureRequest, chromium: Any, served: Served) -> Iterator["Visitor"]:
-    how = request.param
-    width, height = SIZES[how]
-    page = chromium.new_page(width, height)
+def test_two_models_and_an_image_they_differ_on(chromium: Any, served: Served) -> None:
+    """On a phone: Compare, two names, and there it is; the fourth step leads to both answers, the key and the neighbours."""
+    page = chromium.new_page(390, 844)
     page.goto(served.address)
-    page.locator("table.matrix tbody tr").first.wait_for()
-    yield Visitor(page, how)
-    fits(page, width)
-
-
-@dataclass(frozen=True)
-class Visitor:
-    page: Any
-    how: str
-
-    def open(self, name: str) -> None:
-        """A page by its tab."""
-        self.press(tab(self.page, name))
-
-    def press(self, target: Any) -> None:
-        target.press("Enter") if self.how == "keyboard" else target.click()
-
-
-@pytest.mark.parametrize("visitor", few(["phone", "keyboard"]), indirect=True)
-def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
-    """Compare, two names, and there it is; the fourth step leads to both answers, the key and the neighbours."""
-    page = visitor.page
-    visitor.open("Compare")
+    tab(page, "Compare").click()
     area = page.locator("#mp-compare")
     area.locator('#results-first option[value="Model A"]').wait_for(state="attached")
     area.get_by_label("First").fill("Model A")
@@ -82,7 +56,7 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
     flipped = area.locator("article.case").first
     eventually(lambda: flipped.locator("img").first.evaluate("one => one.naturalWidth") > 0, True)
     flipped.locator("li.key").first.wait_for()
-    visitor.press(flipped.get_by_role("link", name="both answers and neighbouring cases"))
+    flipped.get_by_role("link", name="both answers and neighbouring cases").press("Enter")
     case = page.locator("#mp-cases article.case")
     case.locator("img").first.wait_for()
     focused = "document.activeElement.matches('.here') && document.activeElement.contains(document.querySelector('#mp-cases'))"
@@ -97,53 +71,9 @@ def test_two_models_and_an_image_they_differ_on(visitor: Visitor) -> None:
     eventually(case.inner_text, shown)
     image = case.get_by_role("button", name="Image").first
     width = image.bounding_box()["width"]
-    visitor.press(image)
+    image.click()
     expect(image).to_have_attribute("aria-expanded", "true")
     eventually(lambda: image.bounding_box()["width"] > 1.4 * width, True)
-
-
-@pytest.mark.parametrize(
-    "visitor", few(["phone"]), indirect=True
-)  # by mouse: test_submit_browser.py; by keyboard: below
-def test_submitting_valid_broken_and_wrong_files(visitor: Visitor, served: Served, tmp_path: Path) -> None:
-    """The page, a name, a file, Submit: a form that is complete is scored at once. What is in leads to its row."""
-    page, rows = visitor.page, responses(served.data, seed=sorted(SIZES).index(visitor.how))
-    files = {
-        "valid": rows,
-        "broken": [{"question_id": row["question_id"], "said": row["response"]} for row in rows],
-        "wrong": [{**row, "question_id": f"other-{at}"} for at, row in enumerate(rows)],
-    }
-    for name, held in files.items():
-        write_lines(tmp_path / f"{name}.jsonl", held)
-    visitor.open("Submit")
-    report = page.locator("#mp-report")
-    for name, said in (
-        ("broken", "has no `response`; it has 'question_id', 'said'"),
-        ("wrong", "is not in this split"),
-        ("valid", "ready to be submitted"),
-    ):
-        page.get_by_role("heading", name="Submit a model's answers").wait_for()
-        page.get_by_label("Model", exact=True).fill(f"Newcomer {visitor.how}")
-        give(page, tmp_path / f"{name}.jsonl")
-        report.get_by_text(said).first.wait_for()
-        if name == "valid":
-            break
-        expect(report).to_contain_text(f"{len(rows) - 1} more times")
-        expect(report.locator("table")).to_have_count(0)
-        expect(page.locator("#mp-send")).to_be_disabled()
-        page.reload()
-    expect(page.locator("#mp-send")).to_be_enabled()  # a key that is pressed before is lost
-    visitor.press(page.locator("#mp-send"))
-    sent = page.locator("#mp-sent")
-    expect(sent).to_contain_text("see its row on the board", timeout=60_000)
-    visitor.press(sent.get_by_role("link", name="see its row on the board"))
-    row = page.locator("#mp-mediconfusion table[data-table=leaderboard] tr[data-key]")
-    eventually(
-        lambda: (
-            f"Newcomer {visitor.how}" in [name.split(" (")[0] for name in row.locator(".who span").all_inner_texts()]
-        ),
-        True,
-    )
 
 
 OUTLINED = (

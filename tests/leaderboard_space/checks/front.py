@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.topics import matching, topics
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
 from leaderboard_space.views import model
@@ -25,7 +24,7 @@ from tests.leaderboard_space.checks.claims import (
     plain,
     rounds_to,
 )
-from tests.leaderboard_space.generated import FACET, Raw, apart
+from tests.leaderboard_space.generated import Raw, apart
 
 
 def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
@@ -52,7 +51,6 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         check_trust(sentence, tested, counts["▲"], counts["▼"])
     elif "the paper's random run" not in page:  # which has no exact chance to be tested against
         assert tested == 0, (sentence, marks)
-    check_topics(front, family, sections)
     for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
         own = check_words(model.page(service.memory, {"id": name}))
         check_model_lines(own, name, service.board.snapshot.sections[family], sections, metric)
@@ -128,42 +126,3 @@ def _is_line_of(score: Score, group: str, of: int, head: str, value: str, ends: 
         and (ranked is None) == (group in ("withdrawn", "outdated"))
         and (ranked is None or 1 <= int(ranked[1]) <= int(ranked[2] or ranked[1]) <= int(ranked[3]) == of)
     )
-
-
-def check_topics(front: OverviewPages, family: str, sections: list[dict[str, Raw]]) -> None:
-    """Topics' pages: every number is what a result has under that very label, and neither headline nor ranks go by what the label gives
-    away."""
-    ranked = [{key: found for key, found in truth.items() if key not in apart(truth)} for truth in sections]
-    labels = front.labels()
-    for id, topic in list(topics(labels).items())[:40]:
-        held = matching(topic, labels)
-        if not held or held[0][0].facet not in (FACET.get(family), "image_type"):
-            continue
-        page = check_words(front.topic({"id": id, "all": "yes"}))
-        shown = front.shown(topic, labels, "")
-        if shown is None:
-            assert "no benchmark here has results" in page
-            continue
-        own = ranked[front.service.board.snapshot.sections[family].index(shown.section)]
-        cells = [found.cells.get(shown.label.facet, {}).get(shown.label.value, {}) for found in own.values()]
-        wanted: dict[str, list[Score]] = {}
-        for found, scores in zip(own.values(), cells, strict=True):  # a label of every question selects nothing
-            wanted.setdefault(found.result.model.name, []).extend([*scores.values(), *found.scores.values()])
-        check_behind(page, [score for scores in wanted.values() for score in scores])
-        headline = plain(re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)[1])  # type: ignore[index]
-        table = re.search(r'<table class="matrix topic".*?</table>', page, re.DOTALL)
-        assert table
-        for aspect in shown.aspects:
-            muted = re.search(rf'class="muted" data-sort="{aspect.metric}"', table[0]) is not None
-            given = aspect.metric in ("modality", "organ") and shown.label.facet in ("image_type", aspect.metric)
-            assert aspect.given == given == muted and (not given or aspect.does not in headline), (
-                aspect.metric,
-                headline,
-            )
-        for name, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', table[0]):
-            for value in re.findall(r'<a class="c"[^>]*><b>(.*?)</b>', line):
-                assert any(
-                    score.value is not None and rounds_to(html.unescape(value), score.value)
-                    for score in wanted[html.unescape(name)]
-                ), (id, name, value)
-        return

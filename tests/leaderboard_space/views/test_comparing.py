@@ -134,12 +134,3 @@ def test_a_p_value_never_looks_larger_or_smaller_than_the_level(p: float) -> Non
     number = re.match(r"p = (\S+)", said)
     assert number and rounds_to(number[1], p)
     assert ("under 0.05" in said) == (p < 0.05 and number[1] == "0.050")
-
-
-@pytest.mark.parametrize(
-    "named", [{"second": "o1"}, {"first": "o1"}, {"first": "nobody", "second": "o1"}, {"first": "o1", "second": "o1"}]
-)
-def test_a_name_stays_in_the_field_where_it_was_typed(papers: Board, named: dict[str, str]) -> None:
-    page = compare.page(papers, {"set": "mediconfusion/test.complete", **named})
-    fields = dict(re.findall(r'<input data-name="(\w+)" type="search" list="[^"]*" value="([^"]*)"', page))
-    assert {slot: fields[slot].split(" · ")[0] for slot in named} == named

@@ -17,11 +17,9 @@ from leaderboard_space.html import number
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import (
     all_models,
-    ends_of,
     entries_of,
     lines_of,
     main_lines,
-    scores_by_metric,
     shares_of,
     weak_spots,
 )
@@ -153,23 +151,6 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
         labels = asked.loc[asked["case_id"] == case, column] if column else []
         assert not full[case] and (not column or any(spot.label in np.atleast_1d(each) for each in labels))
     assert shown
-
-
-def test_the_scores_are_its_own_and_the_ends_are_the_ends(papers: Service) -> None:
-    for name in ("GPT-4o", "RadFM", "CheXagent", "LLaVA-v1.5-7B"):
-        for line in main_lines(lines_of(papers.memory, name)):
-            printed = {metric: score.value for metric, score in line.row.entry.result.scores.items()}
-            shown = {metric: score.value for metric, score in scores_by_metric(line).items()}
-            assert shown == {metric: value for metric, value in printed.items() if value is not None}
-            for found in ends_of(line):
-
-                def height(item, against=found.against_chance):  # type: ignore[no-untyped-def]
-                    return item[1].value - (item[1].chance if against else 0)
-
-                low, high = [height(one) for one in found.weakest], [height(one) for one in found.strongest]
-                assert low == sorted(low) and high == sorted(high, reverse=True)
-                assert not low or (max(low) < min(high) and 2 * len(low) <= found.known)
-                assert all(one[1].n_cases >= 30 for one in found.weakest + found.strongest) or found.left_out == 0
 
 
 def test_the_card_says_what_the_page_says(papers: Service) -> None:

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.facets import choice
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.data.topics import known_topics, matching, relation, slug_of, topics
+from leaderboard_space.data.topics import matching, relation, slug_of, topics
 from leaderboard_space.front import OverviewPages
-from leaderboard_space.html import in_words, number, text
+from leaderboard_space.html import in_words, number
 from leaderboard_space.service import Service
 from leaderboard_space.views import model
 from leaderboard_space.views.addresses import address_of
@@ -180,38 +179,6 @@ def test_every_score_that_papers_print_is_found_and_shown(front: OverviewPages) 
             assert view["state"]["metric"] == metric and "not known for this selection" not in view["html"], metric
             page = view["html"] + front.service.breakdown(asked)
             assert set(re.findall(r">([\d.,]+)<", page)) & numbers, (family, metric)
-
-
-def test_every_synonym_finds_its_topic_whose_page_has_numbers_or_says_why_not(front: OverviewPages) -> None:
-    labels = front.labels()
-    for slug, topic in known_topics().items():
-        for word in topic.same[-1:]:
-            hit = front.search({"query": word})[0]
-            assert (hit["name"], hit["address"]) == (topic.name, address_of("topic", slug)), word
-        page = front.topic({"id": slug})
-        known = any(relation(topic, label) for label in labels)
-        assert ('class="matrix topic"' in page) == known and (known or "measured results will appear here" in page), (
-            slug
-        )
-
-
-def test_a_department_and_a_modality_lead_to_why_nothing_is_known_of_both(front: OverviewPages) -> None:
-    """Papers print GMAI-MMBench by department and not by modality: no headline answers for one of the two alone."""
-    modalities = [topic for topic in known_topics().values() if topic.kind == "modality"]
-    departments = [label for label in front.labels() if label.facet == "department"]
-    assert len(departments) > 10
-    for at, label in enumerate(departments[::5]):
-        topic = modalities[at % len(modalities)]
-        hit = front.search({"query": f"{label.value} {topic.name}"})[0]
-        assert hit["name"] == f"{label.shown} and {topic.name}", hit
-        asked = {
-            "format": label.family,
-            "branches": [choice("department", label.value), choice("modality", topic.name)],
-        }
-        said = re.search('<h2 class="finding">(.*?)</h2>', front.service.view(asked)["html"])
-        assert said and said[1] == (
-            f"The paper prints no scores by modality, so none for {text(label.shown)} and {text(topic.name)} together."
-        )
 
 
 def test_a_finding_that_no_benchmark_labels_is_named_where_its_department_stands(front: OverviewPages) -> None:

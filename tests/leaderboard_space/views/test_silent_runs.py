@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import re
 from pathlib import Path
@@ -59,7 +57,7 @@ def is_unjudged(row: dict[str, Any], counts: dict[str, int], official: bool, of_
     assert names_the_causes(row["no_score"], counts)
 
 
-@pytest.mark.parametrize(("family", "seed"), few(CASES, 10))
+@pytest.mark.parametrize(("family", "seed"), few(CASES, 5))
 def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Path, family: str, seed: int) -> None:
     made = make(tmp_path, family, seed)
     board = Board(tmp_path)
@@ -78,16 +76,13 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
             if one.is_silent(scope(family, name, asked))
         }
         request = {"format": family, "section": section.key, "metric": name, "shown": "all"}
-        for form, rows in (
-            ("json", json.loads(service.export(request | {"as": "json"})["text"])),
-            ("csv", list(csv.DictReader(io.StringIO(service.export(request | {"as": "csv"})["text"])))),
-        ):
-            assert len(rows) == 6, form
-            for row in rows:
-                assert bool(row["no_score"]) == (row["model"] in silent)
-                if row["model"] in silent:
-                    is_unjudged(row, silent[row["model"]], row["model"] == "Mixed 2", METRICS[name].of_ends)
-                    assert row["group"] == "no score"
+        rows = json.loads(service.export(request | {"as": "json"})["text"])
+        assert len(rows) == 6
+        for row in rows:
+            assert bool(row["no_score"]) == (row["model"] in silent)
+            if row["model"] in silent:
+                is_unjudged(row, silent[row["model"]], row["model"] == "Mixed 2", METRICS[name].of_ends)
+                assert row["group"] == "no score"
         page = service.view(request)["html"]
         for who, counts in silent.items():
             line = re.search(rf'<tr class="([^"]*)" data-key="{re.escape(keys[who])}">.*?</tr>', page, re.DOTALL)
