@@ -159,9 +159,6 @@ def images_at(where: str | Path) -> ImageFiles:
 
 INDEX = "images.parquet"
 UNREADABLE = "unreadable.csv"
-LONGEST = 500
-"""An image so many times longer than wide is listed as unreadable: encoders scale the short side to 224 pixels and more, which
-would make gigabytes of a strip of one pixel."""
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -246,9 +243,6 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
                 return {str(column): value for column, value in had.items()} | {"file": name}
             data = files.read(name)
             picture = open_rgb(data)
-            if max(picture.size) > LONGEST * min(picture.size):
-                pixels = f"{picture.width} x {picture.height} pixels"
-                return {"image": image, "reason": f"is {pixels}: too long and narrow for an encoder"}
         except ImageError as error:
             return {"image": image, "reason": str(error)}
         except OSError as error:  # its text names the file

@@ -155,24 +155,24 @@ def _without_channel(name: str, labels: set[str]) -> str:
 
 def volume_classes(dataset: SourceDataset) -> dict[int, str]:
     """Value -> label of a dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value -> name)."""
-    folders = [dataset.path, dataset.path.parent]
-    if dataset.annotations is not None:
-        folders += [dataset.annotations, dataset.annotations.parent]
-    for file in (folder / "dataset.json" for folder in folders):
-        if file.is_file():
-            document = read_json(file)
-            given = document.get("labels") if isinstance(document, dict) else None
-            if not isinstance(given, dict):
-                raise BadInput(f"{file}: has no map `labels`. Give `classes:` in sources.yaml.")
-            pairs = [(key, value) if str(key).isdigit() else (value, key) for key, value in given.items()]
-            if not all(str(value).isdigit() for value, _ in pairs):
-                raise BadInput(
-                    f"{file}: `labels` is no map of names and whole numbers. Give `classes:` in sources.yaml."
-                )
-            return {int(value): str(name) for value, name in pairs if int(value)}
-    raise BadInput(
-        f"dataset {dataset.name}: there is no dataset.json beside the volumes. Give `classes: {{1: name, ...}}`."
+    roots = [root for root in (dataset.path, dataset.annotations) if root is not None]
+    file = next(
+        (file for root in roots for file in (root / "dataset.json", root.parent / "dataset.json") if file.is_file()),
+        None,
     )
+    if file is None:
+        raise BadInput(
+            f"dataset {dataset.name}: there is no dataset.json beside the volumes. Give `classes: {{1: name, ...}}`."
+        )
+    try:
+        pairs = [
+            (key, value) if str(key).isdigit() else (value, key) for key, value in read_json(file)["labels"].items()
+        ]
+        return {int(value): str(name) for value, name in pairs if int(value)}
+    except (TypeError, KeyError, AttributeError, ValueError):
+        raise BadInput(
+            f"{file}: `labels` is no map of names and whole numbers. Give `classes:` in sources.yaml."
+        ) from None
 
 
 def _load(image: Path, label: Path, classes: dict[int, str], dataset: SourceDataset, unit: Unit) -> list[Picture]:

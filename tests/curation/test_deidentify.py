@@ -31,7 +31,7 @@ from tests.planting import FAMILY, GIVEN, Planted, dicom_file, found_in, planted
 PRIVATE = (r"\.key$", r"\.names\.csv$")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_data_set_holds_nothing_of_its_patient(seed):
     rng = random.Random(seed)
     person = planted(rng)
@@ -112,7 +112,7 @@ def test_no_element_of_the_standard_holds_its_patient(implicit, caplog):
     assert found_in(clean.getvalue(), [person]) == []
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, seed):
     """Two patients in a study, several rows of an image, an unrequested column; whatever the accents and the case, and no word more."""
     rng = random.Random(seed)
@@ -141,7 +141,11 @@ def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, se
         assert re.fullmatch(
             r"(\[removed\]-?)+, \[removed\]: effusion of study \d; white matter of patient \d", row["caption"]
         )
-    assert table.report.columns == ["mrn"] and table.report.rows_without_image == 1 and table.report.words_removed >= len(rows)
+    assert (
+        table.report.columns == ["mrn"]
+        and table.report.rows_without_image == 1
+        and table.report.words_removed >= len(rows)
+    )
 
 
 def written(name, rng):
