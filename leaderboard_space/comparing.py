@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.records.result import Score
-from eval_harness.scores.comparing.comparisons import paired_test
-from eval_harness.scores.comparing.ranks import holm_adjusted
-from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
-from eval_harness.scores.comparing.unpaired import unpaired_difference
+from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.ranks import holm_adjusted
+from eval_harness.scores.unpaired import METHOD as UNPAIRED
+from eval_harness.scores.unpaired import unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of

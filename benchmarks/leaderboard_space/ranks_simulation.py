@@ -19,9 +19,9 @@ from scipy import stats
 
 from benchmarks.scoring.interval_coverage import MECHANISMS, MEDICONFUSION, other_layout, random_layout
 from benchmarks.scoring.interval_coverage import hits as hits_per_cluster
-from eval_harness.scores.comparing.comparisons import pairwise
-from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
+from eval_harness.scores.comparisons import pairwise
 from eval_harness.scores.outcomes import OutcomeMatrix
+from eval_harness.scores.ranks import RankRanges, rank_ranges
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

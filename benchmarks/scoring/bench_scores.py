@@ -22,9 +22,9 @@ import pandas as pd
 from eval_harness.derive.answers import read_answers
 from eval_harness.derive.scoring import score, units
 from eval_harness.reader import read_choice
-from eval_harness.scores.comparing.comparisons import pairwise
-from eval_harness.scores.comparing.ranks import rank_ranges
+from eval_harness.scores.comparisons import pairwise
 from eval_harness.scores.outcomes import OutcomeMatrix, pack
+from eval_harness.scores.ranks import rank_ranges
 
 OPTIONS = ["pleural effusion", "lung nodule", "pneumothorax", "rib fracture", "atelectasis"]
 SHORT = [

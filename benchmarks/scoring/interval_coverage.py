@@ -25,10 +25,10 @@ from scipy import special, stats
 
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import NORMAL, ClusterSizes, intracluster_correlation, student
-from eval_harness.scores.comparing.comparisons import pairwise
-from eval_harness.scores.comparing.unpaired import unpaired_difference
+from eval_harness.scores.comparisons import pairwise
 from eval_harness.scores.intervals import clopper_pearson, clustered_interval, clustered_intervals, printed_interval
 from eval_harness.scores.outcomes import OutcomeMatrix
+from eval_harness.scores.unpaired import unpaired_difference
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

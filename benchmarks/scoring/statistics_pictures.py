@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.records.result import ARMS
-from eval_harness.scores.comparing.comparisons import PairwiseComparisons, pairwise
-from eval_harness.scores.comparing.ranks import RankRanges, rank_ranges
+from eval_harness.scores.comparisons import PairwiseComparisons, pairwise
 from eval_harness.scores.intervals import Interval, clustered_interval, printed_interval
 from eval_harness.scores.outcomes import OutcomeMatrix
+from eval_harness.scores.ranks import RankRanges, rank_ranges
 from eval_harness.scores.sight import sight
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

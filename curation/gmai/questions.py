@@ -30,7 +30,7 @@ from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import replace_file
 from dataset_builders.terms import by_name, folded, noun_of
-from eval_harness.scores.comparing.ranks import holm_adjusted
+from eval_harness.scores.ranks import holm_adjusted
 
 PLACEHOLDER = "<modality>"
 CANDIDATES = "candidates.csv"

@@ -1,6 +1,6 @@
 """Design effects: how much clusters of questions on the same images widen an interval. Intervals and differences both use it.
 
-See also: intervals of shares (`intervals.py`), differences between models (`comparing/comparisons.py`).
+See also: intervals of shares (`intervals.py`), differences between models (`comparisons.py`).
 """
 
 from __future__ import annotations

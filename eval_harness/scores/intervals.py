@@ -1,6 +1,6 @@
 """95 % intervals of shares over clusters of questions, and the test that reads them: for measured scores, printed ones, every cell.
 
-See also: design effects (`clustered.py`), differences between models (`comparing/comparisons.py`).
+See also: design effects (`clustered.py`), differences between models (`comparisons.py`).
 """
 
 from __future__ import annotations

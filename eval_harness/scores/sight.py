@@ -1,6 +1,6 @@
 """Measure how much of a score comes from the image: the same questions with the image, and with another, a blank, or none (the arms).
 
-See also: differences of two runs (`comparing/comparisons.py`), what an arm shows (`runs/images.py`), in words (docs/sight.md).
+See also: differences of two runs (`comparisons.py`), what an arm shows (`runs/images.py`), in words (docs/sight.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import optimize, special
 
 from eval_harness.scores.clustered import LEVEL
-from eval_harness.scores.comparing.comparisons import Moments, moments, pairwise, standard_error
+from eval_harness.scores.comparisons import Moments, moments, pairwise, standard_error
 from eval_harness.scores.outcomes import OutcomeMatrix, pack
 
 METHOD = "Student's t, design effect of shared images; ratio: Fieller 1954"

@@ -1,6 +1,6 @@
 """`medprobe compare`: what differs between two results, in settings, answers and scores. "My number differs from the paper's" starts here.
 
-See also: comparing many models (`scores/comparing/comparisons.py`), drawing (the board).
+See also: comparing many models (`scores/comparisons.py`), drawing (the board).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from eval_harness.derive.headline import cause
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Result, Score, read_result
-from eval_harness.scores.comparing.comparisons import paired_test
-from eval_harness.scores.comparing.unpaired import METHOD as UNPAIRED
-from eval_harness.scores.comparing.unpaired import unpaired_difference
+from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.unpaired import METHOD as UNPAIRED
+from eval_harness.scores.unpaired import unpaired_difference
 from eval_harness.store.printed import decimals, in_order, shown
 
 MOST_LISTED = 8

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from eval_harness.records.result import Score
 from eval_harness.scores import intervals
-from eval_harness.scores.comparing.comparisons import pairwise
+from eval_harness.scores.comparisons import pairwise
 from eval_harness.scores.intervals import METHOD, clustered_intervals
 from eval_harness.scores.nonresponse import nonresponse, withheld
 from eval_harness.scores.outcomes import OutcomeMatrix

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.records.result import Result, Score
-from eval_harness.scores.comparing.unpaired import METHOD, unpaired_difference
 from eval_harness.scores.intervals import LEVEL
+from eval_harness.scores.unpaired import METHOD, unpaired_difference
 from leaderboard_space.data.store.sections import Entry
 
 ALPHA = 1 - LEVEL

@@ -16,9 +16,9 @@ from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Score, Scores
-from eval_harness.scores.comparing.ranks import rank_ranges
-from eval_harness.scores.comparing.unpaired import unpaired_differences
 from eval_harness.scores.intervals import METHOD, printed_interval
+from eval_harness.scores.ranks import rank_ranges
+from eval_harness.scores.unpaired import unpaired_differences
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.facets import cells_in, groups_of
 from leaderboard_space.data.outcomes import Outcomes
@@ -44,7 +44,7 @@ ALL, ONE = "all", "one"
 @dataclass(frozen=True)
 class Row:
     """One result in the standings. `first`, `last`: the ranks it may hold among the models (None for a baseline or no value), as
-    `eval_harness.scores.comparing.ranks.RankRanges` defines them; `ahead`, `behind`: how many of them are significantly better and worse.
+    `eval_harness.scores.ranks.RankRanges` defines them; `ahead`, `behind`: how many of them are significantly better and worse.
 
     `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
     """

@@ -16,7 +16,7 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.clustered import student
-from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.printed import summary
 from leaderboard_space import sentences

@@ -14,7 +14,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results, load_side
 from tests.chaos.server import ChaosServer
 from tests.leaderboard_space.stores import answers, questions

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eval_harness.derive.metrics import HEADLINE, METRICS
 from eval_harness.records.result import ARMS
-from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparisons import paired_test
 from eval_harness.scores.sight import sight
 
 

@@ -13,8 +13,7 @@ from statsmodels.stats.proportion import proportion_confint
 from benchmarks.leaderboard_space import ranks_simulation
 from benchmarks.scoring import interval_coverage
 from dataset_builders.errors import BadInput
-from eval_harness.scores import intervals
-from eval_harness.scores.comparing import comparisons, ranks
+from eval_harness.scores import comparisons, intervals, ranks
 from eval_harness.scores.outcomes import OutcomeMatrix, pack
 from tests.sampling import few
 

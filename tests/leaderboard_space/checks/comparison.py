@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from eval_harness.scores.comparing.comparisons import PairedTest, paired_test
+from eval_harness.scores.comparisons import PairedTest, paired_test
 from leaderboard_space import comparing, sentences
 from leaderboard_space.comparing import SLOTS, Comparison
 from leaderboard_space.data.board import Board

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from eval_harness.benchmarks import spec
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Score
-from eval_harness.scores.comparing.comparisons import paired_test
+from eval_harness.scores.comparisons import paired_test
 from leaderboard_space.data.ranks.standings import info_of
 from tests.leaderboard_space.checks.claims import (
     Truth,

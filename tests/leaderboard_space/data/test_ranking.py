@@ -14,11 +14,11 @@ from eval_harness.derive.files import read_readings
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.records.result import Score
-from eval_harness.scores.comparing.comparisons import paired_test, pairwise
-from eval_harness.scores.comparing.ranks import rank_ranges
-from eval_harness.scores.comparing.unpaired import unpaired_differences
+from eval_harness.scores.comparisons import paired_test, pairwise
 from eval_harness.scores.intervals import clustered_interval, verdict
 from eval_harness.scores.outcomes import pack
+from eval_harness.scores.ranks import rank_ranges
+from eval_harness.scores.unpaired import unpaired_differences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes
 from leaderboard_space.data.ranks.standings import standings

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Score
-from eval_harness.scores.comparing.comparisons import paired_test
-from eval_harness.scores.comparing.unpaired import unpaired_difference
+from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.unpaired import unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.comparing import compared
 from leaderboard_space.data.board import Board

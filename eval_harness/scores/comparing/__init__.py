@@ -1,1 +1,0 @@
-"""Tests between models and the ranks that follow."""
