@@ -180,35 +180,20 @@ def _table_of(row: Row, metric: str, branches: Sequence[Path]) -> str | None:
 
 
 def citation(
-    section: Section, found: Standings, branches: Sequence[Path] = (), link: str = "", today: str | None = None
-) -> str:
-    """How to cite a table as BibTeX: the selection, the day it was read and its address; then the papers of its numbers."""
-    selection = selection_in_words(branches) or "everything"
+    section: Section, found: Standings, branches: Sequence[Path], request: Mapping[str, Any]
+) -> dict[str, str]:
+    """How to cite a table (`cited`): the selection and the questions, then the papers of its numbers."""
     title = f"{section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
-    note = f"Selection: {selection}."
+    note = f"Selection: {selection_in_words(branches) or 'everything'}."
     if section.fingerprint:
         note += f" Questions: fingerprint {section.fingerprint}."
-    return _bibtex(title, note, [row.entry for row in found.rows], link, today)
+    return cited(title, note, [row.entry for row in found.rows], request)
 
 
 def cited(title: str, note: str, entries: Sequence[Entry], request: Mapping[str, Any]) -> dict[str, str]:
     """How to cite a page as what the browser shows (`name`, `text`, `type`): BibTeX with what is selected (`note`), the day and the
     address (`link` of the request), then the papers of its numbers."""
-    said = _bibtex(title, note, entries, str(request.get("link") or "")[:4000], None)
-    return {"name": "", "text": said, "type": "text/plain"}
-
-
-def plot_note(section: Section, found: Standings, branches: Sequence[Path]) -> str:
-    """What a saved plot says of itself: the set of questions, the selection, and the papers of its numbers."""
-    papers = sorted({row.entry.result.source.citation for row in found.rows if row.entry.result.source})
-    where = f" Selection: {selection_in_words(branches)}." if branches else ""
-    numbers = f" Numbers of: {' '.join(papers)}" if papers else ""
-    return f"{section.benchmark} ({section.split}), {section.title().lower()}.{where}{numbers}"
-
-
-def _bibtex(title: str, note: str, entries: Sequence[Entry], link: str, today: str | None) -> str:
-    """A BibTeX entry of this view, and the papers whose numbers stand in it."""
-    day = today or datetime.now(UTC).date().isoformat()
+    day, link = datetime.now(UTC).date().isoformat(), str(request.get("link") or "")[:4000]
     cited_papers = {
         entry.result.source.citation: entry.result.benchmark.family for entry in entries if entry.result.source
     }
@@ -219,7 +204,16 @@ def _bibtex(title: str, note: str, entries: Sequence[Entry], link: str, today: s
         f"  title = {{{{medprobe board}}: {_plain(title)}}},\n  note = {{{_plain(note)}}},\n{address}"
         f"  year = {{{day[:4]}}},\n  urldate = {{{day}}}\n}}"
     ]
-    return "\n\n".join([*lines, *dict.fromkeys(papers)])
+    said = "\n\n".join([*lines, *dict.fromkeys(papers)])
+    return {"name": "", "text": said, "type": "text/plain"}
+
+
+def plot_note(section: Section, found: Standings, branches: Sequence[Path]) -> str:
+    """What a saved plot says of itself: the set of questions, the selection, and the papers of its numbers."""
+    papers = sorted({row.entry.result.source.citation for row in found.rows if row.entry.result.source})
+    where = f" Selection: {selection_in_words(branches)}." if branches else ""
+    numbers = f" Numbers of: {' '.join(papers)}" if papers else ""
+    return f"{section.benchmark} ({section.split}), {section.title().lower()}.{where}{numbers}"
 
 
 def bibtex_of(family: str, citation: str) -> str:

@@ -97,6 +97,4 @@ class Service:
     def cite(self, request: Mapping[str, Any]) -> str:
         """How to cite what is shown."""
         query = self.memory.query(request)
-        return citation(
-            query.section, self.memory.standings(query), query.branches, str(request.get("link") or "")[:4000]
-        )
+        return citation(query.section, self.memory.standings(query), query.branches, request)["text"]

@@ -19,7 +19,6 @@ from eval_harness.records.result import Result
 from eval_harness.store.scan import Store, scan_store
 from leaderboard_space.data.outcomes import read_outcomes, read_questions
 from leaderboard_space.data.ranks.sight import read_sights
-from leaderboard_space.data.store import unverified
 from leaderboard_space.data.store.result_files import ResultFiles, stamp_of
 from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
@@ -64,7 +63,6 @@ class Board:
         """Read all answers, then refresh every few seconds, in a thread that ends with the process."""
 
         def loop() -> None:
-            unverified.prune()
             self.prepare()
             while True:
                 time.sleep(RESCAN_SECONDS)

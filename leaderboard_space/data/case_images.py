@@ -26,8 +26,8 @@ from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.images.licences import allows_copies
 from leaderboard_space.data.store.sections import Section
 
-MOST_BYTES = 128_000_000
-"""Images kept in memory; those longest not looked at go first."""
+MOST_KEPT = 300
+"""Datasets and cases kept in memory; those longest not looked at go first."""
 RETRY_SECONDS = 120.0
 CASE = "case"
 Images = Mapping[str, bytes]
@@ -84,19 +84,11 @@ class CaseImages:
                 found = Future() if here else self._workers.submit(compute)
                 self._asked[(source, *key)] = (now, found)
             self._asked.move_to_end((source, *key))
-            self._forget()
+            while len(self._asked) > MOST_KEPT:
+                self._asked.popitem(last=False)
         if here and is_new:
             found.set_result(compute())
         return found
-
-    def _forget(self) -> None:
-        """Keep MOST_BYTES of images."""
-        held = {key: found.result() for key, (_, found) in self._asked.items() if CASE in key and found.done()}
-        size = {key: sum(map(len, images.values())) for key, images in held.items()}
-        for key in list(size)[:-1]:
-            if sum(size.values()) <= MOST_BYTES:
-                return
-            del self._asked[key], size[key]
 
 
 def _sources(section: Section, more: Sequence[Dataset]) -> list[Dataset]:

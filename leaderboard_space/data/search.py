@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from leaderboard_space.data.topics import fold
 
-CLOSE = 0.74
+CLOSE, VERY_CLOSE = 0.8, 0.92
 """How alike two words must be (difflib's ratio) to count as a slip of the pen."""
-ENDING = re.compile(r"o?(logy|graphy|scopy|metry)$")
-"""What many medical words end in."""
 SPELT = 1.5
 """The score from which on a hit holds the words as they are spelt, or words that begin so; below, only parts of words, or slips."""
 WHOLE_WORDS = 2.9
@@ -89,44 +86,16 @@ def _grade(word: str, words: Iterable[str], close: dict[str, dict[str, float]]) 
 
 
 def _close(word: str, vocabulary: set[str]) -> dict[str, float]:
-    """Words that may be meant by a misspelt one, with how alike they are; also by the beginning of a longer word."""
+    """Words that may be meant by a misspelt one, with how alike they are; also by the beginning of a longer word. Medical words share their
+    endings: one that begins with another letter must be more alike."""
     if len(word) < 4:
         return {}
     found: dict[str, float] = {}
     matcher = difflib.SequenceMatcher(b=word, autojunk=False)
     for other in vocabulary:
-        if len(other) < 3 or not _begins_like(word, other):
-            continue
-        for cut in {other, other[: len(word)]}:
+        least = CLOSE if other[0] == word[0] else VERY_CLOSE
+        for cut in {other, other[: len(word)]} if len(other) > 2 else ():
             matcher.set_seq1(cut)
-            if (
-                matcher.real_quick_ratio() >= CLOSE
-                and matcher.quick_ratio() >= CLOSE
-                and (like := matcher.ratio()) >= CLOSE
-            ):
+            if matcher.quick_ratio() >= least and (like := matcher.ratio()) >= least:
                 found[other] = max(found.get(other, 0.0), like)
     return found
-
-
-def _begins_like(word: str, other: str) -> bool:
-    """True if a word begins as the stem of another does, but for one slip, or two in a long stem: medical words share their endings, and a
-    mammography is no slip for a tomography."""
-    stem = ENDING.sub("", other)[: len(word)]
-    if len(stem) < 3 and abs(len(word) - len(other)) > 1:  # a slip in so short a stem is all of it
-        return False
-    return _slips(stem, word) <= (1 if len(stem) < 8 else 2)
-
-
-def _slips(stem: str, word: str) -> int:
-    """The fewest letters to insert, delete, replace or swap with the next one that turn `stem` into a beginning of `word` (the optimal
-    string alignment distance)."""
-    rows = [list(range(len(word) + 1))]
-    for i, letter in enumerate(stem, 1):
-        row = [i]
-        for j, other in enumerate(word, 1):
-            best = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
-            if i > 1 and j > 1 and letter == word[j - 2] and other == stem[i - 2]:
-                best = min(best, rows[-2][j - 2] + 1)
-            row.append(best)
-        rows.append(row)
-    return min(rows[-1])

@@ -6,7 +6,6 @@ files within limits and delivering a submission (`eval_harness/store/`).
 
 from __future__ import annotations
 
-import filecmp
 import io
 import shutil
 import tempfile
@@ -48,8 +47,6 @@ def receive(
     named = {path.name: path for path in given}
     if not given:
         raise BadInput(f"no file was given. {SHAPES}")
-    if not all(_same(path, named[path.name]) for path in given):
-        raise BadInput(f"two files have the same name. {SHAPES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
         try:
             submission = in_turn(client, _examined, named, folder, _dataset(target), model.strip(), kind)
@@ -58,14 +55,6 @@ def receive(
     submission.problems[:] = [_without(line, [folder, *given]) for line in submission.problems]
     submission.notes[:] = [_without(line, [folder, *given]) for line in submission.notes]
     return submission
-
-
-def _same(one: Path, other: Path) -> bool:
-    """True if two uploads are one file that was given twice."""
-    try:
-        return one == other or filecmp.cmp(one, other, shallow=False)
-    except OSError:
-        return False
 
 
 def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:

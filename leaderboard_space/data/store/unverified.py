@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +21,6 @@ from eval_harness.store.datasets import Dataset, vouched_dataset
 from eval_harness.store.examine import examined
 from eval_harness.store.untrusted import parquet_rows
 
-KEEP_DAYS = 30
-"""What was derived of files that were not looked at for so many days is deleted."""
-
 
 def kept() -> Path:
     """Where it lies: under the user's cache folder (XDG_CACHE_HOME), or the folder named by MEDPROBE_BOARD_CACHE."""
@@ -34,15 +28,6 @@ def kept() -> Path:
     home = os.environ.get("XDG_CACHE_HOME")
     board = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "medprobe" / "board"
     return board / "unverified"
-
-
-def prune() -> None:
-    """Delete what has long not been asked for."""
-    oldest = time.time() - KEEP_DAYS * 86_400
-    with suppress(OSError):
-        for folder in kept().iterdir():
-            if folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
@@ -63,8 +48,6 @@ def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
         target.mkdir(parents=True, exist_ok=True)
         for name in DERIVED:
             replace_file(target / name, found.derived[name])
-    with suppress(OSError):
-        os.utime(target)
     return target
 
 
