@@ -18,6 +18,7 @@ from dataset_builders.fingerprints import (
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.scoring import score
 from tests.eval_harness.scores.guessing import constant_answers
+from tests.sampling import few
 
 
 @pytest.fixture(scope="module", params=BENCHMARKS)
@@ -82,7 +83,7 @@ def test_what_neither_digest_covers_changes_no_score(repository):
         assert score(repository.family, other, answers).scores == before.scores, name
 
 
-@pytest.mark.parametrize("family", BENCHMARKS)
+@pytest.mark.parametrize("family", few(BENCHMARKS))
 def test_the_same_with_and_without_images(family, tmp_path):
     marks = set()
     for text_only in (False, True):

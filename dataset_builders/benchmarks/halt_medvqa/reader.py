@@ -104,7 +104,7 @@ def _question(
     own: dict[str, OwnImage],
 ) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
-    options, answer = _nota_options(entry) if scenario == "none" else _options(entry)
+    options, answer = _options(entry, scenario)
     if name and name not in made:
         said = own.get(name, OwnImage())
         made[name] = find_image(entry, images, [name], image_id=name, own=said, source=_source_dataset(name))
@@ -124,50 +124,30 @@ def _question(
     return Case(question_id, (image,), (question,))
 
 
-def _options(entry: SourceEntry) -> tuple[tuple[str, ...], int | None]:
-    """Options and the position of the right one, of the scenarios fake and swap."""
-    given = entry.value.get("option")
-    if not isinstance(given, dict) or len(given) < 2:
-        entry.wrong('field "option" is not an object with two or more options')
-        return (), None
-    if list(given) != list(LETTERS[: len(given)]):
-        entry.wrong(f'the letters of "option" are {", ".join(given)}, not A, B, C ... (at most 26)')
+def _options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], int | None]:
+    """Options without their letters ("B: None of the above" -> "None of the above"), and the position of the right one."""
+    given, right = entry.value.get("option"), "answer_id"
+    if scenario == "none":
+        given = {letter: entry.value[f"choice_{letter}"] for letter in LETTERS if f"choice_{letter}" in entry.value}
+        right = "answer"
+    if not isinstance(given, dict) or len(given) < 2 or list(given) != list(LETTERS[: len(given)]):
+        entry.wrong("has no options A, B, C ... in a row (two or more, at most 26)")
         return (), None
     texts = SourceEntry(given, entry.file, entry.name, entry.problems)
     options = tuple(texts.text(letter) for letter in given)
+    if scenario == "none":
+        options = tuple(re.sub(rf"^{letter}\s*:\s*", "", text) for letter, text in zip(given, options, strict=True))
+    letter = entry.text(right)
     entry.ok = entry.ok and texts.ok
-    letter, answer = entry.text("answer_id"), entry.text("answer")
     if not entry.ok:
         return options, None
-    if letter not in given:
-        entry.wrong(f'"answer_id" {letter!r} is no option')
-        return options, None
-    position = list(given).index(letter)
-    if options[position] != answer:
-        entry.wrong(f'"answer" {answer!r} is not the option {letter} ({options[position]!r})')
-    return options, position
-
-
-def _nota_options(entry: SourceEntry) -> tuple[tuple[str, ...], int | None]:
-    """Options without their letters ("B: None of the above" -> "None of the above"), and the position of the
-    right one."""
-    letters = [letter for letter in LETTERS if f"choice_{letter}" in entry.value]
-    if len(letters) < 2 or letters != list(LETTERS[: len(letters)]):
-        entry.wrong("has no options choice_A, choice_B, ... in a row")
-        return (), None
-    options = []
-    for letter in letters:
-        text = re.sub(rf"^{letter}\s*:\s*", "", entry.text(f"choice_{letter}"))
-        if not text and entry.ok:
-            entry.wrong(f'field "choice_{letter}" is empty but for its letter')
-        options.append(text)
-    answer = entry.text("answer")
-    if not entry.ok:
-        return tuple(options), None
-    if answer not in letters:
-        entry.wrong(f'"answer" {answer!r} is no option')
-        return tuple(options), None
-    return tuple(options), letters.index(answer)
+    if not all(options):
+        entry.wrong("an option is empty but for its letter")
+    elif letter not in given:
+        entry.wrong(f'"{right}" {letter!r} is no option')
+    elif scenario != "none" and options[list(given).index(letter)] != entry.text("answer"):
+        entry.wrong(f'"answer" {entry.text("answer")!r} is not the option {letter}')
+    return options, list(given).index(letter) if entry.ok else None
 
 
 def _source_dataset(name: str) -> str | None:

@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -222,13 +221,6 @@ def test_a_hub_that_stays_broken_is_named_in_one_line(folder, local_hub):
     assert report.committed and not local_hub.record.of("PUT"), "what was uploaded is not sent again"
     local_hub.faults.add("/api/datasets", 413, message="Storage limit reached", times=99)
     assert "Storage limit reached" in refused(folder, "ORG/small")
-
-
-def test_many_at_once_make_one_commit(folder, api):
-    with ThreadPoolExecutor(6) as pool:
-        reports = list(pool.map(lambda _: publish(folder, "ORG/small", tag="v1.0.0"), range(6)))
-    assert commits(api) == ["Publish", "initial commit"]
-    assert len({report.commit for report in reports}) == 1
 
 
 CALLS = ("repo_info", "create_repo", "list_repo_files", "list_repo_refs", "create_commit", "create_tag")

@@ -148,11 +148,3 @@ def test_a_template_that_cannot_work(source, server, tmp_path, template):
     with pytest.raises(BadInput, match="--images http"):
         build("mediconfusion", source=source, images=[server.address + template], out=tmp_path / "out")
     assert not server.asked
-
-
-def test_formats_that_say_no_address_take_folders_only(tmp_path, server):
-    write_sources("halt-medvqa", tmp_path / "source")
-    for path in (tmp_path / "source").rglob("*.jpg"):
-        path.unlink()
-    with pytest.raises(BadInput, match="give folders"):
-        build("halt-medvqa", source=tmp_path / "source", images=[server.address + "/{x}"], out=tmp_path / "out")

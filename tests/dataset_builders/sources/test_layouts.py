@@ -44,7 +44,7 @@ def gmai_row(index, answer, image=None, **more):
     }
 
 
-@pytest.mark.parametrize("answer", ["A,C", "AC", "['A', 'C']", "A, C", "C;A", "A and C", '["A","C"]', "A C"])
+@pytest.mark.parametrize("answer", ["A,C", "AC", "['A', 'C']", "C;A"])
 def test_several_letters_are_multiple_choice(tmp_path, answer):
     write_tsv(tmp_path / "x.tsv", [gmai_row(1, answer), gmai_row(2, "B")])
     build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")

@@ -205,14 +205,6 @@ def test_two_different_files_of_one_name_are_not_guessed_between(source, tmp_pat
     build(MEDI, source=source, images=[other], out=tmp_path / "out")
 
 
-@pytest.mark.parametrize("source", [PROBMED], indirect=True)
-def test_probmed_without_a_question_file(source, tmp_path):
-    (source / "probmed.json").write_text("[]")
-    assert "there is no file of questions" in refused(PROBMED, source, tmp_path / "out")
-    (source / "probmed.json").unlink()
-    assert "there is no file of questions" in refused(PROBMED, source, tmp_path / "out")
-
-
 @pytest.mark.parametrize("family", BENCHMARKS)
 def test_an_empty_folder_says_which_file_is_needed(family, tmp_path):
     (tmp_path / "source").mkdir()
