@@ -232,7 +232,7 @@ SHOWN = (
     r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were|would be) (?:in|on|at|around|within|from|of"
     r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|(?:located|seen|found|observed|noted|visible|depicted|scanned) (?:in|on|at)"
-    r"|best described as|best explained by|explained by|equal to|closest to"
+    r"|best described as|best explained by|explained by|equal to|closest to|most similar to"
     r"|(?:taken|acquired|obtained|done|performed|generated|produced|captured|made|created) (?:in|with|by|using))"
     r"|means|matches|measures|reads|describes|has|have|favou?rs?"
     r"|lies (?:in|on)|affects|involves|covers|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"

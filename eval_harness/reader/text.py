@@ -23,7 +23,10 @@ _TURN_ENDS = re.compile(
 _OTHERS_TURN = re.compile(
     r"(?:<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|(?=user|system))\s*(?:user|system)\b|\[INST\]"
 )
-_ECHO = re.compile(r"\s*(?:user|human):.{0,4000}?\n\s*assistant:(?=.*\w)", re.IGNORECASE | re.DOTALL)
+_ECHO = re.compile(
+    r"\s*(?:(?:user|human):.{0,4000}?\n\s*assistant:|\[(?:context|question)\].{0,4000}\[choices\].{0,2000}\banswer:)(?=.*\w)",
+    re.IGNORECASE | re.DOTALL,
+)
 _OWN_NAME = re.compile(r"[\s#]*assistant\s*:\s*(?=\w)", re.IGNORECASE)
 _CAVEAT = re.compile(
     r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)"

@@ -74,14 +74,14 @@ def misread(questions: pd.DataFrame, most: int) -> list[str]:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_option_in_every_form(phantoms: Path, name: str) -> None:
     questions = asked(phantoms / name)
-    assert not (wrong := misread(questions[questions["question_type"] != "yes_no"], 20)), "\n".join(wrong[:20])
+    assert not (wrong := misread(questions[questions["question_type"] != "yes_no"], 4)), "\n".join(wrong[:20])
 
 
 @pytest.mark.parametrize("name", ["halt-medvqa", "mediconfusion", "gmai-mmbench"])
 def test_every_official_option_in_every_form(sources: Path, tmp_path: Path, name: str) -> None:
     build(name, source=sources / name.replace("-", "_"), out=tmp_path / name, text_only=True)
     questions = asked(tmp_path / name)
-    assert not (wrong := misread(questions, 30)), "\n".join(wrong[:20])
+    assert not (wrong := misread(questions, 8)), "\n".join(wrong[:20])
 
 
 MADE = (
@@ -142,7 +142,7 @@ def test_none_of_the_above_in_every_form(sources: Path, tmp_path: Path) -> None:
     build("halt-medvqa", source=sources / "halt_medvqa", out=tmp_path / "halt", text_only=True)
     questions = asked(tmp_path / "halt")
     wrong = []
-    for options in questions["options"].sample(150, random_state=0):
+    for options in questions["options"].sample(30, random_state=0):
         places = [place for place, option in enumerate(options) if "none of the above" in option.lower()]
         for said in forms(list(options), places[0]) if places else ():
             reading = read_choice(said, list(options))

@@ -110,7 +110,7 @@ pieces = st.lists(
 option = text | pieces | st.sampled_from(["", "1", "option 1", "Empyema", "x" * 10_000, "lung abscess " * 500])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text | pieces | option, st.lists(option, min_size=1, max_size=12), st.sampled_from(["single", "multiple"]))
 @example("A", ["", "", ""], "single")
 @example("(((", ["(", "*", "\\"], "multiple")
@@ -123,14 +123,14 @@ def test_any_text_reads_as_something(response: str, options: list[str], kind: st
     assert kind == "multiple" or len(reading.choice) <= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text | pieces)
 def test_a_reasoning_trace_changes_nothing(trace: str) -> None:
     if "<" not in trace and "◁" not in trace:
         assert read(f"<think>{trace}</think>B", CHEST) == "B"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text | pieces)
 def test_any_text_reads_as_yes_no_or_nothing(response: str) -> None:
     assert read_choice(response, ["yes", "no"], "yes_no").choice in ((0,), (1,), ())
