@@ -2,17 +2,12 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from eval_harness.derive.answers import read_answers
 from eval_harness.derive.scoring import score
-from eval_harness.derive.summary import summarise
-from eval_harness.scores.grading import grade
-from eval_harness.scores.pairs import pair_units
-from eval_harness.store.aggregate import best_over_methods
 
 pytestmark = pytest.mark.sources
 
@@ -105,48 +100,6 @@ def test_probmed_agrees_with_the_authors_scorer(official_scores: Path, number: i
     assert scored.scores["overall_without_adversarial"].value == pytest.approx(
         expected["overall"]["acc w.o. adv pair"], abs=5e-5
     )
-
-
-def test_the_best_per_category_is_that_of_the_authors_numbers(sources: Path, official_scores: Path) -> None:
-    """Table 2 over six recorded responders, as if they were six methods of one model."""
-    records = json.loads((official_scores / "mediconfusion_official_scores.json").read_text())
-    questions = mediconfusion_questions(sources)
-    results = []
-    for record in records:
-        answers = pd.DataFrame(
-            {"question_id": f"{pair}-{side}", "sample": 0, "response": said[f"image_{side}"], "status": "answered"}
-            for pair, said in record["responses"].items()
-            for side in (1, 2)
-        )
-        read = read_answers(answers, questions, "mediconfusion", "official")
-        scored = score("mediconfusion", questions, read, "official")
-        results.append(SimpleNamespace(scores=scored.scores, breakdown=scored.breakdown))
-    best, cells = best_over_methods(results)  # type: ignore[arg-type]
-    for name in records[0]["expected"]:
-        got = best if name == "all" else cells["category"][name]
-        assert set(got) == {"set_accuracy", "individual_accuracy"}
-        for metric, found in got.items():
-            wanted = max(record["expected"][name][metric] for record in records)
-            assert found.value == pytest.approx(wanted, abs=5e-5), (name, metric)
-
-
-@pytest.mark.parametrize("number", range(2))
-def test_pairs_of_an_aspect_are_the_authors_accuracies(official_scores: Path, number: int) -> None:
-    """An image has one pair on its modality and one on its organ, so there pairs are what the authors' scorer counts."""
-    record = json.loads((official_scores / "probmed_official_scores.json").read_text())[number]
-    questions, answers = probmed_questions(record["rows"])
-    questions["pair_id"] = questions["case_id"] + "-" + questions["aspect"]
-    questions.loc[~questions["aspect"].isin(["modality", "organ"]), "pair_id"] = None
-    graded = grade("probmed", questions, read_answers(answers, questions, "probmed", "official"))
-    units, aspect = (
-        pair_units("probmed", graded),
-        graded.questions.dropna(subset="pair_id").groupby("pair_id")["aspect"].first(),
-    )
-    for name, figures in record["expected"]["per_question_type"].items():
-        if ASPECT[name] in ("modality", "organ"):
-            got = summarise(units[(units["unit"].map(aspect) == ASPECT[name]).to_numpy()])
-            assert got["accuracy_with_adversarial"].value == pytest.approx(figures["acc"], abs=5e-5)
-            assert got["accuracy_without_adversarial"].value == pytest.approx(figures["acc w. hallu"], abs=5e-5)
 
 
 def _same(got: dict, per_aspect: dict) -> None:
