@@ -56,7 +56,6 @@ RULES = (
     Rule("refusal", "declining", "the response declines to answer", "I cannot interpret medical images."),
     Rule("undecided", "declining", "it does not know whether yes or no", "It is unclear."),
     Rule("denial", "implied", "it begins with a denial", "There is no nodule."),
-    Rule("affirmation", "implied", "it begins with 'there is'", "There is a nodule."),
     Rule("option seen", "implied", "sentences that say that an option's text is seen", "The image shows a rib fracture."),
     Rule("words of one option", "implied", "a few words that only one option has, and nothing else", "Fracture of a rib"),
 )  # fmt: skip
@@ -295,10 +294,7 @@ def _declining_place(texts: OptionTexts) -> int | None:
 
 def _implied(said: PlainResponse, seen: list[OptionClaim]) -> Reading | None:
     if said.options.yes_no:
-        for name, find in (("denial", yes_no.denies), ("affirmation", yes_no.affirms)):
-            if (word := find(said.text)) is not None:
-                return Reading((said.options.yes_no.index(word),), "answered", name)
-        return None
+        return Reading((said.options.yes_no.index("no"),), "answered", "denial") if yes_no.denies(said.text) else None
     if seen:
         return _agreed(seen, said.multiple)
     options = said.options

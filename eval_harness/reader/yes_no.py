@@ -1,7 +1,7 @@
-"""Read yes or no out of a response: what it says, and what it denies or asserts without the word.
+"""Read yes or no out of a response, and a denial without the word.
 
-Every function takes a text that has been made plain and returns `yes`, `no`, "" (both, or neither for sure) or None (nothing found).
-What a question asks is not looked at: "There is an effusion, but on the right" says yes and no, and is left to a judge.
+Every function takes a text that has been made plain. What a question asks is not looked at: "There is an effusion on the right" may
+affirm what was asked or deny it, and is left to a judge.
 """
 
 from __future__ import annotations
@@ -61,28 +61,6 @@ _DENIES = re.compile(
     rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {_FOUND}"
     r"|(?:the )?absence of\b(?![^.\n]*\b(?:suggest|indicat|mean|impl)\w*)|negative for\b)"
 )
-_NOTHING = (
-    r"(?:(?:no|not|nothing|neither|none|little|few|limited|insufficient|minimal|probably|possibly|perhaps|maybe"
-    r"|absence|lack|loss|zero"
-    r"|hardly|barely|scant|almost no|normal|possible|suspected|evidence against|error|mistake|something"
-    r"|several things|great question"
-    r"|confusion|misunderstanding|question|problem|issue|need|way|room|image|doubt|suspicion|concern|chance|likelihood|probability|risk"
-    r"|limit\w*|uncertain\w*"
-    r"|possib\w+|difficult\w*|(?:only|one|two|three|several|many|multiple|some) (?:possib\w+|findings?|things"
-    r"|factors|features|answers?|options?"
-    r"|limit\w*|uncertain\w*))\b"
-    r"|(?:small|slight|low|high|real|good|some|serious) (?:possib\w+|chance|likelihood|probability|risk|suspicion"
-    r"|uncertain\w*))"
-)
-"""What "there is" may go on with that affirms nothing."""
-_NEGATED = re.compile(
-    r"\b(?:no|not|without|nor|neither|free of|negative|but|however|although|though|only|instead|rather)\b"
-)
-_AFFIRMS = re.compile(
-    _BEGINS + rf"(?:there (?:is|are|(?:appears?|seems?) to be)\s+(?!(?:(?:a|an|some|clear|definite)\s+)?{_NOTHING})\w+"
-    rf"|(?!{_NOTHING}|if\b|whether\b)(?:[\w-]+\s+){{1,6}}(?:is|are) present\W*$|it (?:is|does)\W*$|positive for\b)"
-    r"|\W{0,20}indeed\b"
-)
 _RESTRICTS = re.compile(
     r"[;.]\s+there (?:is|are) (?!no\b)|\b(?:but|yet|however|except|although|though|instead)\b"
     r"(?!,? (?:it is (?:also )?(?:important|essential|crucial|worth)|please)\b)"
@@ -114,17 +92,11 @@ def whole(text: str) -> str | None:
     return words[0] if len(words) > 1 and words[0] in ("yes", "no") and len(set(words)) == 1 else None
 
 
-def denies(text: str) -> str | None:
-    """A response that begins with a denial ("There is no nodule"), is nothing else ("No nodules"), or concludes with one."""
+def denies(text: str) -> bool:
+    """True if a response begins with a denial ("There is no nodule"), is nothing else ("No nodules"), or concludes with one."""
     lowered, conclusion = lower(text[:400]), _CONCLUSION.search(lower(text[-400:]))
     if conclusion and _DENIES.match(conclusion[1]) and not _RESTRICTS.search(conclusion[1]):
-        return "no"
+        return True
     if _RESTRICTS.search(lowered) or re.search(r"\bwould\b", lowered):
-        return None
-    return "no" if _DENIES.match(lowered) or _NO_SUCH.fullmatch(lowered) else None
-
-
-def affirms(text: str) -> str | None:
-    """A response that begins with "there is", and denies or restricts nothing."""
-    lowered = lower(text[:400])
-    return "yes" if _AFFIRMS.match(lowered) and not _NEGATED.search(lowered[:300]) else None
+        return False
+    return bool(_DENIES.match(lowered) or _NO_SUCH.fullmatch(lowered))
