@@ -1,7 +1,7 @@
 """Reasoning of a local model: switching it on and off through its chat template, and telling it from the answer by its tokens.
 
 Special tokens such as `<unused95>` vanish from decoded text, so the ones that mark reasoning are kept while decoding. See also: telling
-reasoning from answer in a text (`reader/reasoning.py`), ending it after a budget (`logits_processors.py`).
+reasoning from answer in a text (`reader/reasoning.py`), ending it after a budget (`network.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""The sweep file: which models, benchmarks and methods; a task is one of each, with the options of `medprobe eval`."""
+"""The sweep file: which models, benchmarks and methods; a task is one of each, with the options of `medprobe eval`. And the
+script that runs the tasks as a Slurm array, which is printed.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -180,3 +183,27 @@ def task_named(tasks: Sequence[SweepTask], name: str, path: Path) -> SweepTask:
             f"--task {name}: {path} has no such task, only 1 to {len(tasks)}. The file may have changed since."
         )
     return found
+
+
+def slurm_script(tasks: Sequence[SweepTask], sweep_file: Path, out: Path, first: int | None = None) -> str:
+    """A batch script for `sbatch`: an array with one element per task. The folders must be shared by the nodes.
+
+    It names each task by its run folder, since its number is another one when the sweep file has changed meanwhile.
+    """
+    limit = ["--first", str(first)] if first else []
+    command = shlex.join(["medprobe", "sweep", str(sweep_file), "--out", str(out), *limit])
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            f"#SBATCH --job-name={shlex.quote(f'medprobe-{sweep_file.stem}')}",
+            f"#SBATCH --array={','.join(str(task.number) for task in tasks)}",
+            f"#SBATCH --output={shlex.quote(f'{out}/slurm-%A_%a.log')}",
+            "#SBATCH --requeue",
+            "# Add what a model needs: --gres=gpu:1, --mem, --time, --partition.",
+            f"cd {shlex.quote(str(Path.cwd()))}",
+            "TASKS=(",
+            *(f"    [{task.number}]={shlex.quote(task.folder.name)}" for task in tasks),
+            ")",
+            f'srun {command} --task "${{TASKS[$SLURM_ARRAY_TASK_ID]}}"',
+        ]
+    )

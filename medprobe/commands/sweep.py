@@ -40,8 +40,7 @@ def sweep(
     from eval_harness.sweep.forecast import before, forecast
     from eval_harness.sweep.local import run_in_this_process, run_locally
     from eval_harness.sweep.report import report, write_table
-    from eval_harness.sweep.slurm import slurm_script
-    from eval_harness.sweep.tasks import read_sweep, task_named
+    from eval_harness.sweep.tasks import read_sweep, slurm_script, task_named
 
     if sum([slurm, task is not None, ray is not None]) > 1:
         raise BadInput("--slurm, --task, --ray: give one of them.")
@@ -76,7 +75,6 @@ def sweep(
         return
     typer.echo(before(expected))
     errors = {each.task.number: each.problem for each in expected if each.problem}
-    unfinished = [task for task in waiting if not task.is_done]
     if not dry_run:
         if ray is not None:
             from dataset_builders.ray_cluster import Cluster
@@ -89,9 +87,6 @@ def sweep(
             if outcome.error:
                 errors[outcome.task.number] = outcome.error
             typer.echo(f"task {outcome.task.number} of {len(tasks)}: {outcome.error or outcome.task.folder}", err=True)
-    for each_task in unfinished:
-        if each_task.is_done:
-            errors.pop(each_task.number, None)  # another sweep was writing this run, and has finished it meanwhile
     cluster = ["--ray", ray, "--workers", str(workers), "--gpus-per-worker", f"{gpus_per_worker:g}"] if ray else []
     command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out), *cluster])
     found = {task.number: task.result for task in tasks if task.number not in errors}

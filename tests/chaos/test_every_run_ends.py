@@ -23,9 +23,9 @@ from eval_harness.models.interface import Settings
 from eval_harness.models.plug_in import plug_in
 from eval_harness.records.request import Response
 from eval_harness.records.selection import select_questions
+from eval_harness.runs.ask import IN_A_ROW
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.folder import key_of, read_answer_journal
-from eval_harness.runs.refusals import IN_A_ROW
 from eval_harness.runs.runner import evaluate
 from eval_harness.runs.scoring import score_run
 from eval_harness.store.submit import prepare
@@ -112,7 +112,7 @@ class Server(Drawn, ChaosServer):
         self.settings = Settings(
             in_flight=self.chance.choice([4, 8] if slow else [1, 3, 8]),
             timeout=1.0 if slow else 20.0,
-            wait_server=1.0,
+            wait_server=3.0 if slow else 1.0,
             base_url=self.url,
         )
 

@@ -205,7 +205,7 @@ class TransformersVLM(Backend):
         print(f"--model {self.model_id}: fast path off: each question reads its own image ({why})", file=sys.stderr)
 
     def _answer(self, prepared: Prepared) -> list[Response]:
-        from eval_harness.models.local.logits_processors import EndOfReasoning
+        from eval_harness.models.local.network import EndOfReasoning
 
         first = prepared.requests[0]
         limit = self._limit(first)

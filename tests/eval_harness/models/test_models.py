@@ -95,7 +95,7 @@ def test_out_of_memory_halves_the_batch_and_a_question_that_never_fits_fails_alo
     import torch
 
     from eval_harness.models.local.transformers_vlm import TransformersVLM
-    from eval_harness.runs.refusals import Sender
+    from eval_harness.runs.ask import Sender
 
     model = TransformersVLM(str(tiny), Settings(batch_size=8))
     real = model.network.generate

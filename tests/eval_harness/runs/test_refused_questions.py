@@ -40,7 +40,7 @@ def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
 def test_questions_that_a_processor_or_a_model_refuses_fail_alone(tmp_path):
     """An image of 1 x 400 pixels, which Qwen's processor does not take; a prompt that is longer than a model's positions."""
     from eval_harness.models.local.transformers_vlm import TransformersVLM
-    from eval_harness.runs.refusals import Sender
+    from eval_harness.runs.ask import Sender
 
     def request(number, image, prompt="Which side?"):
         return Request(str(number), 0, prompt, image, ("a", "b"), "single", max_tokens=3)

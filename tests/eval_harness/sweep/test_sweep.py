@@ -4,7 +4,6 @@ import inspect
 import subprocess
 import time
 from pathlib import Path
-from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -138,20 +137,6 @@ def test_what_no_task_can_do_is_told_before_anything_is_asked(workdir):
     assert done.stderr.count("is left out: ") == 3
     done = medprobe("sweep", file, "--task", 3, "--dry-run", cwd=workdir)
     assert "in all: " in done.stdout and "0 of 1 tasks are done" in done.stdout
-
-
-def test_a_task_that_another_sweep_finished_meanwhile_is_no_failure(workdir):
-    def busy(tasks, first):
-        for task in tasks:
-            if task.model == "baseline:always-A":
-                local.run_in_this_process(task)
-            yield local.TaskResult(task, f"{task.folder}: another process is writing this run.")
-
-    file = write(workdir, "both.yaml", models=["baseline:always-A", "baseline:always-B"], benchmarks=["mediconfusion"])
-    with patch("eval_harness.sweep.local.run_locally", busy):
-        done = medprobe("sweep", file, cwd=workdir, code=2)
-    assert "failed: task 2 (baseline:always-B, mediconfusion, mc)" in done.stdout
-    assert "1 of 2 tasks are done" in done.stdout
 
 
 @pytest.mark.parametrize(("methods", "sent"), [(["mc"], 1), (["gd"], 1), (["ps"], 2), (["ff"], 1)])
