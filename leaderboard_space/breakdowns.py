@@ -65,19 +65,19 @@ def _drawn(memory: ViewCache, query: BoardQuery, facet: str) -> list[Entry]:
 def _plot(memory: ViewCache, query: BoardQuery, keys: frozenset[str], about: str) -> str:
     """The benchmark's plot of the results `keys`, of the table's own rows; where a selection as a whole has none, that of the largest image
     type in it (papers print by these)."""
-    drawn = _plot_of(memory, query, keys, "", about)
+    drawn = _plot_of(memory, query, keys, query.metric, "", about)
     if drawn or not spec(query.section.family).by_image_type:
         return drawn
     for branch in plots.image_types(query.tree, query.branches):
         name = branch_name(branch)
         part = memory.fitting(replace(query, branches=(branch,)))
-        drawn = _plot_of(memory, part, keys, f"Known by image type only: {name}, the largest.", about)
+        drawn = _plot_of(memory, part, keys, query.metric, f"Known by image type only: {name}, the largest.", about)
         if drawn:
             return drawn
     return ""
 
 
-def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], where: str, about: str) -> str:
+def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], wanted: str, where: str, about: str) -> str:
     rows = [row for row in memory.standings(query).standing if row.entry.key in keys]
 
     def known(metric: str) -> dict[str, Score]:
@@ -95,7 +95,7 @@ def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], where: 
         return found
 
     stated = f"{where} {_stated(query, rows)}".strip()
-    return plots.plot(query.section.family, rows, known, query.metric, stated, about)
+    return plots.plot(query.section.family, rows, known, wanted, stated, about)
 
 
 def _is_same(entry: Entry, row: Row, metric: str) -> bool:

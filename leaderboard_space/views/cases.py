@@ -226,7 +226,7 @@ def _form(board: Board, key: str, chosen: _List) -> str:
     model = labels(entries)[chosen.by.key] if chosen.by else ""
     return (
         f'<div class="form">{section_select(board, key)}'
-        f'<label>Search <input data-name="find" type="search" value="{text(chosen.wanted, 200)}" placeholder="words, id, category"></label>'
+        f'<label>Search <input data-name="find" type="search" value="{text(chosen.wanted, 200)}" placeholder="words or id"></label>'
         f"{by_label}{result_input('Wrong by', 'model', model, entries, 'any result')}"
         f'<label>Order <select data-name="order">{options(list(ORDERS), chosen.order)}</select></label>'
         f'<span class="acts">{acts(tables=False)}{files("cases")}</span></div>{CITE_BOX}'

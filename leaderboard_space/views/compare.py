@@ -354,7 +354,7 @@ def flip_rows(found: Comparison) -> Table:
     rows: Table = []
     won = list(_won_alone(found, *two))
     asked = found.outcomes.questions["question_id"].iloc[[row for _, _, where in won for row in where]].tolist()
-    given = [answers_to(entry, asked) for entry in two]
+    given = [answers_to(entry, asked) if asked else {} for entry in two]
     for unit, (winner, _, where) in enumerate(won, 1):
         for row in where:
             question = found.outcomes.questions.iloc[row]

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
 
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import headline_of
-from leaderboard_space.data.store.sections import Section
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
 from leaderboard_space.views import model
@@ -24,7 +22,7 @@ from tests.leaderboard_space.checks.claims import (
     plain,
     rounds_to,
 )
-from tests.leaderboard_space.generated import Raw, apart
+from tests.leaderboard_space.generated import Raw
 
 
 def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
@@ -53,7 +51,7 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         assert tested == 0, (sentence, marks)
     for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
         own = check_words(model.page(service.memory, {"id": name}))
-        check_model_lines(own, name, service.board.snapshot.sections[family], sections, metric)
+        check_model_lines(own, name, sections, metric)
         said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
         check_model_verdicts(
             said,
@@ -68,61 +66,34 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         )
 
 
-def check_model_lines(
-    page: str, name: str, shown: Sequence[Section], sections: list[dict[str, Raw]], metric: str
-) -> None:
-    """Each line of a model's page is one of its results: value, interval, verdict, chance, and among how many of its group it is ranked."""
+def check_model_lines(page: str, name: str, sections: list[dict[str, Raw]], metric: str) -> None:
+    """Each result of a model is a line of its page: value, interval, verdict and chance."""
     table = re.search(r'data-table="verdicts".*?</table>', page, re.DOTALL)
     lines = re.findall(
-        r'<tr class="v-[^"]*"><th scope="row">(.*?)</th><td class="num"[^>]*><b>(.*?)</b></td><td class="chart">.*?</td>'
-        r'<td class="num">(.*?)</td><td>(.*?)</td><td class="num">(.*?)</td>',
+        r'<tr class="v-[^"]*"><th scope="row">.*?</th><td class="num"[^>]*><b>(.*?)</b></td><td class="chart">.*?</td>'
+        r'<td class="num">(.*?)</td><td>(.*?)</td>',
         table[0] if table else "",
         re.DOTALL,
     )
-    known = 0
-    for section, truth in zip(shown, sections, strict=True):
-        title = "" if section.kind == "complete" else section.title()
-        group = dict.fromkeys(truth, "ranked") | apart(truth)
-        scores = {key: found.scores.get(metric) for key, found in truth.items()}
-        valued = {key: score for key, score in scores.items() if score is not None and score.value is not None}
-        models = [key for key in valued if truth[key].result.model.kind != "baseline"]
-        for key, score in valued.items():
-            if truth[key].result.model.name != name:
-                continue
-            known += 1
-            of = sum(group[other] == group[key] for other in models)
-            assert any(
-                _is_line_of(score, group[key], of, *map(plain, line)) and _names_set(plain(line[0]), title)
-                for line in lines
-            ), (key, score, of, title, lines)
-    is_first = all(
-        any(metric in found.scores for found in truth.values()) for truth in sections
-    )  # else another stands there
-    assert len(lines) == known or not is_first, (name, lines)
+    own = [
+        found.scores.get(metric) for truth in sections for found in truth.values() if found.result.model.name == name
+    ]
+    for score in own:
+        if score is not None and score.value is not None:
+            assert any(_is_line_of(score, *map(plain, line)) for line in lines), (score, lines)
 
 
-def _names_set(head: str, title: str) -> bool:
-    """True if a line says which set of questions it is of; of the complete official one it says nothing."""
-    return title in head if title else "official set" not in head.lower()
-
-
-def _is_line_of(score: Score, group: str, of: int, head: str, value: str, ends: str, verdict: str, ranks: str) -> bool:
-    """True if a line says this of a result. `of`: how many results hold ranks in its group."""
+def _is_line_of(score: Score, value: str, ends: str, verdict: str) -> bool:
+    """True if a line says this of a result."""
     low, _, high = ends.partition("–")
     words = {"better": "significantly better than ", "worse": "significantly worse than ",
              "no different": "not significantly different from ", None: "not tested"}  # fmt: skip
     level = re.search(r"([\d.]+)%", verdict)
-    ranked = re.fullmatch(r"(\d+)(?:–(\d+))? of (\d+)", ranks)
+    sign = next(sign for sign, word in SIGNS.items() if word == score.verdict)
     return (
         rounds_to(value, score.value or 0.0)
-        and ("not ranked with the others" in head) == (group != "ranked")
         and (score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))
-        and verdict.startswith(
-            f"{next(sign for sign, word in SIGNS.items() if word == score.verdict)} {words[score.verdict]}"
-        )
+        and verdict.startswith(f"{sign} {words[score.verdict]}")
         and (level is None) == (score.chance is None)
         and (level is None or rounds_to(level[1], score.chance or 0.0))
-        and "random run" not in verdict  # no paper of a generated store has one
-        and (ranked is None) == (group in ("withdrawn", "outdated"))
-        and (ranked is None or 1 <= int(ranked[1]) <= int(ranked[2] or ranked[1]) <= int(ranked[3]) == of)
     )

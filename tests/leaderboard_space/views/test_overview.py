@@ -13,7 +13,7 @@ from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.data.topics import matching, relation, slug_of, topics
+from leaderboard_space.data.topics import matching, slug_of, topics
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import in_words, number
 from leaderboard_space.service import Service
@@ -149,15 +149,6 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
 
 
 GIVEN_AWAY = {"image_type": ("modality", "organ"), "modality": ("modality",), "organ": ("organ",)}
-
-
-def test_every_label_is_found(front: OverviewPages) -> None:
-    labels = front.labels()
-    for label in labels[::4]:
-        own = {address_of("b", label.family, facet=f"{label.facet}:{label.value}")}
-        own |= {address_of("topic", slug) for slug, topic in topics(labels).items() if relation(topic, label) == "same"}
-        for query in {label.value, label.shown.upper()}:
-            assert own & {html.escape(hit["address"]) for hit in front.search({"query": query})}, (label, query)
 
 
 def test_every_score_that_papers_print_is_found_and_shown(front: OverviewPages) -> None:
