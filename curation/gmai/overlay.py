@@ -39,13 +39,19 @@ def shown_png(
 def burn(pixels: np.ndarray, granularity: str, box: Any, mask: np.ndarray | None, overlay: Overlay) -> np.ndarray:
     """A copy as a question of this granularity shows it: a frame around the box x, y, width, height (on the picture's edge where the box
     ends there), the mask's pixels tinted, or a line around each of its pieces and holes. Else the pixels themselves."""
+    opacity = 1.0
     if granularity == BOX and box is not None:
-        return _paint(pixels, frame_of(box, (pixels.shape[0], pixels.shape[1]), overlay.width), overlay, 1.0)
-    if granularity == MASK and mask is not None:
-        return _paint(pixels, mask, overlay, overlay.opacity)
-    if granularity == CONTOUR and mask is not None:
-        return _paint(pixels, contour_of(mask, overlay.width), overlay, 1.0)
-    return pixels
+        where = frame_of(box, (pixels.shape[0], pixels.shape[1]), overlay.width)
+    elif granularity == CONTOUR and mask is not None:
+        where = contour_of(mask, overlay.width)
+    elif granularity == MASK and mask is not None:
+        where, opacity = mask, overlay.opacity
+    else:
+        return pixels
+    colour = np.array(ImageColor.getrgb(overlay.color)[:3], float)
+    painted = pixels.copy()
+    painted[where] = (painted[where] * (1 - opacity) + colour * opacity).round().astype(np.uint8)
+    return painted
 
 
 def frame_of(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
@@ -66,13 +72,6 @@ def contour_of(mask: np.ndarray, width: int) -> np.ndarray:
 
     grown: np.ndarray = binary_dilation(mask, iterations=width)
     return grown & ~mask
-
-
-def _paint(pixels: np.ndarray, where: np.ndarray, overlay: Overlay, opacity: float) -> np.ndarray:
-    colour = np.array(ImageColor.getrgb(overlay.color)[:3], float)
-    painted = pixels.copy()
-    painted[where] = (painted[where] * (1 - opacity) + colour * opacity).round().astype(np.uint8)
-    return painted
 
 
 # Burned-in text

@@ -7,11 +7,9 @@ import re
 import unicodedata
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pydicom
 import pytest
-from PIL import Image, ImageDraw, ImageFont
 from pydicom.datadict import DicomDictionary
 from pydicom.dataset import Dataset
 
@@ -24,7 +22,6 @@ from curation.deidentify.table import (
     without_births,
     without_words,
 )
-from curation.images.burned_in_text import covered, find_text
 from dataset_builders.contents.pseudonyms import Pseudonyms
 from tests.planting import FAMILY, GIVEN, Planted, dicom_file, found_in, planted
 
@@ -242,17 +239,3 @@ def test_an_id_is_taken_out_however_it_is_parted(number):
         for text in (said, f"x{said}y" if between == "" else said, said.lower()):
             clean, _ = without_words(f"No. {text}: 3 nodules", number_words(number))
             assert clean == "No. [removed]: 3 nodules", (text, clean)
-
-
-def with_text(text, size=22, side=320):
-    image = Image.fromarray(np.random.default_rng(3).integers(0, 50, (side, side), dtype=np.uint8))
-    draw = ImageDraw.Draw(image)
-    draw.text((20, 30), text, font=ImageFont.load_default(size), fill=235)
-    box = tuple(int(side) for side in draw.textbbox((20, 30), text, font=ImageFont.load_default(size)))
-    return image, box
-
-
-def test_text_is_found_where_it_stands():
-    image, box = with_text("MUSTERFRAU^ERIKA")
-    assert max(covered(box, found) for found in find_text(image)) > 0.9
-    assert find_text(Image.fromarray(np.random.default_rng(1).integers(0, 255, (200, 200), dtype=np.uint8))) == []
