@@ -16,6 +16,8 @@ from PIL import Image, ImageDraw, ImageFont
 from curation.deidentify.review_texts import build_app, decide, pending_images
 from curation.gmai import overlay, pipeline, validation
 from curation.images.burned_in_text import find_text
+from curation.readers.dataset import SourceDataset
+from curation.readers.formats import units_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
@@ -76,6 +78,21 @@ def test_what_the_tsv_says_is_what_vlmevalkit_reads(made):
         assert not table[["A", "B", "question", "image"]].isna().any().any()
         if "MULTI" not in file.name and "VAL" in file.name:
             assert table["answer"].str.fullmatch("[A-E]").all()
+
+
+def test_a_benchmark_of_this_form_is_a_source_again(made):
+    folder, _ = made
+    (file,) = (folder / "tsv").glob("*_VAL.tsv")
+    units, skips = units_of(SourceDataset(name="x", reader="tsv", path=file))
+    rows = {row["index"]: row for row in rows_of(folder, "*_VAL.tsv")}
+    assert {unit.key for unit in units} == rows.keys() and not skips
+    for unit in units:
+        (picture,), row = unit.load(unit), rows[unit.key]
+        assert [target.label for target in picture.targets] == [row[row["answer"]]] == [row["category"]]
+        assert picture.tags == {
+            "task": row["l2-category"], "department": row["department"], "granularity": row["perceptual granularity"],
+        }  # fmt: skip
+        assert picture.modality == row["modality"]
 
 
 def test_the_same_seed_gives_the_same_set_and_another_one_another(tmp_path):
