@@ -286,7 +286,6 @@ def test_odd_files_are_listed_and_links_end(tmp_path):
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8))
     for name in ("a.png", "deep/b.png", "line\nbreak.png"):
         picture.save(folder / name)
-    Image.new("L", (30_000, 1)).save(folder / "strip.png")
     (folder / "zero.png").touch()
     (folder / "gone.png").symlink_to("nowhere.png")
     (folder / "up").symlink_to("..")
@@ -302,9 +301,8 @@ def test_odd_files_are_listed_and_links_end(tmp_path):
         .set_index("image")["reason"]
         .rename(file_names(tmp_path / "out"))
     )
-    assert sorted(bad.index) == ["gone.png", "latin_?.png", "pipe.png", "strip.png", "zero.png"]
+    assert sorted(bad.index) == ["gone.png", "latin_?.png", "pipe.png", "zero.png"]
     assert "rename" in bad["latin_?.png"]
-    assert "long and narrow" in bad["strip.png"]
     assert list_images(folder) == sorted([*index["file"], *(set(bad.index) - {"latin_?.png"})])
 
 
