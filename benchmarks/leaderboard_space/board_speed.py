@@ -75,10 +75,7 @@ def in_process(store: Path) -> tuple[str, list[list[list[str]]]]:
     board.outcomes(section)
     line(f"read the answers of {len(section.entries)} results (in the background)", time.perf_counter() - start)
     chosen = selections(service, section.key, 2 * USERS)
-    asked = [
-        {"format": FORMAT, "section": section.key, "branches": branches, "ranks": False}
-        for branches in ([], *chosen[:60])
-    ]  # as the browser asks first
+    asked = [{"format": FORMAT, "section": section.key, "branches": branches} for branches in ([], *chosen[:60])]
     line("the whole set, asked for the first time", spent_on(service.view, asked[:1])[0])
     clock, processor = spent_on(service.view, asked[1:])
     line("filter event, server side, never asked before", clock)
@@ -171,7 +168,7 @@ async def many_readers(address: str, section: str, chosen: list[list[list[str]]]
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
 
         async def ask(branches: list[list[str]]) -> None:
-            asked = {"format": FORMAT, "section": section, "branches": branches, "ranks": False}
+            asked = {"format": FORMAT, "section": section, "branches": branches}
             answer = await client.post(f"/board/{FORMAT}/view", json=asked)
             assert "ok" in answer.json(), answer.text[:200]
 

@@ -1,6 +1,6 @@
-"""Make a results store of the size the board is built for: 500 models x 57,132 questions, and 200 published rows. Invented data.
+"""Make a results store of the size the board is built for: 60 models x 26,000 questions, and 200 published rows. Invented data.
 
-python benchmarks/leaderboard_space/board_store.py STORE [--models 500] [--questions 57132] [--published 200]
+python benchmarks/leaderboard_space/board_store.py STORE [--models 60] [--questions 26000] [--published 200]
 
 Every answer is a model's own. The scores in `result.json` are computed for every fiftieth model and repeated for the next ones, so that the
 files have their real size: the board computes its numbers from the answers.
@@ -130,8 +130,8 @@ def write_published(store: Path, number: int, rng: np.random.Generator) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
-    parser.add_argument("--models", type=int, default=500)
-    parser.add_argument("--questions", type=int, default=57_132)
+    parser.add_argument("--models", type=int, default=60)
+    parser.add_argument("--questions", type=int, default=26_000)
     parser.add_argument("--published", type=int, default=200)
     args = parser.parse_args()
     rng = np.random.default_rng(0)

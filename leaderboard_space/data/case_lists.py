@@ -48,28 +48,10 @@ def mean_right(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
     """How much of each case (C,) some results got right on average; NaN for a case that none is scored on. Kept with the outcomes."""
     key = ("mean right", *keys)
     if key not in outcomes.memory:
-        cases = int(outcomes.case_of_question.max(initial=-1)) + 1
-        total, known = np.zeros(cases), np.zeros(cases)
-        for one in keys:
-            (share,) = right_shares(outcomes, [one])
-            total += np.nan_to_num(share)
-            known += np.isfinite(share)
-        outcomes.memory[key] = np.where(known > 0, total / np.maximum(known, 1), np.nan)
+        shares = right_shares(outcomes, keys)
+        known = np.isfinite(shares).sum(axis=0)
+        outcomes.memory[key] = np.where(known > 0, np.nan_to_num(shares).sum(axis=0) / np.maximum(known, 1), np.nan)
     return outcomes.memory[key]
-
-
-def right_of_case(outcomes: Outcomes, keys: Sequence[str], case: int) -> Floats:
-    """How much of one case each of some results got right (K,), by the headline; NaN where it is not scored."""
-    name = headline_of(outcomes)
-    if name is None or not keys:
-        return np.full(len(keys), np.nan)
-    runs = np.array([outcomes.row_of[key] for key in keys])
-    units = outcomes.metrics[name].part(np.flatnonzero(outcomes.unit_index[name].case == case), runs)
-    counted = np.broadcast_to(units.base > 0, units.top.shape)
-    total = counted.sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        right = (units.top / np.where(counted, units.base, 1.0)).sum(axis=1)
-        return np.where(total > 0, right / np.maximum(total, 1), np.nan)
 
 
 def matching(outcomes: Outcomes, wanted: str) -> Bools:

@@ -35,17 +35,17 @@ def published_results() -> list[Result]:
     return [result.model_copy(deep=True) for result, _, _ in _published()]
 
 
-def board_results(ablations: bool = False) -> list[Result]:
+def board_results() -> list[Result]:
     """The same with all tables of a paper on one model, benchmark, split, method, prompt and variant in one Result.
 
-    Without the tables that try other prompts or aggregate many answers, unless asked for: a best of 100 picked by an oracle must not
+    Without the tables that try other prompts or aggregate many answers: a best of 100 picked by an oracle must not
     be ranked among models, and one model must not fill the ranking with eleven prompts.
 
     Where two tables print different numbers for the same thing the first table's stands, and the note says what the other prints.
     """
     merged: dict[tuple[str, ...], tuple[Result, list[str]]] = {}
     for result, notes, is_ablation in _published():
-        if is_ablation and not ablations:
+        if is_ablation:
             continue
         key = _merged_as(result)
         if key in merged:

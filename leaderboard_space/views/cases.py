@@ -19,7 +19,6 @@ from leaderboard_space.data.case_lists import (
     matching,
     mean_right,
     ordered,
-    right_of_case,
     right_shares,
     sharing_images,
 )
@@ -334,7 +333,7 @@ def _without_the_image(section: Section, outcomes: Outcomes, case: int, entries:
 
 def _tally(section: Section, outcomes: Outcomes, case: int) -> tuple[int, int, int]:
     """Of the counted results: how many got all of a case right, how many nothing, and how many are scored on it."""
-    shares = right_of_case(outcomes, counted_of(section, outcomes), case)
+    shares = right_shares(outcomes, counted_of(section, outcomes))[:, case]
     known = shares[np.isfinite(shares)]
     return int((known == 1).sum()), int((known == 0).sum()), int(known.size)
 

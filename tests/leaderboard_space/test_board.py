@@ -4,7 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from dataset_builders import benchmarks
@@ -206,25 +205,3 @@ def test_results_of_one_model_are_told_apart_everywhere(tmp_path: Path) -> None:
         names = [tag for tag in said if tag.startswith("mc")]
         assert len(names) == len(set(names)) == 4, page
         assert "mc · single · run-0" in names and "mc · single · run-3" in names and "mc · single · 4 shots" in names
-
-
-def test_two_readers_never_see_each_other(tmp_path: Path) -> None:
-    """Two readers who change their selections in turn are each shown what a reader alone is."""
-    store = make_store(tmp_path, cases=30)
-    families, rng = ["gmai-mmbench", "probmed", "mediconfusion"], np.random.default_rng(4)
-    both, *alone = (Service(Board(store)) for _ in range(3))
-    for reader in (both, *alone):
-        reader.board.prepare()  # a reader waits a fifth of a second for answers: on a busy machine the page may come first
-    for _ in range(4):
-        asked = []
-        for _ in range(2):
-            family = families[int(rng.integers(0, 3))]
-            section = both.board.snapshot.sections[family][0].key
-            (_, tree) = both.board.outcomes(both.board.snapshot.sections[family][0]) or pytest.fail("not loaded")
-            paths = list(tree.rows)
-            branches = [list(paths[int(at)]) for at in rng.integers(0, len(paths), int(rng.integers(0, 3)))]
-            find = ["", "Test", "Open"][int(rng.integers(0, 3))]
-            asked.append({"format": family, "section": section, "branches": branches, "find": find})
-        mixed = [both.view(asked[0]), both.view(asked[1]), both.breakdown(asked[0]), both.breakdown(asked[1])]
-        expected = [reader.view(one) for reader, one in zip(alone, asked, strict=True)]
-        assert mixed == expected + [reader.breakdown(one) for reader, one in zip(alone, asked, strict=True)]
