@@ -41,6 +41,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: SchemaVersion = SCHEMA_VERSION
+    account: str
 
     def to_bytes(self) -> bytes:
         """The file: indented JSON with a newline at the end."""
@@ -57,7 +58,6 @@ class Acceptance(_Record):
     at before it was added.
     """
 
-    account: str
     accepted_at: str
     verified_by: str
     pull_request: int | None = None
@@ -67,7 +67,6 @@ class Acceptance(_Record):
 class Withdrawal(_Record):
     """A result taken back by who submitted it or by the store's owner. It stays in the store, out of every ranking."""
 
-    account: str
     withdrawn_at: PlainText
     reason: PlainText
 
@@ -75,7 +74,6 @@ class Withdrawal(_Record):
 class Note(_Record):
     """A remark under a result, by who submitted it or by the store's owner."""
 
-    account: str
     written_at: PlainText
     text: PlainText
 

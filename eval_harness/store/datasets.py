@@ -28,8 +28,7 @@ MAX_DATASET = 512 << 20
 class Dataset:
     """The questions of one split. `ours` when the store's owner vouches for them, by --data or by having released them (main, or a tag).
 
-    `partial`: what it lacks of the official set, None if nothing. `repo`, `revision`: where it is, as a result names it. `remark`: what
-    is to be said of taking it.
+    `partial`: what it lacks of the official set, None if nothing. `repo`, `revision`: where it is, as a result names it.
     """
 
     name: str
@@ -41,7 +40,6 @@ class Dataset:
     ours: bool
     repo: str | None = None
     revision: str | None = None
-    remark: str | None = None
     validated: bool | None = None
     """True if a person has checked any of the questions; None where the dataset does not say."""
 
@@ -87,8 +85,8 @@ def dataset_for(
     repo, revision = benchmark.repo or "", benchmark.revision or ""
     if not REPOSITORY.fullmatch(repo) or not COMMIT.fullmatch(revision):
         raise BadInput(
-            f"names no dataset revision on the Hub (repo {clip(repo)}, revision {clip(revision)}); evaluate on a published dataset, or the "
-            "store's owner names the dataset with --data"
+            f"names no dataset revision on the Hub (repo {clip(repo)}, revision {clip(revision)}); evaluate on a published dataset, or "
+            "name the dataset with --data"
         )
     ours = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
     if not ours:

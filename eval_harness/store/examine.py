@@ -65,7 +65,6 @@ def examine(sent: Sent, find: Find) -> Submission:
         questions = _questions(run.benchmark, rows, dataset)
         expected = Expected.of(questions, run.request.samples, run.method.name)
         answers = answer_frame(checked_rows(rows, expected, problems))
-        _check_samples(answers, run.request.samples)
         replies, replies_digest = _replies(run, sent.judge, limits, answers, problems)
         key = key_of(sent, fingerprint_of(questions), facets_digest(questions))
         derived = derive(run, answers, questions, replies, key)
@@ -158,15 +157,6 @@ def _columns(schema: Any) -> dict[str, str]:
     return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 
 
-def _check_samples(answers: pd.DataFrame, samples: int) -> None:
-    """Raise BadInput where a run has more samples of each question than there is any answer to: each would count as missing."""
-    most = 1 + int(answers["sample"].max()) if len(answers) else samples
-    if most < samples:
-        raise BadInput(
-            f"says {samples:,} samples of each question, and its answers hold at most {most:,}: finish the run first"
-        )
-
-
 def _questions(said: Benchmark, rows: Sequence[Placed], dataset: Dataset) -> pd.DataFrame:
     """The questions that a run is about. Raises BadInput where what it says of them is not so."""
     questions = dataset.questions
@@ -224,8 +214,6 @@ def _notes(
         yield str(found)
     if len(answers) < due:
         yield f"{due - len(answers):,} of {due:,} answers are missing{'' if 2 * len(answers) < due else ' and count as wrong'}"
-    if dataset.remark:
-        yield dataset.remark
     if run.benchmark.fingerprint != fingerprint_of(questions):
         yield "the dataset's answer key, cases or pairs were corrected since it was asked; it is scored by the corrected ones"
     if run.method.judge is not None:

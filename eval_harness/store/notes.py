@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -82,7 +83,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _made(kind: type[R], option: str, **fields: str) -> R:
+def _made(kind: type[R], option: str, **fields: Any) -> R:
     """One of these files. Raises BadInput where the text of an option cannot stand in it."""
     try:
         return kind(**fields)

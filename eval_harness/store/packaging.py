@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pandas as pd
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput, Unavailable, clip
@@ -19,7 +18,7 @@ from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.derive.reading import without_judge
 from eval_harness.records.limits import FIRST_LOOK, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
 from eval_harness.records.names import normal_name
-from eval_harness.records.result import Benchmark, Method, Model, read_result
+from eval_harness.records.result import Method, Model, read_result
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.store.answer_files import read_predictions
 from eval_harness.store.datasets import Dataset, Find
@@ -33,15 +32,14 @@ from eval_harness.store.untrusted import (
     printable,
 )
 
-JOURNAL, QUESTIONS = "answers.jsonl", "questions.parquet"
-FOLDER_FILES = (RUN, QUESTIONS, RESULT, ANSWERS, JUDGE)
-"""Of a run folder or a submission, what is read."""
+JOURNAL = "answers.jsonl"
+FOLDER_FILES = (RUN, "questions.parquet", RESULT, ANSWERS, JUDGE)
+"""What is taken of a run folder or a submission; its questions are not read."""
 KINDS = ("open", "proprietary", "medical")
 """Kinds of models of which a file of answers may be. A baseline is run by medprobe, and reproduced."""
 ELSEWHERE = "another harness"
 """What the request of a run says of its model where only a file of its answers is known."""
 UNKNOWN = "answers were given by another harness; its prompt and generation settings are not known"
-NEEDED = {"question_id", "case_id", "question", "options", "question_type", "answer"}
 LEAST_ROW = 16
 """Bytes of an answer in any file."""
 MAX_RESULT = 8 << 20
@@ -114,27 +112,6 @@ def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None
     )  # fmt: skip
     sent = Sent(_content(_as_sent(run)), answers_bytes(answer_frame(read.rows)))
     return _examined(sent, dataset, read.problems)
-
-
-def own_dataset(folder: Path, said: Benchmark) -> Dataset:
-    """The questions that a run folder keeps, for a dataset that is not at hand; the store's owner does not vouch for them."""
-    return Dataset(
-        said.name, said.split, said.family, own_questions(folder), said.origin, None, False, said.repo, said.revision,
-        f"the dataset {said.repo or '(none named)'} is not at hand: its questions are those of the run folder", said.validated,
-    )  # fmt: skip
-
-
-def own_questions(folder: Path) -> pd.DataFrame:
-    """The questions of a run folder. Raises BadInput where it keeps none."""
-    path = folder / QUESTIONS
-    if not path.is_file():
-        raise BadInput(
-            f"{folder}: has no questions.parquet. Run `medprobe eval` again, or name the dataset with --data."
-        )
-    frame = pd.DataFrame(list(parquet_rows(path)))
-    if not set(frame.columns) >= NEEDED:
-        raise BadInput(f"{path}: lacks the column {min(NEEDED - set(frame.columns))}. Run `medprobe eval` again.")
-    return frame
 
 
 def _sent(folder: Path, run: RunRecord) -> Sent:

@@ -18,12 +18,7 @@ from eval_harness.store import hub
 from eval_harness.store.acceptance import Acceptance, local_account, now
 from eval_harness.store.datasets import Dataset, dataset_for, dataset_of, named_dataset
 from eval_harness.store.names import Published
-from eval_harness.store.packaging import (
-    QUESTIONS,
-    examined_answers,
-    examined_folder,
-    own_dataset,
-)
+from eval_harness.store.packaging import examined_answers, examined_folder
 from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import check_file, printable, printable_lines
@@ -130,7 +125,7 @@ def prepare(
         selection = select_questions(benchmark, data, split)
         dataset = dataset_of(selection.repository, selection.split, ours=True)
         return examined_answers(what, dataset, model, kind, extraction)
-    find = partial(_dataset, what, data, owner)
+    find = partial(_dataset, data, owner)
     try:
         return examined_folder(what, find, reproduced)
     except BadInput as error:
@@ -139,12 +134,6 @@ def prepare(
         raise type(error)(printable(f"{what}: {told}. Nothing was submitted.", 2_000)) from error
 
 
-def _dataset(folder: Path, data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
-    """The questions for what a folder says of its benchmark; those that a run folder keeps itself only where its dataset is not at hand,
-    which a note says."""
-    if data:
-        return named_dataset(benchmark, data)
-    at_hand = benchmark.revision or Path(benchmark.repo or "").is_dir()
-    if not at_hand and (folder / QUESTIONS).exists():
-        return own_dataset(folder, benchmark)
-    return dataset_for(benchmark, owner=owner, of_this_machine=True)
+def _dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
+    """The questions for what a folder says of its benchmark."""
+    return named_dataset(benchmark, data) if data else dataset_for(benchmark, owner=owner, of_this_machine=True)

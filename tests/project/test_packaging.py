@@ -240,6 +240,7 @@ print(json.dumps([medprobe.__file__, len(medprobe.load_results(published=True)),
 """
 
 
+@pytest.mark.exhaustive  # its commands are processes of their own
 def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
     workdir = tmp_path / "workdir"
     workdir.mkdir()

@@ -123,6 +123,7 @@ sys.exit(max(task.wait() for task in tasks))
 """Slurm's `sbatch --wait` on one machine: reads the script's own options and those given, starts every task of the array at once."""
 
 
+@pytest.mark.exhaustive
 def test_the_slurm_array_asks_every_question_once(shell, tmp_path):
     """The command of docs/recipes.md with two tasks, side by side."""
     build("mediconfusion", out=tmp_path / "data")

@@ -99,7 +99,6 @@ LIES = {
         r["request"].update(benchmark="../../x"),
     ),
     "samples of each question": lambda r: (r["method"].update(samples=10**9), r["request"].update(samples=10**9)),
-    "finish the run first": lambda r: (r["method"].update(samples=3), r["request"].update(samples=3)),
     "method.judge must name": lambda r: r["method"].update(judge={"model": "GPT-4o"}),
 }
 
