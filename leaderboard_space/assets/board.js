@@ -3,7 +3,6 @@
 // Everything from the store reaches the page as escaped HTML from the server, or as textContent here.
 function medprobeBenchmark(element) {
 const root = element.querySelector(".mp");
-if (!root) return;
 const panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format, server = medprobe.server(format);
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, all: null, sorts: {} };

@@ -3,7 +3,6 @@
 // is asked for like any other key, a key that stands there several times is a list. `arrived` is called on every visit.
 function medprobePage(element, arrived) {
 const root = element.querySelector(".mp-page");
-if (!root) return;
 const name = root.dataset.page, server = medprobe.server(name);
 let state = {}, sorts = {}, asked = 0, polls = 40;
 

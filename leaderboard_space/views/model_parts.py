@@ -176,7 +176,8 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
     """Every result there ever was of it, the newest first; each opens into all that is known of where it comes from."""
     rows = ""
     for section, entry in sorted(found, key=lambda item: _date(item[1]), reverse=True):
-        metric = next(iter(_metrics(section, entry)), None)
+        known = {name for name, one in entry.result.scores.items() if one.value is not None or one.nonresponse}
+        metric = next((name for name in metrics_of(section, None) if name in known), None)
         score = with_interval(entry.result.scores[metric], metric) if metric else None
         info = info_of(metric or "", section.family)
         withdrawal = entry.provenance.withdrawal
@@ -200,15 +201,6 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
         f'<div class="scroll"><table class="lines history" data-table="history" aria-label="All results"><thead><tr>'
         f"{''.join(f'<th scope=col>{head}</th>' for head in heads)}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-def _metrics(section: Section, entry: Entry) -> list[str]:
-    """The metrics of a result that have a value, or a reason why not, the benchmark's own first."""
-    return [
-        name
-        for name in metrics_of(section, None)
-        if (score := entry.result.scores.get(name)) is not None and (score.value is not None or score.nonresponse)
-    ]
 
 
 def _date(entry: Entry) -> str:

@@ -251,52 +251,23 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
     expect(cases.locator("[data-name=find]")).to_be_focused()
 
 
-def test_image_types_of_one_result(chromium: Any, address: str) -> None:
-    """The paper's own example is shown first; another is chosen by its name, and stands in the address."""
-    page = open_page(chromium, address + "/#/b/probmed")
-    area = page.locator("#mp-probmed")
-    one = area.locator("[data-name=one]")
-    expect(one).to_have_value("CheXagent")
-    expect(area.locator("table[data-table=aspects] tbody tr").first).to_contain_text("chest X-ray n 3,120")
-    one.fill("GPT-4o")
-    one.press("Enter")
-    eventually(lambda: "one=GPT-4o" in here(page), True)
-    open_board(page, here(page))
-    expect(one).to_have_value("GPT-4o")
-
-
 def test_back_and_forward_step_through_what_was_chosen(chromium: Any, address: str) -> None:
-    """Pages, branches, scores and orders, over several benchmarks: each choice is a step with an address of its own. (That an address
-    shows the same when it is loaded: the tests of links.)"""
+    """Pages, branches and orders: each choice is a step with an address of its own."""
     page = open_page(chromium, address + "/#/b/mediconfusion")
-    steps = []
-
-    def note(shows: str) -> None:
-        page.locator(shows).first.wait_for()
-        # a benchmark's page says its address in full once it is drawn
-        eventually(lambda: ("?s=" in (new := here(page)) or new.endswith("/about")) and new not in dict(steps), True)
-        steps.append((here(page), shows))
-
-    note("#mp-mediconfusion table[data-table=leaderboard]:visible")
     tab(page, "HALT-MedVQA").click()
-    note("#mp-halt-medvqa table[data-table=leaderboard]:visible")
-    page.locator("#mp-halt-medvqa .facet").get_by_role("checkbox").first.check()
-    note("#mp-halt-medvqa .chip:visible")
-    page.locator("#mp-halt-medvqa table[data-table=leaderboard]").get_by_role(
-        "button", name="Model", exact=True
-    ).click()
-    note("#mp-halt-medvqa th[data-sort=model][aria-sort]:visible")
-    tab(page, "About").click()
-    note(".about:visible")
-    assert len({step for step, _ in steps}) == len(steps)
-    for step, shows in steps[-2::-1]:
-        page.go_back()
-        page.locator(shows).first.wait_for()
+    area, steps = page.locator("#mp-halt-medvqa"), []
+    for choice_made, shows in (
+        (area.locator(".facet").get_by_role("checkbox").first, ".chip:visible"),
+        (area.locator("thead").get_by_role("button", name="Model", exact=True).first, "th[data-sort=model][aria-sort]"),
+    ):
+        choice_made.click()
+        area.locator(shows).first.wait_for()
+        area.locator(".panel:not(.busy)").wait_for()
+        steps.append((here(page), shows))
+    for go, (step, shows) in ((page.go_back, steps[0]), (page.go_forward, steps[1])):
+        go()
         eventually(lambda step=step: here(page), step)
-    for step, shows in steps[1:]:
-        page.go_forward()
-        page.locator(shows).first.wait_for()
-        eventually(lambda step=step: here(page), step)
+        area.locator(shows).first.wait_for()
 
 
 def test_a_taken_port_is_one_clear_line(address: str, store: Path) -> None:
