@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, yes_no
-from dataset_builders.errors import BadInput, Problems
-from dataset_builders.images.lookup import ImageFolders, own_images
+from dataset_builders.errors import BadInput, Problems, clip
+from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images, unambiguous
 from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_records
 
@@ -35,6 +34,7 @@ PAPER_TYPES: dict[str, tuple[int, int, int]] = {
 """Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the "
 "table's total is 6,303."""
 
+OPTIONS = ("yes", "no")
 REMEDY = "Fix the entries, or get the file again from rippleripple/ProbMed."
 
 
@@ -193,3 +193,52 @@ def _counts(cases: list[Case]) -> list[Count]:
             note = "the paper's Table 19 gives one per image, its Table 2 does not fit that"
         counts.append(Count(f"questions on {aspect}", len(of_aspect), None, note))
     return counts
+
+
+class ImageIndex:
+    """The images of the source, each made once, and named by the first entry that shows it."""
+
+    def __init__(self, folders: ImageFolders | None, rows: list[Any], own: dict[str, OwnImage]) -> None:
+        self.folders, self.own = folders, own
+        self.unambiguous_names = unambiguous({path_of(row) for row in rows if isinstance(row, dict)})
+        self.made: dict[str, CaseImage | None] = {}
+
+    def image(self, entry: SourceEntry, image_id: str) -> CaseImage | None:
+        name, path = entry.text("image"), path_of(entry.value)
+        if not name:
+            return None
+        if path not in self.made:
+            self.made[path] = self._make(entry, image_id, name, path)
+        return self.made[path]
+
+    def _make(self, entry: SourceEntry, image_id: str, name: str, path: str) -> CaseImage | None:
+        names = [path, name] if name != path else [name]
+        base = path.rsplit("/", 1)[-1]
+        if base in self.unambiguous_names:
+            names.append(base)
+        return find_image(
+            entry,
+            self.folders,
+            names,
+            image_id=image_id,
+            called=name,
+            own=self.own.get(name, OwnImage()),
+            source="ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None,
+        )
+
+
+def path_of(row: dict[str, Any]) -> str:
+    """Where the image of an entry lies: `image`, below a folder named by its image type unless it names a
+    folder itself."""
+    name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
+    return name if "/" in name or not kind else f"{kind}/{name}"
+
+
+def yes_no(entry: SourceEntry) -> int | None:
+    answer = entry.text("answer" if "answer" in entry.value or "gt_ans" not in entry.value else "gt_ans")
+    if not answer:
+        return None
+    if answer.lower().rstrip(".") not in OPTIONS:
+        entry.wrong(f'"answer" {clip(answer)} is neither yes nor no')
+        return None
+    return OPTIONS.index(answer.lower().rstrip("."))

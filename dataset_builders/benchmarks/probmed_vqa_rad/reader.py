@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.probmed.rows import OPTIONS, ImageIndex, path_of, yes_no
+from dataset_builders.benchmarks.probmed.reader import OPTIONS, ImageIndex, path_of, yes_no
 from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, own_images
