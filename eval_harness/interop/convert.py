@@ -38,8 +38,6 @@ def prepare_any(
     **more: Any,
 ) -> Submission:
     """`store.submit.prepare` of a folder, a plain file of answers, or any file that a reader knows."""
-    if what.is_dir():
-        return prepare(what, benchmark, model, data, split, **more)
     with as_answer_file(what, benchmark, data, split) as (plain, said):
         return prepare(plain, said.benchmark, model or said.model, said.data, said.split, **more)
 
@@ -49,8 +47,6 @@ def submit_any(
     split: str | None = None, **more: Any,
 ) -> Submitted:  # fmt: skip
     """`store.submit.submit` of the same."""
-    if what.is_dir():
-        return submit(what, to, benchmark, model, data, split, **more)
     with as_answer_file(what, benchmark, data, split) as (plain, said):
         return submit(plain, to, said.benchmark, model or said.model, said.data, said.split, **more)
 
@@ -59,7 +55,8 @@ def submit_any(
 def as_answer_file(
     path: Path, benchmark: str | None, data: str | None, split: str | None
 ) -> Iterator[tuple[Path, Described]]:
-    """What another harness or a paper's script wrote, as a plain file of answers, with what it says about itself; any other file as it is.
+    """What another harness or a paper's script wrote, as a plain file of answers, with what it says about itself; a folder and any other
+    file as it is.
 
     Raises BadInput with what is wrong with the file.
     """
