@@ -117,9 +117,13 @@ def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
 
 
 def _one(memory: ViewCache, query: BoardQuery, wanted: str) -> Entry | None:
-    """The result that the table of a single one shows."""
+    """The result that the table of a single one shows, the first of which anything is known by image type."""
     entries = memory.entries(query)
-    return breakdown.choose(entries, _by_image_type(query)("organ"), wanted, labels(entries))
+    for entry in breakdown.preferred(entries, wanted, labels(entries)):
+        cells = _by_image_type(query, frozenset({entry.key}))("organ")
+        if any(entry.key in held for held in cells.values()):
+            return entry
+    return None
 
 
 def _facet(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[str, list[str]]:

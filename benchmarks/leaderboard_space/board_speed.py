@@ -134,7 +134,7 @@ def in_browser(address: str, section: str) -> None:
             """async (format) => {
               const root = document.querySelector('#mp-' + format), spent = [];
               for (let at = 0; at < 12; at++) {
-                const line = root.querySelectorAll('[role=treeitem]')[at], panel = root.querySelector('.panel');
+                const line = root.querySelectorAll('.facet .values input')[at], panel = root.querySelector('.panel');
                 const start = performance.now();
                 const changed = new Promise((done) => {
                   const watch = new MutationObserver((seen) => {

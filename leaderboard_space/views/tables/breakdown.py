@@ -183,17 +183,14 @@ ASPECTS = tuple(
 """The scores, in the papers' order; abnormality has no adversarial questions."""
 
 
-def choose(entries: Sequence[Entry], cells: Cells, wanted: str, name_of: Mapping[str, str]) -> Entry | None:
-    """The result to show: the wanted one (by key, or by its name in the list), else the paper's example, else the first of which anything
-    is known."""
+def preferred(entries: Sequence[Entry], wanted: str, name_of: Mapping[str, str]) -> list[Entry]:
+    """The results, the one to show first: the wanted one (by key, or by its name in the list), else the paper's example."""
 
     def order(entry: Entry) -> tuple[bool, bool]:
         is_wanted = wanted != "" and (entry.key == wanted or is_shown_as(name_of[entry.key], wanted))
         return not is_wanted, entry.result.model.name != OF_THE_PAPER
 
-    return min(
-        (entry for entry in entries if any(entry.key in held for held in cells.values())), key=order, default=None
-    )
+    return sorted(entries, key=order)
 
 
 def aspects(entry: Entry, cells_of: Callable[[str], Cells], name_of: Mapping[str, str]) -> str:

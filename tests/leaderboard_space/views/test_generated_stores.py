@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "seed", few([3008, 5176, 100, 16, 7, 103, 84, 102, 10, 40, 60, 101, 105, 107, 108, 109, 136], 6)
+    "seed", few([3008, 100, 7, 103, 16, 5176, 84, 102, 10, 40, 60, 101, 105, 107, 108, 109, 136], 4)
 )
 def test_every_page_says_what_the_raw_files_show(tmp_path: Path, seed: int) -> None:
     family = make(tmp_path, seed)
