@@ -152,7 +152,7 @@ def test_published_results_alone_make_a_board() -> None:
     both = [["category", "Cerebral"], ["category", "Spinal"]]
     service, asked = Service(board), {"format": "mediconfusion", "branches": both}
     shown = check_words(service.view(asked)["html"])
-    assert "The paper reports Cerebral and Spinal separately." in shown and "are listed below" in shown
+    assert "Known for parts of this selection" in shown and "are listed below" in shown
     parts = service.breakdown(asked)
     assert ">20.0</a>" in parts and ">17.2</a>" in parts and "the underlying answers" in shown
 
