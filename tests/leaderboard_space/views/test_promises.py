@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
+from leaderboard_space import breakdowns
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.sentences import in_running_text
 from leaderboard_space.service import Service
-from leaderboard_space.views.parts import FIRST
+from leaderboard_space.views.tables import leaderboard
 from tests.leaderboard_space.checks.claims import check_words, plain
 from tests.leaderboard_space.stores import add_run, answers, questions
 
@@ -82,14 +83,16 @@ def test_no_pair_of_labels_leads_to_a_blank_page(service: Service, family: str) 
                 assert label is not None
 
 
-def test_every_result_of_a_long_table_can_be_reached(tmp_path: Path) -> None:
+def test_every_result_of_a_long_table_can_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first rows, then all: in the table and in the breakdown alike."""
-    asked, models = questions("gmai-mmbench", 6), FIRST + 3
+    asked, models, first = questions("gmai-mmbench", 6), 8, 5
+    for module in (breakdowns, leaderboard):
+        monkeypatch.setattr(module, "FIRST", first)
     for number in range(models):
         add_run(tmp_path, "gmai-mmbench", asked, answers(asked, number / 100, seed=number), f"Model {number:03}")
     service = Service(Board(tmp_path))
     for page in (lambda one: service.view(one)["html"], service.breakdown):
         short, whole = page({"format": "gmai-mmbench"}), page({"format": "gmai-mmbench", "all": "yes"})
         drawn = [re.findall(r"Model \d{3}(?=</span>|</bdi>)", one) for one in (short, whole)]
-        assert len(drawn[0]) == FIRST and len(set(drawn[1])) == models and drawn[1][:FIRST] == drawn[0]
+        assert len(drawn[0]) == first and len(set(drawn[1])) == models and drawn[1][:first] == drawn[0]
         assert f"All {models} results" in short and "data-part" not in whole
