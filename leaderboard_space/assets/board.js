@@ -134,8 +134,8 @@ async function act(button) {
     const box = panel.querySelector(".cite");
     box.textContent = said;
     box.hidden = !hidden;
-  } else if (what === "svg") {
-    savePlot(button.closest("[data-plot]"), link(), [format, ...state.branches.map((path) => path.slice(1).join("-"))].join("-").replace(/[^A-Za-z0-9.-]+/g, "-").slice(0, 80));
+  } else if (button.dataset.of?.startsWith("plot-")) {
+    savePlot(button.closest("[data-plot]"), what, link(), [format, ...state.branches.map((path) => path.slice(1).join("-"))].join("-").replace(/[^A-Za-z0-9.-]+/g, "-").slice(0, 80));
   } else {
     saveFile(await ask("export", { as: what, of: button.dataset.of || "leaderboard", facet: state.facet, one: state.one }));
   }

@@ -176,12 +176,16 @@ def _against(
 
 
 def _frame(named: tuple[str, str], said: str, drawn: str, about: str) -> str:
-    """A plot with its heading, what it says of itself, and the button that saves it. `named`: its name and title."""
+    """A plot with its heading, what it says of itself, and the buttons that save it. `named`: its name and title."""
     name, title = named
     said = said.strip() + (" Dashed: guessing." if 'class="guess"' in drawn else "")
+    save = "".join(
+        f'<button type="button" class="link" data-act="{form}" data-of="plot-{name}">Save as {form.upper()}</button>'
+        for form in ("svg", "png")
+    )
     return (
         f'<section class="plot" data-plot="{name}" data-title="{text(title)}" data-about="{text(about, 1000)}"><div class="bar-head">'
-        f'<h3>{prose(title)}</h3><button type="button" class="link" data-act="svg" data-of="plot-{name}">Save plot</button></div>'
+        f"<h3>{prose(title)}</h3>{save}</div>"
         f'<p class="sub">{prose(said, 600)}</p>'
         f'<figure class="plots" tabindex="0" aria-label="{text(title)}">{drawn}</figure></section>'
     )

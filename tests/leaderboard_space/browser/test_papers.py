@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from tests.browser import download, eventually, here, tab
@@ -238,7 +239,8 @@ def test_facets_are_searched_ticked_and_addressed(start: Any) -> None:
 def test_a_plot_is_saved_with_its_citation(start: Any) -> None:
     page = start(where="/#/b/mediconfusion")
     for plot in ("confusion", "size"):
-        file = download(page, page.locator(f"#mp-mediconfusion [data-plot={plot}] button"))
+        save = page.locator(f"#mp-mediconfusion [data-plot={plot}] button")
+        file = download(page, save.filter(has_text="SVG"))
         assert file.suggested_filename == f"medprobe-mediconfusion-{plot}.svg"
         said = " ".join(" ".join(ElementTree.fromstring(Path(file.path()).read_bytes()).itertext()).split())
         assert not [
@@ -246,3 +248,9 @@ def test_a_plot_is_saved_with_its_citation(start: Any) -> None:
             for words in ("Sepehri et al.", "medprobe board, 20", "#/b/mediconfusion", "RadFM")
             if words not in said
         ], said
+        picture = download(page, save.filter(has_text="PNG"))
+        assert picture.suggested_filename == f"medprobe-mediconfusion-{plot}.png"
+        with Image.open(picture.path()) as opened:  # twice the drawing's size, and not one colour
+            drawing = ElementTree.fromstring(Path(file.path()).read_bytes())
+            assert opened.size == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
+            assert len(opened.getcolors(1 << 24)) > 20
