@@ -92,7 +92,7 @@ _LATEX = _steps(
     ("\\gt", r"\\gt(?![a-z])", ">"),
     ("\\pm", r"\\pm(?![a-z])", "±"),
     ("\\", r"\\[,;:!]", ""),
-    ("\\", r"\\(?:left|right|displaystyle|quad|qquad|[()\[\]])", " "),
+    ("\\", r"\\(?:left|right|displaystyle|quad|qquad|[()\[\] ])", " "),
     ("\\", r"\\([%$&#_{}])", r"\1"),
 )
 """What LaTeX stands for: a mark that the text must hold, what is replaced, and by what; in this order."""
