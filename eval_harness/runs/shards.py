@@ -121,16 +121,16 @@ def put_together(folder: Path) -> set[Key]:
     Call inside `folder_lock`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
     and read once more it says the same.
     """
-    answers = answers_of(folder)
     shares = _shares(folder)
-    if not shares:
-        return set(answers)
-    replace_file(folder / TOGETHER, b"".join(map(line_of, answers.values())))
-    for path in shares:
-        # One that stays is read after what was just written, and says the same: no other process writes its share as long as it lives.
-        if lock_is_free(lock_of(path)):
-            path.unlink(missing_ok=True)
-            lock_of(path).unlink(missing_ok=True)
+    ended = [
+        path for path in shares if lock_is_free(lock_of(path))
+    ]  # before they are read: one that ends meanwhile has more to say
+    answers = answers_of(folder)
+    if shares:
+        replace_file(folder / TOGETHER, b"".join(map(line_of, answers.values())))
+    for path in ended:
+        path.unlink(missing_ok=True)
+        lock_of(path).unlink(missing_ok=True)
     return set(answers)
 
 

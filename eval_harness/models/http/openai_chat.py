@@ -131,15 +131,21 @@ class OpenAIChat(Backend):
         if self._settled:
             self._may_start.set()
 
+        async def take() -> Taken | None:
+            async with taking:
+                return None if stopping else await asyncio.to_thread(self._next, waiting)
+
         async def work(first: bool) -> None:
             if not first:
                 await self._may_start.wait()
-            while not stopping:
-                async with taking:
-                    taken = await asyncio.to_thread(self._next, waiting)
-                if taken is None:
-                    break
-                emit(await self._timed(taken))
+            upcoming = asyncio.create_task(take())
+            try:
+                while (taken := await upcoming) is not None:
+                    upcoming = asyncio.create_task(take())  # made ready while the reply is awaited
+                    emit(await self._timed(taken))
+            finally:
+                upcoming.cancel()
+                await asyncio.gather(upcoming, return_exceptions=True)
             self._may_start.set()
 
         async with self._open() as self._client:
