@@ -136,10 +136,10 @@ class OpenAIChat(Backend):
                 return None if stopping else await asyncio.to_thread(self._next, waiting)
 
         async def work(first: bool) -> None:
-            if not first:
-                await self._may_start.wait()
             upcoming = asyncio.create_task(take())
             try:
+                if not first:
+                    await self._may_start.wait()
                 while (taken := await upcoming) is not None:
                     upcoming = asyncio.create_task(take())  # made ready while the reply is awaited
                     emit(await self._timed(taken))
