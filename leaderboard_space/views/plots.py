@@ -296,13 +296,13 @@ def _names(points: Sequence[Point], x: Scale, y: Scale) -> dict[int, str]:
         px, py = _across(x, points[at].x), _up(y, points[at].y)
         shown = points[at].name if len(points[at].name) <= 40 else points[at].name[:39] + "…"
         width = LETTER * len(shown)
-        for start in (px + 8, px - 8 - width):
+        for kind, end, start in (("name", px + 8, px + 8), ("name end", px - 8, px - 8 - width)):
             box = (start, py - 7, start + width, py + 7)
             inside = box[0] > LEFT and box[2] < WIDTH
             if inside and all(
                 box[0] > other[2] or box[2] < other[0] or box[1] > other[3] or box[3] < other[1] for other in taken
             ):
                 taken.append(box)
-                found[at] = f'<text class="name" x="{start:.1f}" y="{py + 4:.1f}">{text(shown)}</text>'
+                found[at] = f'<text class="{kind}" x="{end:.1f}" y="{py + 4:.1f}">{text(shown)}</text>'
                 break
     return found
