@@ -1,8 +1,8 @@
 """Find image pairs that one encoder confuses and another tells apart: every pair i < j, exactly, not a sample.
 
 A pair is confusing if sim_med >= 0.9 and sim_gen <= 0.75 (MediConfusion, section 2.1; sim = cosine of the two images' embeddings by
-BiomedCLIP and DINOv2). The paper sampled pairs at random. Here float32 products of both encoders rule pairs out tile by tile, with a
-slack that covers their rounding, and what they do not rule out is decided in float64; a similarity within 1e-12 of a threshold lies on
+BiomedCLIP and DINOv2). The paper sampled pairs at random. Here float32 products rule pairs out tile by tile, with a slack that
+covers their rounding, and what they do not rule out is decided in float64; a similarity within 1e-12 of a threshold lies on
 it and is reported as the threshold itself. It is the same on a processor and on a GPU.
 
 See also: blocks on disk, resuming, which pairs are kept (`pair_mining.py`).
@@ -22,8 +22,10 @@ from dataset_builders.errors import BadInput, first_line
 
 TIE = 1e-12
 """A similarity this close to a threshold lies on it: float64 rounding of a cosine stays below it, a true difference rarely does."""
-ROWS, COLUMNS = 256, 4096
+ROWS, COLUMNS = 1024, 4096
 """Size of a tile. Pairs are handed out by strips of so many rows, so that memory stays bounded where everything matches."""
+FEW = 64
+"""Where at most one pair in so many is left after the first encoder's product, deciding them costs less than the second's product."""
 GATHERED = 2**15
 """Pairs whose vectors are gathered at a time."""
 
@@ -107,10 +109,12 @@ class EncoderVectors:
     def may_meet(self, rows: slice, columns: slice) -> torch.Tensor:
         """(rows, columns) bool: False where a float32 product says that the pair is out."""
         product = (self.x[rows] / self.norms[rows, None]).float() @ self.x[columns].t()
-        norms = self.norms[columns]
-        return (product >= ((self.low - self.slack) * norms).float()) & (
-            product <= ((self.high + self.slack) * norms).float()
-        )
+        norms, met = self.norms[columns], torch.ones_like(product, dtype=torch.bool)
+        if math.isfinite(self.low):
+            met &= product >= ((self.low - self.slack) * norms).float()
+        if math.isfinite(self.high):
+            met &= product <= ((self.high + self.slack) * norms).float()
+        return met
 
     def cosines(self, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
         """Cosines (m,) in float64 of the listed pairs, those on a threshold as the threshold."""
@@ -147,7 +151,9 @@ class PairSearch:
             rows, parts = slice(first, min(stop, first + ROWS)), []
             for left in range(first, self.n, COLUMNS):
                 columns = slice(left, min(self.n, left + COLUMNS))
-                maybe = self.med.may_meet(rows, columns) & self.gen.may_meet(rows, columns)
+                maybe = self.med.may_meet(rows, columns)
+                if maybe.count_nonzero() * FEW > maybe.numel():
+                    maybe &= self.gen.may_meet(rows, columns)
                 i, j = (maybe.triu(1) if left == first else maybe).nonzero(as_tuple=True)
                 parts.append(self._decided(i + first, j + left))
             found = Pairs.join(parts)
