@@ -1,4 +1,4 @@
-"""Images in a folder, or at an address of fsspec (s3://, gs://, hf://datasets/ORG/NAME ...); and their index:
+"""Images in a folder, or at an address of fsspec (s3://, gs://, hf://datasets/ORG/NAME ...) as image files or Parquet; and their index:
 sha256, size and perceptual hash of each, in a table that a later run reuses, with unreadable files listed.
 
 Folders and addresses have `names`, `state` (what changes when an image does) and `read`, and can be sent to another process.
@@ -10,10 +10,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
-from itertools import islice
+from functools import cache, cached_property, lru_cache
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,7 +92,7 @@ class ImageFolder:
 
 
 class Remote:
-    """Image files below an address."""
+    """Image files and the rows of Parquet files below an address. A row is called FILE.parquet#NUMBER."""
 
     def __init__(self, address: str) -> None:
         import fsspec
@@ -101,6 +103,9 @@ class Remote:
             self._system, self._root = fsspec.core.url_to_fs(address, **options)
         except (ImportError, ValueError) as error:
             raise BadInput(f"{address}: cannot be opened ({error}).") from None
+        self._lock = threading.Lock()
+        self._starts = cache(self._read_starts)
+        self._column = lru_cache(maxsize=2)(self._read_column)  # the images of a row group follow each other
 
     def __reduce__(self) -> tuple[type[Remote], tuple[str]]:
         return Remote, (self.address,)
@@ -120,33 +125,88 @@ class Remote:
 
     def names(self) -> list[str]:
         """Paths below the address, sorted. Raises BadInput where there are none, or it cannot be reached."""
-        found = [path for path in self._files if Path(path).suffix.lower() in SUFFIXES]
+        found: list[str] = []
+        for path in self._files:
+            suffix = Path(path).suffix.lower()
+            if suffix in SUFFIXES:
+                found.append(path)
+            elif suffix == ".parquet":
+                found += [f"{path}#{row:07}" for row in range(self._starts(path)[-1])]
         if not found:
-            raise BadInput(f"{self}: holds no images ({', '.join(SUFFIXES)}), or does not exist.")
-        return found
+            raise BadInput(
+                f"{self}: holds no images ({', '.join(SUFFIXES)}, .parquet with a column of images), or does not exist."
+            )
+        return sorted(found)
 
     def state(self, name: str) -> tuple[int, int]:
         """The file's size and a number made of what its file system tells versions apart by."""
-        about = self._files.get(name)
+        about = self._files.get(name.partition("#")[0])
         if about is None:
             raise FileNotFoundError(errno.ENOENT, "is not there any more")
         version = next((about[key] for key in VERSIONS if about.get(key)), None)
         return int(about.get("size") or 0), int.from_bytes(hashlib.sha256(str(version).encode()).digest()[:7], "big")
 
     def read(self, name: str) -> bytes:
-        """The file. Raises BadInput where the address cannot be reached: its images are no broken ones."""
+        """The file, or the row's image. Raises BadInput where the address cannot be reached: its images are no broken ones."""
+        path, _, row = name.partition("#")
         try:
-            return bytes(self._system.cat_file(f"{self._root}/{name}"))
-        except FileNotFoundError:
+            if not row:
+                return bytes(self._system.cat_file(f"{self._root}/{path}"))
+            with self._lock:
+                return self._of_row(path, int(row))
+        except (FileNotFoundError, ImageError, BadInput):
             raise
         except Exception as error:  # whatever a file system raises
             raise self._unreachable(name, error) from error
+
+    def _of_row(self, path: str, row: int) -> bytes:
+        starts = self._starts(path)
+        group = bisect_right(starts, row) - 1
+        data = self._column(path, group)[row - starts[group]].as_py()
+        if data is None:
+            raise ImageError("its row holds no image")
+        return bytes(data)
+
+    def _read_starts(self, path: str) -> list[int]:
+        """The first row of each row group, then the number of rows; [0] where the file has no column of images."""
+        import pyarrow.parquet as pq
+
+        try:
+            with self._open(path) as file:
+                parquet = pq.ParquetFile(file)
+                about = parquet.metadata
+                groups = range(about.num_row_groups if _image_column(parquet.schema_arrow) else 0)
+                return list(accumulate((about.row_group(group).num_rows for group in groups), initial=0))
+        except Exception as error:  # whatever a file system raises, and a file that is no Parquet
+            raise self._unreachable(path, error) from error
+
+    def _read_column(self, path: str, group: int) -> Any:
+        """The images' bytes of a row group."""
+        import pyarrow.parquet as pq
+
+        with self._open(path) as file:
+            parquet = pq.ParquetFile(file)
+            name = _image_column(parquet.schema_arrow)
+            return parquet.read_row_group(group, columns=[f"{name}.bytes"]).column(0).combine_chunks().field("bytes")
+
+    def _open(self, path: str) -> Any:
+        return self._system.open(f"{self._root}/{path}", "rb")
 
     def _unreachable(self, name: str, error: Exception) -> BadInput:
         words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         return BadInput(
             f"{self}{'/' * bool(name)}{name}: cannot be read ({words}). Check the address and its credentials."
         )
+
+
+def _image_column(schema: Any) -> str | None:
+    """The column with images as `datasets` stores them (bytes and path), `image` before others; None where there is none."""
+    import pyarrow as pa
+
+    found = [
+        field.name for field in schema if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+    ]
+    return "image" if "image" in found else next(iter(found), None)
 
 
 ImageFiles = ImageFolder | Remote

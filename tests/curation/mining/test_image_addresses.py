@@ -1,4 +1,4 @@
-"""Images are embedded from a folder, an object store and a dataset of the Hub: the same vectors each way."""
+"""Images are embedded from a folder, an object store and a dataset of the Hub, as files and as Parquet: the same vectors each way."""
 
 import io
 import pickle
@@ -6,6 +6,8 @@ import pickle
 import fsspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
@@ -36,6 +38,21 @@ def drawn(count, seed=0):
         Image.fromarray(chance.integers(0, 256, (9, 12, 3), dtype=np.uint8)).save(buffer, "PNG")
         found[f"{'deep/' * (number % 2)}{number}.png"] = buffer.getvalue()
     return found | {"broken.jpg": b"\xff\xd8\xff\xe0 no picture"}
+
+
+def as_parquet(images):
+    """Two columns of images as `datasets` stores them, in row groups of 3."""
+    rows = [{"bytes": data, "path": name} for name, data in images.items()]
+    file = io.BytesIO()
+    table = pa.table({"id": range(len(rows)), "other": [{"bytes": b"", "path": ""}] * len(rows), "image": rows})
+    pq.write_table(table, file, row_group_size=3)
+    return {"data/test-0.parquet": file.getvalue(), "README.md": b"# Images", "data/plain.parquet": _plain()}
+
+
+def _plain():
+    file = io.BytesIO()
+    pq.write_table(pa.table({"id": [1]}), file)
+    return file.getvalue()
 
 
 def in_memory(files, _):
@@ -69,11 +86,12 @@ def vectors(out):
     return dict(zip(index["sha256"], array, strict=True))
 
 
+@pytest.mark.parametrize("form", [dict, as_parquet])
 @pytest.mark.parametrize("store", [in_memory, in_folder, on_the_hub])
-def test_an_address_gives_the_vectors_of_a_folder(store, request, tmp_path):
+def test_an_address_gives_the_vectors_of_a_folder(store, form, request, tmp_path):
     images = drawn(7)
     embed(_folder(images, tmp_path), tmp_path / "a", ENCODER)
-    address = store(images, request)
+    address = store(form(images), request)
     embed(address, tmp_path / "b", ENCODER, batch_size=3)
     ours, theirs = vectors(tmp_path / "b"), vectors(tmp_path / "a")
     assert ours.keys() == theirs.keys()
@@ -81,7 +99,7 @@ def test_an_address_gives_the_vectors_of_a_folder(store, request, tmp_path):
     for sha, vector in theirs.items():
         np.testing.assert_array_equal(ours[sha], vector)
     [broken] = pd.read_csv(tmp_path / "b" / "unreadable.csv")["image"]
-    assert file_names(tmp_path / "b")[broken] == "broken.jpg"
+    assert file_names(tmp_path / "b")[broken] == ("data/test-0.parquet#0000007" if form is as_parquet else "broken.jpg")
     again = pickle.loads(pickle.dumps(images_at(address)))  # as a worker on another machine gets it
     assert again.names() == images_at(address).names()
 
