@@ -68,8 +68,8 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
             identity = int(identity)  # a column of numbers with a gap in it
         is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
         status = "failed" if record["response"] is None else record.get("status")
-        numbers = {name: record.get(name) for name in ("sample", "response", "seconds")}
-        kept = {name: value for name, value in numbers.items() if not is_gap(value)}
+        numbers = {name: record.get(name) for name in ("sample", "seconds")}
+        kept = {"response": record["response"]} | {name: value for name, value in numbers.items() if not is_gap(value)}
         kept |= {name: record[name] for name in ("reasoning", "finish_reason") if isinstance(record.get(name), str)}
         kept["delivery"] = DELIVERIES[status if status in ("failed", "refused") else "answered"]
         yield where, {"question_id": str(identity).strip() if is_id else None} | kept
