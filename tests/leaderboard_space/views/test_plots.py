@@ -47,8 +47,9 @@ def test_every_point_of_a_plot_stands_where_its_numbers_say_and_names_cover_none
                 x, y = float(mark.get("cx", "")), float(mark.get("cy", ""))
                 places.append((numbers if name in ("confusion", "slopes") else numbers[1::-1], x, y))
             for label in point.findall("text"):
-                left, base = float(label.get("x", "")), float(label.get("y", ""))
-                boxes.append((left, base - 9, left + 5 * len(label.text or ""), base))
+                x, base, width = float(label.get("x", "")), float(label.get("y", "")), 5 * len(label.text or "")
+                left = x - width if label.get("class") == "name end" else x
+                boxes.append((left, base - 9, left + width, base))
         for at, (left, top, right, bottom) in enumerate(boxes):
             assert all(left > r or right < a or top > b or bottom < t for a, t, r, b in boxes[:at])
             assert not any(left < x < right and top < y < bottom for _, x, y in places)
