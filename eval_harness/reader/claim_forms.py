@@ -76,6 +76,7 @@ LINK = (
     r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=】](?!=)|=>|-+>|[→⇒➜]|–|—|\s-(?=\s)"
     r"|\b(?:هي|هو)\b|[是为為はは은는选](?::\s*)?|(?<=ans)\.|\n)\s*)+"
 )
+TO_LINK = rf"(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}"
 TAKES_BACK = (
     r"(?:wait|hold on|correction|corrected|scratch that|strike that|on (?:second|closer|further|a second) \w+"
     r"|(?:take|took) (?:that|it) back|misread|misspoke|was wrong|a mistake|an error|my mistake|let me re\w+"
@@ -89,12 +90,12 @@ CORRECTION = re.compile(rf"\b{TAKES_BACK}\b|(?<=[.,;…] )no(?=, )|不对")
 
 ANSWERS = re.compile(
     rf"{OPENING}(?:{TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
-    rf"|{RATED}{ANSWER_WORD}(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}){GAP}$"
+    rf"|{RATED}{ANSWER_WORD}{TO_LINK}){GAP}$"
 )
 """One that names the answer outright ("Answer: B"): it comes before conclusions on the way ("so it is B")."""
 STATES = re.compile(
     rf"{OPENING}(?:"
-    rf"{RATED}{CUE}(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}"
+    rf"{RATED}{CUE}{TO_LINK}"
     r"|(?:i|we)(?:['’]d|['’]ll|['’]m)?(?:\s+(?:will|would|have to|must|can|should|do|am|\w+ly|rather|still|now))*\s+"
     r"(?:choose|chose|pick|picked|select|selected|go with|going with|go for|settle on|settle for|opt for|vote for"
     r"|lean(?:ing)? towards?|lean to|favou?r|answer|guess|say|think|believe|conclude|suspect|(?:classify"
@@ -279,7 +280,7 @@ SEES = (
 )
 SEEN = re.compile(rf"{SEES}{QUALITY}{GAP}$")
 """The clause before an option's text that says that it is seen."""
-FRAME = re.compile(rf"{SEES}|{OPENING}{RATED}{CUE}(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}")
+FRAME = re.compile(rf"{SEES}|{OPENING}{RATED}{CUE}{TO_LINK}")
 """The same, or that an answer follows, before whatever words."""
 IS = re.compile(rf"{OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP}$")
 IS_LABELLED = re.compile(

@@ -107,7 +107,7 @@ _NONE = ("none", "of", "the", "above")
 """`text.plain` writes "none of these options" and the like in this way."""
 COMMON = vocabulary("yes no none all both true false other unknown present absent up down in out on off a an the")
 """Options that are everyday words: by themselves they name an option only where nothing else is said, or an answer is stated."""
-_NUMBER_WORDS = vocabulary(
+_FORMULA_WORDS = vocabulary(
     "mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min h hu pi minute hour day week month year "
     "percent degree"
 )  # fmt: skip
@@ -409,7 +409,7 @@ def _is_numeric(words: Sequence[str]) -> bool:
     """True if an option is a number with its unit, or a formula."""
     if not any(word[0].isdigit() or word == "√" for word in words):
         return False
-    return all(not word.isalpha() or len(word) < 3 or word in _NUMBER_WORDS for word in words)
+    return all(not word.isalpha() or len(word) < 3 or word in _FORMULA_WORDS for word in words)
 
 
 def _abbreviates(short: str, words: str) -> bool:
