@@ -168,8 +168,8 @@ def image_file(kind: str, person: Planted, rng: random.Random) -> tuple[bytes, s
         )  # fmt: skip
         data = buffer.getvalue()
         photoshop = b"Photoshop 3.0\0" + person.everything.encode()
-        data = data[:2] + b"\xff\xed" + (len(photoshop) + 2).to_bytes(2, "big") + photoshop + data[2:]
-        return data + person.everything.encode(), ".jpg"
+        segment = b"\xff\xed" + (len(photoshop) + 2).to_bytes(2, "big") + photoshop
+        return data[:2] + segment + data[2:-2] + segment + data[-2:] + person.everything.encode(), ".jpg"
     if kind.startswith("png"):
         texts = PngImagePlugin.PngInfo()
         texts.add_text("Author", person.name.encode("ascii", "replace").decode())

@@ -18,8 +18,10 @@ from dataset_builders.images.lookup import as_png, opened, rgb_of
 ORIENTATION = 0x0112
 PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
-JPEG_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDB, 0xDD)
-"""Frames, tables, and how often scans restart."""
+JPEG_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDA, 0xDB, 0xDD)
+"""Frames, tables, scans, and how often these restart."""
+SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+"""A scan's coded data goes on over stuffed bytes, restarts and fill bytes."""
 
 
 def strip_metadata(data: bytes) -> bytes:
@@ -32,7 +34,7 @@ def strip_metadata(data: bytes) -> bytes:
         if found == "JPEG":
             try:
                 return _jpeg(data, orientation)
-            except (IndexError, ValueError):  # not laid out as its format says, though it can be decoded
+            except (IndexError, StopIteration, ValueError):  # not laid out as its format says, though it can be decoded
                 return _as_png(image, orientation)
         return _png(data) if found == "PNG" and orientation == 1 else _as_png(image, orientation)
 
@@ -47,7 +49,7 @@ def file_name(name: str, data: bytes) -> str:
 
 def _as_png(image: Image.Image, orientation: int) -> bytes:
     """The first picture as PNG, turned upright. Modes that PNG lacks become RGB, as they are for every model."""
-    keep = orientation in (0, 1) and image.mode in ("1", "L", "LA", "RGB", "RGBA", "I;16")
+    keep = orientation == 1 and image.mode in ("1", "L", "LA", "RGB", "RGBA", "I;16")
     if keep:
         image.load()
     picture = image if keep else rgb_of(image)
@@ -71,8 +73,12 @@ def _jpeg(data: bytes, orientation: int) -> bytes:
     parts: list[bytes] = []
     jfif = adobe = b""
     at = 2
-    while (marker := data[at + 1]) != 0xDA:
+    while (marker := data[at + 1]) != 0xD9:
+        if data[at] != 0xFF:
+            raise ValueError("bytes between two segments")
         end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker == 0xDA:
+            end = next(SCAN_END.finditer(data, end)).start()
         segment = data[at:end]
         if marker == 0xE0 and segment[4:9] == b"JFIF\0" and len(segment) >= 18:
             jfif = jfif or b"\xff\xe0\x00\x10JFIF\0" + segment[9:16] + b"\0\0"  # version and density, no thumbnail
@@ -81,9 +87,8 @@ def _jpeg(data: bytes, orientation: int) -> bytes:
         elif marker in JPEG_MARKERS:
             parts.append(segment)
         at = at + 1 if marker == 0xFF else end  # a fill byte
-    scans = data[at : data.index(b"\xff\xd9", at) + 2]
     turned = _orientation_segment(orientation) if 2 <= orientation <= 8 else b""
-    return b"".join([b"\xff\xd8", jfif, turned, adobe, *parts, scans])
+    return b"".join([b"\xff\xd8", jfif, turned, adobe, *parts, b"\xff\xd9"])
 
 
 def _orientation_segment(orientation: int) -> bytes:
