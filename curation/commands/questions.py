@@ -250,7 +250,7 @@ def quality(
     base_url: BaseUrl = None,
     send_to_provider: SendToProvider = False,
 ) -> None:
-    """Check a benchmark before publishing it: scores without images, give-aways, repeats, balance, power."""
+    """Check a benchmark before publishing it: scores without images, repeats, balance, power."""
     from curation.report.blind_baseline import BlindAsking
     from curation.report.quality import check, metrics_of
     from curation.report.quality_page import write_report

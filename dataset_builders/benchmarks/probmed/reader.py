@@ -31,8 +31,8 @@ PAPER_TYPES: dict[str, tuple[int, int, int]] = {
     "chest_xray": (3178, 27530, 13278),
     "spine_xray": (202, 2052, 1020),
 }
-"""Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the "
-"table's total is 6,303."""
+"""Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the
+table's total is 6,303."""
 
 OPTIONS = ("yes", "no")
 REMEDY = "Fix the entries, or get the file again from rippleripple/ProbMed."

@@ -105,7 +105,6 @@ ENTRIES = {
     (HALT, "swap_img_shuffle.json"): {
         "answer contradicts": (lambda d: d["3"].update(answer="Else"), ["entry 3", "'Else'"]),
     },
-    (HALT, "pmc_vqa_nota1K.json"): {},
     (GMAI, "GMAI-MMBench_VAL.tsv"): {
         "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "no option"]),
         "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "occurs already"]),
