@@ -67,7 +67,7 @@ class OverviewPages:
         """Every label of every benchmark's own set of questions."""
         held = [family for family in BENCHMARKS if self.service.board.snapshot.sections[family]]
         queries = [self.service.memory.query({"format": family}) for family in held]
-        key = ("labels", *(query.key[:2] for query in queries))
+        key = ("labels", *(query.key[:3] for query in queries))
         found: list[TopicLabel] = self.service.memory.remember(
             key, lambda: [label for query in queries for label in labels_of(query.section.family, query.tree)]
         )

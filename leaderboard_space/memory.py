@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,11 +29,14 @@ class ViewCache:
         self._lock = threading.RLock()
 
     def remember(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-        """The value of a key, computed where it is not there; one value after the other: all of it is the interpreter's work."""
+        """The value of a key, computed where it is not there; one value after the other: all of it is the interpreter's work. What is
+        there waits for none of it."""
+        with suppress(KeyError):
+            self._values.move_to_end(key)
+            return self._values[key]
         with self._lock:
             if key not in self._values:
                 self._values[key] = compute()
-            self._values.move_to_end(key)
             while len(self._values) > REMEMBERED:
                 self._values.popitem(last=False)
             return self._values[key]

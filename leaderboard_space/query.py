@@ -39,7 +39,7 @@ class BoardQuery:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (id(self.section), self.snapshot.stamp, self.metric, self.branches, self.shown)
+        return (self.section.family, self.section.key, self.snapshot.stamp, self.metric, self.branches, self.shown)
 
 
 def checked(board: Board, request: Mapping[str, Any]) -> BoardQuery:

@@ -1,6 +1,6 @@
 """The results store behind the board: read into sections, and read again when it changes.
 
-See also: what a section is (`sections.py`), scoring selections (`ranking.py`), drawing (`views/`).
+See also: what a section is (`store/sections.py`), scoring selections (`scoring.py`), drawing (`views/`).
 """
 
 from __future__ import annotations
@@ -42,10 +42,8 @@ class Board:
         self._reading, self._scanning = threading.Lock(), threading.Lock()
         if self._source is not None:
             folder = self._source.folder()
-            if self._source and not self._source.is_on_hub and not (folder / "results").is_dir():
-                scan_store(
-                    folder
-                )  # says what is wrong with it; a repository of the Hub may be new, with nothing in it yet
+            if not self._source.is_on_hub and not (folder / "results").is_dir():
+                scan_store(folder)  # says what is wrong with it; a new repository of the Hub may have nothing in it yet
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
@@ -84,11 +82,13 @@ class Board:
 
     def outcomes(self, section: Section) -> Loaded:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept."""
-        with self._reading:
-            if section.loaded is None:
-                section.loaded = self._load(section)
-                read_sights(section)
-            return section.loaded
+        if section.loaded is None:  # readers of another section do not wait for this one
+            with self._reading:
+                if section.loaded is None:
+                    loaded = self._load(section)
+                    read_sights(section)
+                    section.loaded = loaded
+        return section.loaded
 
     def _load(self, section: Section) -> Loaded:
         nothing = None, published_tree(section.family, [entry.result.breakdown for entry in section.entries])
@@ -125,7 +125,7 @@ class Board:
     def _scan(self) -> Snapshot:
         if self._source is not None:
             self.store = self._source.folder()
-            known = hasattr(self, "snapshot") and self._source is not None and not self._source.is_on_hub
+            known = hasattr(self, "snapshot") and not self._source.is_on_hub
             if known and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
         read, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
