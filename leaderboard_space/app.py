@@ -152,10 +152,8 @@ def serve(
     with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
         try:
             app.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **options)
-        except OSError as error:
-            raise BadInput(
-                f"--port {port}: cannot be used on {host} ({str(error).splitlines()[0]}). Give another."
-            ) from None
+        except (OSError, OverflowError):  # it is taken, or no port at all
+            raise BadInput(f"--port {port}: cannot be used on {host}. Give another.") from None
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
     begin()
     app.block_thread()
