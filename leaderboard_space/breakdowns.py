@@ -166,9 +166,9 @@ def table(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> t
         name += f"-by-{facet}"
     elif of == "aspects":
         one = _one(memory, query, str(request.get("one") or ""))
-        for metric in breakdown.ASPECTS if one is not None else ():
+        for metric in breakdown.ASPECTS:
             cells = _by_image_type(query)(metric)
-            rows += breakdown_table(section, [one], "image_type", cells, metric, query.branches) if one else []
+            rows += breakdown_table(section, [one] if one else [], "image_type", cells, metric, query.branches)
         name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
     else:
         rows = leaderboard_table(section, found, query.branches)

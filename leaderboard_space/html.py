@@ -54,9 +54,9 @@ def prose(value: object, longest: int = LONGEST) -> str:
     return RIGHT_TO_LEFT.sub(r"\g<0>&lrm;", text(value, longest))
 
 
-def names(given: Sequence[str], most: int, longest: int = 80) -> str:
+def names(given: Sequence[str], most: int) -> str:
     """A list of names from outside, each in its own direction; of many the first, and how many more there are."""
-    shown = ", ".join(f"<bdi>{text(name, longest)}</bdi>" for name in given[:most])
+    shown = ", ".join(f"<bdi>{text(name, 80)}</bdi>" for name in given[:most])
     return shown if len(given) <= most else f"{shown} and {count(len(given) - most)} more"
 
 
@@ -114,13 +114,9 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def plural(value: int, one: str, many: str | None = None) -> str:
-    """`1 model`, `2 models`.
-
-    >>> plural(1, "model"), plural(2, "category", "categories")
-    ('1 model', '2 categories')
-    """
-    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+def plural(value: int, one: str) -> str:
+    """`1 model`, `2 models`."""
+    return f"{count(value)} {one if value == 1 else one + 's'}"
 
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

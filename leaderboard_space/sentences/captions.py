@@ -76,7 +76,7 @@ def as_printed(published: int, handed_in: int) -> str:
     return " ".join(parts)
 
 
-def ends(facet: str, label: str, known: int, left_out: int, against_chance: bool) -> str:
+def ends(label: str, known: int, left_out: int, against_chance: bool) -> str:
     """What stands under the weakest and strongest values of a facet."""
     order = "score minus what guessing gets" if against_chance else "score"
     rest = ""

@@ -142,7 +142,7 @@ class SubmitTab:
         except BadInput as error:
             return words.refused([str(error)]), *nothing, outcome(None, [str(error)])
         path = None if found.problems else _kept(found)
-        add = words.how_to_add(found.folder, self.command(found.folder)) if path else ""
+        add = words.how_to_add(self.command(found.folder)) if path else ""
         return (
             words.report(found),
             gr.Button("Submit", interactive=self.takes and not found.problems),

@@ -89,7 +89,7 @@ def page(board: Board, request: Request) -> str:
     if found is None:
         return no_answers("No questions are known yet.")
     key, section = found
-    outcomes = _outcomes(board, section)
+    outcomes, _ = board.outcomes(section)
     note = not_known("Set of questions", request.get("set"), key)
     if outcomes is None:
         return f'{note}<div class="form">{section_select(board, key)}</div>{UNREADABLE}'
@@ -121,7 +121,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
     Raises BadInput when no questions are known.
     """
     found = chosen_section(board, request)
-    outcomes = _outcomes(board, found[1]) if found else None
+    outcomes = board.outcomes(found[1])[0] if found else None
     if found is None or outcomes is None:
         raise BadInput("the cases of this set cannot be read.")
     section = found[1]
@@ -174,11 +174,6 @@ def failures(
     given = given_to(outcomes, cases[:most], [entry])
     datasets = datasets_of(board, section)
     return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases[:most].tolist())
-
-
-def _outcomes(board: Board, section: Section) -> Outcomes | None:
-    loaded = board.outcomes(section)
-    return loaded[0] if loaded else None
 
 
 def _chosen(section: Section, outcomes: Outcomes, request: Request) -> _List:

@@ -92,7 +92,7 @@ def _ends(line: Line, found: Ends) -> str:
         )
 
     label = info_of(found.metric, line.section.family).label
-    said = sentences.ends(facet, label, found.known, found.left_out, found.against_chance)
+    said = sentences.ends(label, found.known, found.left_out, found.against_chance)
     body = (
         f'<tr class="group"><th colspan="4" scope="rowgroup">weakest</th></tr>{rows(found.weakest)}'
         f'<tr class="group"><th colspan="4" scope="rowgroup">strongest</th></tr>{rows(found.strongest)}'

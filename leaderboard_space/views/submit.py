@@ -126,7 +126,7 @@ def hidden_scored(score: HiddenScore) -> str:
     return f'<div class="mp-page report">{_told(said)}<p class="sub">{left}</p></div>'
 
 
-def how_to_add(folder: str, command: str) -> str:
+def how_to_add(command: str) -> str:
     """What to do with the submission bundle."""
     return (
         '<div class="mp-page short"><p class="sub">The submission bundle holds the exact bytes to submit. Unpack it, then run</p>'
