@@ -1,7 +1,7 @@
 """Scatter plots of results as inline SVG: MediConfusion's accuracy against confusion, ProbMed's with against without adversarial
 questions, and the score of every benchmark by the models' size and release.
 
-Every point says its numbers in its title, and the same numbers stand in the tables; a few are named. Each plot is saved as SVG with its
+Every point says its numbers in its title, and the same numbers stand in the tables; a few are named. Each plot can be saved with its
 citation in it (`assets/plots.js`).
 """
 
