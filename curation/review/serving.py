@@ -8,6 +8,7 @@ import hmac
 import json
 import secrets
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
@@ -91,8 +92,8 @@ def serve_page(
     certificate: Path | None = None,
 ) -> None:
     """Serve a page that writes into `folder`, whose lock `task` it holds, until it is stopped. With `reviewers` each gets a link with a
-    secret, and no one else gets in; any other `host` than this machine needs them. `certificate`: PEM file of
-    certificate and private key, for HTTPS.
+    secret, and no one else gets in; any other `host` than this machine needs them. `certificate`: PEM file of certificate and private key,
+    for HTTPS.
 
     Raises BadInput for a port in use, an address that is not this machine's, and a folder that another server has.
     """
@@ -102,6 +103,13 @@ def serve_page(
         raise BadInput(
             f'--host {host}: opens the page to other machines. Say who may review with --reviewers "Ada Byron,Bo Li".'
         )
+    if certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate)
+        except ssl.SSLError:
+            raise BadInput(
+                f"--certificate {certificate}: is no PEM file of a certificate and its private key. Put both into one file."
+            ) from None
     if not folder.is_dir():
         raise BadInput(f"{folder}: there is no such folder.")
     access = ReviewAccess(folder, reviewers) if reviewers else None

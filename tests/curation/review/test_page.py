@@ -297,7 +297,8 @@ def test_other_machines_need_reviewers_and_a_server_its_own_folder_and_port(fold
             lambda access: build_review(questions, images, access), questions, "review", "reviewing", port, **given
         )
 
-    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names no reviewer")):
+    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names no reviewer"),
+                        ({"certificate": images / "a.png"}, "no PEM file")):  # fmt: skip
         with pytest.raises(BadInput, match=what):
             serve(**given)
     with lock(questions, "review"), pytest.raises(BadInput, match="another process"):
