@@ -33,7 +33,7 @@ class Kind:
         return replace(self, meaning=meaning)
 
 
-TEXT, BOOL, NUMBER, INT, IMAGE = Kind("string"), Kind("bool"), Kind("float64"), Kind("int32"), Kind("image")
+TEXT, BOOL, NUMBER, IMAGE = Kind("string"), Kind("bool"), Kind("float64"), Kind("image")
 TEXTS, INTS, IMAGES = Kind("list of string"), Kind("list of int32"), Kind("list of image")
 
 

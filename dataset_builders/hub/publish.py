@@ -113,9 +113,8 @@ def publish(
             sdk = "gradio" if space else None
             hidden = private or None
             with_retries(lambda: api.create_repo(repo_id, repo_type=kind, private=hidden, exist_ok=True, space_sdk=sdk))
-        tagged = with_retries(
-            lambda: _target(api, repo_id, kind, tag)
-        )  # read first, so that it is no newer than the commit
+        # Read first, so that it is no newer than the commit.
+        tagged = with_retries(lambda: _target(api, repo_id, kind, tag))
         info = with_retries(lambda: api.repo_info(repo_id, repo_type=kind))
         if private and not info.private:
             raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
