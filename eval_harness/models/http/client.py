@@ -118,8 +118,7 @@ async def _check_reply(reply: httpx2.Response) -> None:
     await reply.aread()
     try:
         document = json.loads(reply.content)
-        choices = document.get("choices", [{}])
-        if isinstance(choices[0], dict) or document.get("error"):
+        if document.get("error") or isinstance(document.get("choices", [{}])[0], dict):
             return
         why = "it has no choices"
     except (ValueError, RecursionError, AttributeError, LookupError, TypeError):

@@ -50,6 +50,7 @@ LAST_REPLIES = 5.0
 
 Messages = list[dict[str, Any]]
 Taken = tuple[Request, Messages | Exception]
+AWAITED = "its reply is awaited"
 PROBE, PROBE_TOKENS = "What is 1 + 1? Answer with the number alone.", 1024
 REASONS = "the model spends its first output tokens on reasoning"
 
@@ -94,7 +95,7 @@ class OpenAIChat(Backend):
         self._token_scores: TokenScores | None = None
         self._client, self._alone, self._may_start = client, asyncio.Lock(), asyncio.Event()  # of the running call
         self._alive_at = 0.0  # never
-        self._trouble = "its reply is awaited"
+        self._trouble = AWAITED
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Answers as they come, in any order; requests are taken as there is room for them in flight. A filter's refusal is `refused`;
@@ -253,7 +254,7 @@ class OpenAIChat(Backend):
 
     def _answered(self) -> None:
         """The server has said something about a question."""
-        self._failures, self._alive_at = 0, time.monotonic()
+        self._failures, self._alive_at, self._trouble = 0, time.monotonic(), AWAITED
 
     def _settle(self) -> None:
         """The server answers, and what it takes is known: all may ask."""

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
 Kind = Literal["again", "wait", "unreachable", "unreadable", "cut", "question", "fatal"]
-TRANSIENT = ("again", "wait", "unreachable", "unreadable")
 
 _FILTER = re.compile(r"content[_ -]?(filter|policy|management)|safety system|moderation|ResponsibleAI", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing|payment required|out of credit", re.IGNORECASE)
@@ -70,7 +69,7 @@ def failure_of(error: BaseException) -> ServerFailure:
     if found(httpx2.DecodingError):
         return ServerFailure(last, "unreadable")
     if found(ValueError):
-        return ServerFailure(f"it cannot be asked: {last}; check HTTPS_PROXY", "fatal")
+        return ServerFailure(f"it cannot be asked: {last}; check OPENAI_API_KEY and HTTPS_PROXY", "fatal")
     return ServerFailure(f"the connection broke ({last})")
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from eval_harness.models.http.chat_messages import continued, messages_of
 from eval_harness.models.http.chat_replies import usage_of
-from eval_harness.models.http.server_errors import TRANSIENT, Refusal, ServerFailure, short
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, short
 from eval_harness.models.interface import chosen
 from eval_harness.models.option_tokens import (
     Tokenize,
@@ -199,7 +199,7 @@ class TokenScores:
         except Refusal:
             document = None
         except ServerFailure as failure:
-            if failure.kind in TRANSIENT:
+            if failure.kind in ("again", "wait", "unreachable"):
                 raise
             document = None
         if not isinstance(document, dict):

@@ -78,9 +78,11 @@ def test_a_server_that_cannot_score_options_is_told_before_a_question_is_sent(sc
         with stand_in, pytest.raises(BadInput, match=words):
             scored(stand_in, scoring, drawn(5))
         assert not any("Question" in json.dumps(body) for body in stand_in.server.bodies)
-    with ChaosServer() as server, pytest.raises(BadInput, match="no /tokenize"):
-        list(model(server).score([question(0, scoring, ("left", "right"))]))
-    assert not server.bodies
+    for beside in ({}, {"tokenize": lambda body: ["no object, as a gateway's page is none"]}):
+        with ChaosServer() as server, pytest.raises(BadInput, match="no /tokenize"):
+            server.further = beside
+            list(model(server).score([question(0, scoring, ("left", "right"))]))
+        assert not server.bodies
 
 
 def shifted(document):
