@@ -122,9 +122,8 @@ def put_together(folder: Path) -> set[Key]:
     and read once more it says the same.
     """
     shares = _shares(folder)
-    ended = [
-        path for path in shares if lock_is_free(lock_of(path))
-    ]  # before they are read: one that ends meanwhile has more to say
+    # Which have ended is asked before they are read: one that ends meanwhile has more to say.
+    ended = [path for path in shares if lock_is_free(lock_of(path))]
     answers = answers_of(folder)
     if shares:
         replace_file(folder / TOGETHER, b"".join(map(line_of, answers.values())))
