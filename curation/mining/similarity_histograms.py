@@ -25,7 +25,8 @@ AT_MOST = 1_000_000
 
 
 def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Path) -> dict[str, float]:
-    """Write the page `out`; returns each encoder's median cosine over the pairs. Raises BadInput where there are no pairs."""
+    """Write the page `out`; return each encoder's median cosine over the pairs. Raises BadInput where there are
+    no pairs, or they are of other images."""
     file = pairs / "pairs.parquet"
     if not file.is_file() or not pq.read_metadata(file).num_rows:
         raise BadInput(f"{pairs}: holds no pairs. Find some with `medprobe curate pairs`.")
@@ -34,7 +35,12 @@ def write_histograms(pairs: Path, embeddings: Path, encoders: list[str], out: Pa
     i, j = (torch.from_numpy(table.column(name).to_numpy()[rows]) for name in ("i", "j"))
     drawn, medians = [], {}
     for name in encoders:
-        cosines = EncoderVectors(open_embeddings(embeddings, name)).cosines(i, j).numpy()
+        vectors = open_embeddings(embeddings, name)
+        if len(vectors) <= int(j.max()):
+            raise BadInput(
+                f"{embeddings}: has fewer images than {pairs} was searched over. Give the folder of that search."
+            )
+        cosines = EncoderVectors(vectors).cosines(i, j).numpy()
         medians[name] = float(np.median(cosines))
         drawn.append(f"<h2>{escape(name)}</h2>{histogram(cosines.tolist())}")
     head = (
