@@ -48,13 +48,13 @@ def board(
         process.wait(20)
 
 
-def hand_in(address: str, target: str, file: Path, call: str = "submit") -> dict[str, Any]:
+def hand_in(address: str, target: str, file: Path) -> dict[str, Any]:
     """What the Space says to one submission, over a connection of its own. Plain HTTP: Gradio's own client first reads the whole app."""
     with httpx.Client(base_url=f"{address}/gradio_api/", timeout=280) as client:
         (path,) = client.post("upload", files={"files": file.open("rb")}).raise_for_status().json()
         given = [target, [{"path": path, "meta": {"_type": "gradio.FileData"}}], f"Model {file.stem}", "open"]
-        event = client.post(f"call/{call}", json={"data": given}).raise_for_status().json()["event_id"]
-        last = client.get(f"call/{call}/{event}").raise_for_status().text.strip().split("\n\n")[-1]
+        event = client.post("call/submit", json={"data": given}).raise_for_status().json()["event_id"]
+        last = client.get(f"call/submit/{event}").raise_for_status().text.strip().split("\n\n")[-1]
         word, said = last.split("\n", 1)
         assert word == "event: complete", last
         return dict(json.loads(said.removeprefix("data: "))[-1])

@@ -39,8 +39,8 @@ def address(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         yield address
 
 
-def open_page(chromium: Any, address: str, width: int = 1440, scheme: str = "light") -> Any:
-    page = chromium.new_page(width, scheme=scheme)
+def open_page(chromium: Any, address: str, width: int = 1440) -> Any:
+    page = chromium.new_page(width)
     open_board(page, address if "?" in address or "#" in address else f"{address}/#/b/mediconfusion")
     return page
 

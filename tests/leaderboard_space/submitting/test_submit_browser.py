@@ -1,6 +1,6 @@
 """Submitting in a browser, from the upload to the board: real Space, real sign-in (OpenID Connect), real Hub client, nothing mocked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,13 @@ def hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return local_hub
 
 
-def upload(
-    page: Any, address: str | None, file: Path, model: str, press: Callable[[Any], None] = lambda one: one.click()
-) -> None:
-    """Give a file on the Submit tab of `address` (None: of the page as it is) and have it scored. `press`: how a button is pressed."""
+def upload(page: Any, address: str | None, file: Path, model: str) -> None:
+    """Give a file on the Submit tab of `address` (None: of the page as it is) and have it scored."""
     if address:
         open_submit(page, address)
     give(page, file)
     page.get_by_label("Model", exact=True).fill(model)
-    press(page.locator("#mp-check"))
+    page.locator("#mp-check").click()
     page.locator("#mp-report h2.finding").wait_for()
 
 
