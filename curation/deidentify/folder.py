@@ -114,10 +114,9 @@ def deidentify(
                 continue
             counts["files"]["volumes"] += 1
             take(path, new)
-        if other := len(names_below(folder)) - len(
-            {*paths, *volumes, *(path for each in labels for path in each.files)}
-        ):
-            counts["not_taken"]["no image or DICOM file, nor a volume with its labels"] = other
+        of_labels = (path for each in labels for path in each.files)
+        if other := set(map(folder.joinpath, names_below(folder))).difference(paths, volumes, of_labels):
+            counts["not_taken"]["no image or DICOM file, nor a volume with its labels"] = len(other)
         if not new_of:
             raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(counts['not_taken'])}).")
         names = {path: path.relative_to(folder).as_posix() for path in new_of}

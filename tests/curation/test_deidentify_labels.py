@@ -110,6 +110,7 @@ def test_labels_of_a_dropped_image_go_with_it(tmp_path, monkeypatch):
     labels = read_labels(tmp_path / "txt", tmp_path / "raw")
     report = deidentify(tmp_path / "raw", out, labels=[labels])
     assert report["labels"] == {"yolo": 3} and report["labels_left_out"] == {"its image is missing": 1}
+    assert not report["not_taken"]
     (waiting,) = pending_images(out)
     decide(out, waiting, "drop", "Ada")
     coco = json.loads((out / "labels" / "1.json").read_text())
