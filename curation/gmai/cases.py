@@ -179,7 +179,7 @@ def _case(
         present=present,
         unsure=frozenset(known[1]),
         overlapping=_names(item.overlapping, item, dataset, table) | elsewhere,
-        regions=_regions(present, names, dataset, table),
+        regions=_regions(present, dataset, table),
         order=hashlib.sha256(repr(content).encode()).hexdigest(),
     )
 
@@ -193,9 +193,7 @@ def _place(item: Item, dataset: SourceDataset) -> Place:
     return place_of(dataset.region, item.modality)
 
 
-def _regions(
-    present: frozenset[str], names: tuple[str, ...], dataset: SourceDataset, table: LabelTable
-) -> frozenset[str]:
+def _regions(present: frozenset[str], dataset: SourceDataset, table: LabelTable) -> frozenset[str]:
     """The regions that an image shows: what all its labels have in common, within the dataset's own; else all of theirs."""
     known: list[set[str]] = [
         table.labels[name].regions for name in sorted(present) if name in table.labels and table.labels[name].regions

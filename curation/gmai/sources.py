@@ -64,11 +64,13 @@ class Sources(Strict):
     """No person is a patient of two of the registries that the sets name."""
     overlay: Overlay = Overlay()
     longest_side: Annotated[int, Field(ge=32, le=4096)] = 1024
-    datasets: Annotated[tuple[SourceDataset, ...], Field(min_length=1)]
+    datasets: tuple[SourceDataset, ...]
 
     @model_validator(mode="after")
     def _consistent(self) -> Sources:
         names = [dataset.name for dataset in self.datasets]
+        if not names:  # no `min_length`, which counts valid datasets alone
+            raise ValueError("datasets: give at least one")
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"two datasets are called {twice[0]!r}")
@@ -115,5 +117,5 @@ def _where(raw: Any, location: tuple[int | str, ...]) -> str:
         str(part) for part in location if "[" not in str(part)
     ]  # "dict[int,str]": one of the kinds that a field can have
     if len(location) > 1 and location[0] == "datasets" and isinstance(raw["datasets"][location[1]], dict):
-        parts[:2] = [f"dataset {raw['datasets'][location[1]].get('name')}"]
+        parts[:2] = [f"dataset {raw['datasets'][location[1]].get('name', location[1])}"]
     return f"{' '.join(parts)}: " if parts else ""

@@ -29,9 +29,11 @@ class Strict(BaseModel):
 
 def _existing(path: Path, info: ValidationInfo) -> Path:
     """The path below the folder of sources.yaml (the context), made absolute."""
-    found = path if info.context is None else (info.context / path.expanduser()).resolve()
-    if not found.exists():
-        raise ValueError(f"{found} does not exist; paths are relative to sources.yaml")
+    try:
+        found = path if info.context is None else (info.context / path.expanduser()).resolve()
+        found.stat()
+    except (OSError, RuntimeError):  # also too long, or below the home of a user that there is not
+        raise ValueError(f"{str(path)[:200]} does not exist; paths are relative to sources.yaml") from None
     return found
 
 

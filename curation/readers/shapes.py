@@ -124,7 +124,7 @@ def _coco_targets(
             raise Skipped(f"an annotation's category is not listed (category {each.category_id!r})")
         if each.segmentation:
             made.append(PictureLabel(label, "mask", mask=decode(each.segmentation, shape)))
-        elif not each.bbox:
+        elif each.bbox is None:
             made.append(PictureLabel(label))
         else:
             made.append(PictureLabel(label, "box", box_of(each.bbox, shape)))

@@ -275,6 +275,8 @@ def test_dicom_without_pixels_or_with_a_name_in_them_is_left_out(tmp_path):
         ("datasets: [{name: a, reader: coco, path: ., modality: CT}]", "dataset a: reader coco needs `annotations`"),
         ("datasets: [{name: a, reader: folders, path: .}]", "needs `modality`"),
         ("datasets: [{name: a, reader: dicom, path: missing}]", "does not exist"),
+        ("datasets: [{name: a, reader: dicom, path: ~there-is-no-such-user/x}]", "does not exist"),
+        ("datasets: []", "datasets: give at least one"),
         ("datasets: [{name: a, reader: dicom, path: ., patient: '(' }]", "regular expression"),
         ("datasets: [{name: a, reader: dicom, path: ., colour: red}]", "colour"),
         ("options: [1, 9]\ndatasets: [{name: a, reader: dicom, path: .}]", "from 2 to 5"),
@@ -287,7 +289,7 @@ def test_a_wrong_sources_file_is_one_line(tmp_path, document, said):
     assert said in refused(read_sources, tmp_path / "sources.yaml")
 
 
-def test_polygons_rle_and_masks_are_one_shape(tmp_path):
+def test_polygons_rle_and_masks_are_one_shape():
     """COCO -> mask -> contour: run-length encoding of every kind gives the same mask, and the contour encloses it."""
     from pycocotools import mask as encoder
     from scipy.ndimage import binary_fill_holes
