@@ -92,8 +92,9 @@ def _probing(where: str, record: Record, options_of: dict[str, Any], found: Prob
     names = ["-".join(map(str, parts)), "-".join(map(str, parts[1:]))]
     name = next((name for name in names if name in options_of), names[1])
     options = [str(option).lower() for option in options_of.get(name, ())]
-    truth = str(record.get("gt_ans")).strip().lower().rstrip(".")
-    target = LETTERS[options.index(truth)] if truth in options else None
+    truth = record.get("gt_ans")
+    said = str(truth).strip().lower().rstrip(".")
+    target = LETTERS[options.index(said)] if said in options else truth
     yield where, name, {"response": record.get("response"), "sample": record.get("sample"), "target": target}
 
 
