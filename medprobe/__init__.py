@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dataset_builders.build import build as build
     from dataset_builders.errors import BadInput as BadInput
     from dataset_builders.hub.publish import publish as publish
-    from dataset_builders.hub.repository import open_repository as open_dataset  # noqa: F401  # a public name
+    from dataset_builders.hub.repository import open_repository
     from eval_harness.reader import read_choice as read_choice
     from eval_harness.records.request import Request as Request
     from eval_harness.records.request import Response as Response
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from medprobe.stores import compare as compare
     from medprobe.stores import load_results as load_results
     from medprobe.stores import submit as submit
+
+    open_dataset = open_repository
 
 __version__ = "0.1.0"
 
