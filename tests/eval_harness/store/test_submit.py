@@ -172,7 +172,8 @@ def test_probmeds_official_output(probmed, tmp_path):
     found = [from_file(tmp_path / "model.json", probmed), from_file(write_lines(tmp_path / "m.jsonl", rows), probmed)]
     assert all(each.problems == [] and each.notes == [] for each in found), found[0].problems
     assert found[0].result.scores == found[1].result.scores
-    for rows[0]["gt_ans"] in ("no" if rows[0]["gt_ans"] == "yes" else "yes", "left lung"):
+    for answer in ("no" if rows[0]["gt_ans"] == "yes" else "yes", "left lung"):
+        rows[0]["gt_ans"] = answer
         with pytest.raises(BadInput, match="another version"):
             from_file(write_lines(tmp_path / "m.jsonl", rows), probmed)
 
