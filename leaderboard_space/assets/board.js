@@ -6,7 +6,7 @@ const root = element.querySelector(".mp");
 const panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format, server = medprobe.server(format);
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, all: null, sorts: {} };
-let stamp = panel.dataset.stamp || null, asked = 0, counts = {}, total = 0;
+let stamp = panel.dataset.stamp || null, asked = 0;
 const tree = medprobeSelection(root, (branches) => choose({ branches }));
 
 const say = (line) => {
@@ -83,17 +83,17 @@ async function update(quiet) {
     const shown = await ask("view", { stamp: quiet ? stamp : null });
     if (number !== asked) return;
     if (shown.unchanged) return;
+    const facets = shown.tree === tree.key() ? null : shown.tree === null ? { groups: [], facets: [] } : await ask("tree", { branches: [], section: shown.state.section });
+    if (number !== asked) return;
     clearTimeout(slow);  // what follows is below the table
     panel.classList.remove("busy");
-    show(panel, shown.html);
+    show(panel, shown.html);  // with the choice of questions that belongs to it: never the table of one set beside the labels of another
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
     stamp = shown.stamp;
     Object.assign(state, shown.state);
-    counts = shown.counts || {};
     say("");
-    total = state.branches.length ? shown.selected : 0;
-    if (shown.tree !== tree.key()) await loadTree(shown.tree);
-    else tree.show(state.branches, counts, total);
+    if (facets) tree.load(facets, shown.tree);
+    tree.show(state.branches, shown.counts || {}, state.branches.length ? shown.selected : 0);
     if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
   } catch (error) {
@@ -102,10 +102,6 @@ async function update(quiet) {
     clearTimeout(slow);
     if (number === asked) panel.classList.remove("busy");
   }
-}
-async function loadTree(key) {
-  tree.load(key === null ? { groups: [], facets: [] } : await ask("tree", { branches: [] }), key, keyOf([state.section, Boolean(key)]));
-  tree.show(state.branches, counts, total);
 }
 async function loadBreakdown() {
   const number = asked;

@@ -11,11 +11,10 @@ function makeNode(tag, className, text) {
 }
 function medprobeSelection(root, chosen) {
 const side = root.querySelector(".side"), open = new Set(), opened = new Map(), MOST = 400;
-let roots = [], byKey = new Map(), branches = [], counts = {}, query = "", loaded = null, set = null;
+let roots = [], byKey = new Map(), branches = [], counts = {}, query = "", loaded = null;
 
-function load({ groups, facets }, key, ofSet) {
-  if (ofSet !== set) open.clear();  // news of the same set close no branch
-  [loaded, set, byKey] = [key, ofSet, new Map()];
+function load({ groups, facets }, key) {  // what is open stays open, in news of the set and in another set
+  [loaded, byKey] = [key, new Map()];
   const grow = (nodes, path, parent) => nodes.map(([source, count, children, shown]) => {
     const node = { label: shown || source, count, parent, path: [...path, source] };
     node.children = grow(children, node.path, node);

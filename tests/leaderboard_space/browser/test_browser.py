@@ -74,7 +74,7 @@ def phantoms(page: Any, family: str) -> Any:
     area = page.locator(f"#mp-{family}")
     area.get_by_role("radio", name="Phantoms").click()
     area.locator(".pill:has(:checked)", has_text="Phantoms").wait_for()
-    area.locator(".facet").first.wait_for(state="attached")
+    area.locator("table[data-table=leaderboard]", has_text=MODELS[0][0]).wait_for()  # and with it, its choice of questions
     return area
 
 
