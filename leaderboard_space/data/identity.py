@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from eval_harness.records.result import Model, Result
-from leaderboard_space.data.published_tables import models as published_models
-from leaderboard_space.data.published_tables import read_table
+from leaderboard_space.data.published_results import models as published_models
+from leaderboard_space.data.published_results import read_table
 
 
 @dataclass(frozen=True)

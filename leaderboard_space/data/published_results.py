@@ -1,29 +1,207 @@
-"""The papers' own numbers as results: the tables in `published/` read into `published` Result objects.
+"""The papers' own numbers as results. `published/` holds their printed tables as CSVs, in their shape and with their digits, and what says
+what they are:
 
-See also: the tables, and what a number becomes (`published_tables.py`).
+`papers.csv` (citation, date), `tables.csv` (number, benchmark, a note on the table), `cells.csv` (metric, facet, method, n of the
+cells of a row, a column or both), `notes.csv` (where a paper contradicts itself) and `models.csv` (one name per model; the label
+that each paper prints for it; distinct versions stay distinct).
+
+A printed number becomes a score (`score_of`): its n, its interval, chance, and the verdict. Where the counts come from, when a paper does
+not print them:
+- MediConfusion, Table 2: `n` counts image labels (the authors' statistics.json); `n_cases` counts the pairs that have the label
+  on either image, counted once in the authors' dataset.json: 45 Cerebral ... 7 Nuclear Medicine.
+- MediConfusion, confusion: `valid_pairs` below.
+- ProbMed: the printed row `num`; for position `n_cases` is the smallest count of which the open models' percentages are fractions.
+- GMAI-MMBench: the smallest count of which the percentages of all models but two are fractions; see the notes of the tables.
+- GMAI-MMBench, multiple choice: the paper counts "the frequency of choice appearances rather than the actual number of cases" (appendix
+  C.1), 15,691 in three tasks. `n` is that count; `n_cases` the fewest questions it can be: a question offers each label of its task at
+  most once, so 7,614 / 18 + 40 / 4 + 8,037 / 26 (Table 5), 743.
+- 0 where nothing is known: such a score has no interval.
 
 Imports no gradio and no torch.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from functools import cache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Literal, cast
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.records.result import Benchmark, Breakdown, Method, Result, Score, Source
+from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.derive.metrics import METRICS
+from eval_harness.records.result import Benchmark, Breakdown, Method, Model, Result, Score, Scores, Source
+from eval_harness.scores.intervals import METHOD, printed_interval, verdict
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.published_tables import (
-    Group,
-    Row,
-    cells,
-    errors_named,
-    model_of,
-    models,
-    read_table,
-    score_of,
-    selects,
-)
+
+FOLDER = Path(__file__).parents[1] / "published"
+Row = dict[str, str]
+Place = tuple[str, str, str]
+"""Where a number stands in a result: facet, facet value (both empty for the whole) and metric."""
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A printed number. `about` says what it is (keys: the columns of `cells.csv`); `spread` is what follows a plus-minus sign."""
+
+    table: str
+    row: str
+    column: str
+    printed: str
+    value: float
+    spread: float | None
+    about: Row
+
+    @property
+    def place(self) -> Place:
+        return self.about.get("facet", ""), self.about.get("facet_value", ""), self.about["metric"]
+
+
+def cells(table: str) -> Iterator[Cell]:
+    """The numbers of a table of `published/` (its name without `.csv`), row by row; labels, sizes and empty cells are left out."""
+    labels = int(next(row for row in read_table("tables") if row["table"] == table)["labels"])
+    abouts = [row for row in read_table("cells") if row["table"] == table]
+    head, *body = _raw(table)
+    for line in body:
+        row = " / ".join(part for part in line[:labels] if part)
+        for column, printed in zip(head[labels:], line[labels:], strict=True):
+            about: Row = {}
+            for candidate in abouts:
+                if selects(candidate, row, column):
+                    about |= {key: value for key, value in candidate.items() if value}
+            number = re.match(r"-?\d+(?:\.\d+)?", printed)
+            if "metric" not in about or number is None:
+                continue
+            spread = re.search(r"± (\d+(?:\.\d+)?)", printed)
+            yield Cell(table, row, column, printed, float(number[0]), float(spread[1]) if spread else None, about)
+
+
+@cache
+def models() -> dict[str, Model]:
+    """The models of the papers by their names, with kind and size."""
+    kinds = Literal["open", "proprietary", "medical", "baseline"]
+    return {
+        row["name"]: Model(name=row["name"], kind=cast(kinds, row["kind"]), parameters=_parameters(row["parameters"]))
+        for row in read_table("models")
+    }
+
+
+def _parameters(printed: str) -> int | None:
+    """
+    >>> _parameters("7.6B")
+    7600000000
+    """
+    return round(float(printed.removesuffix("B")) * 1e9) if printed else None
+
+
+@cache
+def read_table(name: str) -> tuple[Row, ...]:
+    """The rows of a table of `published/`, by its name without `.csv`."""
+    head, *body = _raw(name)
+    return tuple(dict(zip(head, line, strict=True)) for line in body)
+
+
+@cache
+def _raw(name: str) -> tuple[list[str], ...]:
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(csv.reader(file))
+
+
+def selects(selector: Row, row: str, column: str) -> bool:
+    """True if a line of `cells.csv` or `notes.csv` means this cell: an empty field means all, a row may be named by one label."""
+    is_row = selector["row"] in ("", row, *row.split(" / "))
+    return is_row and (not selector["column"] or fnmatchcase(column, selector["column"]))
+
+
+def model_of(cell: Cell, paper: str) -> str:
+    """The canonical name of the model that a cell is of."""
+    labels = (cell.row, *cell.row.split(" / "), cell.column)
+    return next(_names(paper)[label] for label in labels if label in _names(paper))
+
+
+@cache
+def _names(paper: str) -> dict[str, str]:
+    """Printed label -> canonical name, in one paper."""
+    return {label: row["name"] for row in read_table("models") for label in row[paper].split("; ") if label}
+
+
+ONLY_PRINTED: dict[str, MetricInfo] = {
+    "set_accuracy_std": MetricInfo("Set accuracy, std", "Standard deviation of set accuracy over samples.", False),
+    "total_irrelevant": MetricInfo("Irrelevant, total", "Responses that name no option (a count).", False, "count"),
+    "refused_of_errors": MetricInfo(
+        "Refused, of the errors", "Errors on this step that say neither yes nor no, of all its errors.", False
+    ),
+}
+"""Metrics that papers print and we do not compute, and `refused_of_errors` (`errors_named`)."""
+
+
+def errors_named(breakdown: Mapping[str, Mapping[str, Scores]]) -> Breakdown:
+    """The cells of a result, with what files and Table 6 of ProbMed call `refused` within a step (its `aspect`) under a name of its own: it
+    is a share of the errors, where `refused` is one of all responses everywhere else."""
+    return {
+        facet: {
+            label: {
+                "refused_of_errors" if facet == "aspect" and name == "refused" else name: one
+                for name, one in held.items()
+            }
+            for label, held in values.items()
+        }
+        for facet, values in breakdown.items()
+    }
+
+
+@dataclass
+class Group:
+    """The cells of one table that are one result."""
+
+    table: Row
+    paper: Row
+    about: Row
+    cells: list[Cell] = field(default_factory=list)
+
+    @property
+    def key(self) -> Key:
+        """What the tables of a paper share that become one result of the board."""
+        names = ("benchmark", "split", "model", "method", "prompt", "variant")
+        return tuple(self.about.get(name, "") for name in names)
+
+    @property
+    def table_name(self) -> str:
+        return f"Table {self.table['number']}"
+
+    @cached_property
+    def scores(self) -> list[tuple[Cell, Score]]:
+        """Its numbers as scores."""
+        return [(cell, score_of(cell, self)) for cell in self.cells]
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What is to be known of its table, and of its cells."""
+        rows = [row for row in read_table("notes") if row["table"] == self.table["table"]]
+        of_cells = [row for row in rows if any(selects(row, cell.row, cell.column) for cell in self.cells)]
+        return [note for note in (self.table["note"], *(row["note"] for row in of_cells)) if note]
+
+
+@cache
+def groups() -> tuple[Group, ...]:
+    """The results of all tables, one by one."""
+    papers = {row["paper"]: row for row in read_table("papers")}
+    found: dict[tuple[str, ...], Group] = {}
+    for table in read_table("tables"):
+        paper = papers[table["paper"]]
+        of_paper = {name: paper[name] for name in ("split", "method", "prompt", "questions") if paper[name]}
+        of_table = {name: table[name] for name in ("benchmark", "questions") if table[name]}
+        for cell in cells(table["table"]):
+            about = of_paper | of_table | cell.about
+            about["model"] = about.get("model") or model_of(cell, paper["paper"])
+            group = Group(table, paper, about)
+            found.setdefault((table["table"], *group.key, about.get("samples", "")), group).cells.append(cell)
+    return tuple(found.values())
 
 
 def published_results() -> list[Result]:
@@ -32,7 +210,7 @@ def published_results() -> list[Result]:
     So every number has its own table in `source.table`; a number printed in two tables is there twice. `board_results` has one
     Result per model instead.
     """
-    return [result.model_copy(deep=True) for result, _, _ in _published()]
+    return [_result([group]) for group in groups()]
 
 
 def board_results() -> list[Result]:
@@ -43,149 +221,42 @@ def board_results() -> list[Result]:
 
     Where two tables print different numbers for the same thing the first table's stands, and the note says what the other prints.
     """
-    merged: dict[tuple[str, ...], tuple[Result, list[str]]] = {}
-    for result, notes, is_ablation in _published():
-        if is_ablation:
-            continue
-        key = _merged_as(result)
-        if key in merged:
-            _merge(*merged[key], result, notes)
-        else:
-            merged[key] = (_own(result), list(notes))
-    for result, notes in merged.values():
-        assert result.source is not None
-        result.source.note = _joined(notes)
-        result.breakdown = errors_named(result.breakdown | _scenarios(result))
-    return [result for result, _ in merged.values()]
+    merged: dict[Key, list[Group]] = {}
+    for group in groups():
+        if not group.table["ablation"]:
+            merged.setdefault(group.key, []).append(group)
+    return [_on_board(_result(held)) for held in merged.values()]
 
 
-def _own(result: Result) -> Result:
-    """A copy to which scores and words can be added; the scores themselves are shared, which a deep copy of all would make slow."""
-    assert result.source is not None
-    return result.model_copy(
-        update={
-            "scores": dict(result.scores),
-            "breakdown": {
-                facet: {value: dict(scores) for value, scores in values.items()}
-                for facet, values in result.breakdown.items()
-            },
-            "source": result.source.model_copy(),
-        }
-    )
-
-
-def table_of(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
-    """The table that a number of `board_results` is printed in: its score, or a cell of its breakdown; None where it is no such number.
-
-    >>> table_of(next(r for r in board_results() if r.benchmark.name == "probmed"), "organ", "image_type", "brain_ct")
-    'Table 7'
-    """
-    return _tables_of_numbers().get(_merged_as(result), {}).get((facet, value, metric))
-
-
-def misprint(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
-    """What is known to be wrong with a printed number, where a note is of that very cell (or of its column)."""
-    return _misprints().get((*_merged_as(result), facet, value, metric))
-
-
-@cache
-def _misprints() -> dict[tuple[str, ...], str]:
-    found: dict[tuple[str, ...], str] = {}
-    papers = {row["paper"]: row for row in read_table("papers")}
-    noted = [row for row in read_table("notes") if row["column"] and "/" in row["column"] + row["row"]]
-    for table in read_table("tables"):
-        rows = [row for row in noted if row["table"] == table["table"] and not row["column"].startswith("*")]
-        for group in _groups(table, papers[table["paper"]]).values() if rows else ():
-            result = _result(group, [])
-            for cell in group.cells:
-                where = (cell.about.get("facet", ""), cell.about.get("facet_value", ""), cell.about["metric"])
-                said = " ".join(row["note"] for row in rows if selects(row, cell.row, cell.column))
-                if said:
-                    found[(*_merged_as(result), *where)] = said
-    return found
-
-
-def _scenarios(result: Result) -> Breakdown:
-    """HALT's scenarios, which its paper prints as columns beside their average, as cells: so they can be ticked and broken down by.
-
-    The average over one scenario is the accuracy in it. Empty for other benchmarks.
-    """
-    cells: Breakdown = {}
-    found = spec(result.benchmark.family).facet_metrics
-    if found is None:
-        return cells
-    facet, shown, metrics = found
-    for value, names in metrics.items():
-        if names[0] in result.scores:
-            held = {name: result.scores[name] for name in names if name in result.scores}
-            cells.setdefault(facet, {})[value] = {shown: result.scores[names[0]], **held}
-    return cells
-
-
-@cache
-def _tables_of_numbers() -> dict[tuple[str, ...], dict[tuple[str, str, str], str]]:
-    """Per merged result, (facet, facet value, metric) -> the first table that prints it."""
-    found: dict[tuple[str, ...], dict[tuple[str, str, str], str]] = {}
-    for result, _, _ in _published():
-        assert result.source is not None
-        printed_in = found.setdefault(_merged_as(result), {})
-        parts = [("", "", result.scores)]
-        cells = errors_named(result.breakdown | _scenarios(result))
-        parts += [(facet, value, held) for facet, values in cells.items() for value, held in values.items()]
-        for facet, value, held in parts:
-            for metric in held:
-                printed_in.setdefault((facet, value, metric), result.source.table or "")
-    return found
-
-
-def _merged_as(result: Result) -> tuple[str, ...]:
-    """What the tables of a paper share that become one result of the board."""
-    method, benchmark = result.method, result.benchmark
-    variant = str(method.generation.get("variant", ""))
-    return (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
-
-
-@cache
-def _published() -> tuple[tuple[Result, list[str], bool], ...]:
-    """Every result with the notes on it, and whether its table is an ablation (see `board_results`), one by one."""
-    papers = {row["paper"]: row for row in read_table("papers")}
-    found = []
-    for table in read_table("tables"):
-        for group in _groups(table, papers[table["paper"]]).values():
-            notes = _notes(group)
-            found.append((_result(group, notes), notes, bool(table["ablation"])))
-    return tuple(found)
-
-
-def _groups(table: Row, paper: Row) -> dict[tuple[str, ...], Group]:
-    groups: dict[tuple[str, ...], Group] = {}
-    for cell in cells(table["table"]):
-        about = {
-            key: value for key, value in paper.items() if key in ("split", "method", "prompt", "questions") and value
-        }
-        about |= {key: table[key] for key in ("benchmark", "questions") if table[key]}
-        about |= cell.about
-        if "model" not in about:
-            about["model"] = model_of(cell, paper["paper"])
-        key = tuple(
-            about.get(name, "") for name in ("model", "benchmark", "split", "method", "prompt", "samples", "variant")
-        )
-        groups.setdefault(key, Group(table, paper, about)).cells.append(cell)
-    return groups
-
-
-def _result(group: Group, notes: list[str]) -> Result:
-    about, paper = group.about, group.paper
-    benchmark = about["benchmark"]
-    result = Result(
+def _result(held: list[Group]) -> Result:
+    """The result that the groups of one or several tables of a paper are."""
+    about, paper = held[0].about, held[0].paper
+    scores: Scores = {}
+    breakdown: Breakdown = {}
+    notes: list[str] = []
+    for group in held:
+        notes += group.notes
+        for cell, score in group.scores:
+            facet, value, metric = cell.place
+            part = breakdown.setdefault(facet, {}).setdefault(value, {}) if facet else scores
+            first = part.setdefault(metric, score)
+            if part is scores and first.value != score.value:
+                notes.append(
+                    f"{metric}: {first.value:.2f} in the first table, {score.value:.2f} in {group.table_name}."
+                )
+            if cell.spread is not None:
+                part.setdefault(f"{metric}_std", Score(value=cell.spread, n=score.n, n_cases=score.n_cases))
+    is_ours = about["benchmark"] in BENCHMARKS
+    numbers = ", ".join(dict.fromkeys(group.table["number"] for group in held))
+    return Result(
         kind="published",
         provenance="published",
         benchmark=Benchmark(
-            name=benchmark,
-            format=benchmark if benchmark in BENCHMARKS else paper["paper"],
+            name=about["benchmark"],
+            format=about["benchmark"] if is_ours else paper["paper"],
             split=about["split"],
             questions=int(about["questions"]),
-            origin="official" if benchmark in BENCHMARKS else "custom",
+            origin="official" if is_ours else "custom",
         ),
         model=models()[about["model"]],
         method=Method(
@@ -194,45 +265,135 @@ def _result(group: Group, notes: list[str]) -> Result:
             samples=int(about["samples"]) if "samples" in about else None,
             generation={"variant": about["variant"]} if "variant" in about else {},
         ),
-        scores={},
+        scores=scores,
+        breakdown=breakdown,
         created_at=paper["date"],
-        source=Source(citation=paper["citation"], table=f"Table {group.table['number']}", note=_joined(notes)),
+        source=Source(
+            citation=paper["citation"],
+            table=f"{'Tables' if len(held) > 1 else 'Table'} {numbers}",
+            note=" ".join(dict.fromkeys(notes)) or None,
+        ),
     )
-    for cell in group.cells:
-        facet, value, metric = (cell.about.get(name, "") for name in ("facet", "facet_value", "metric"))
-        scores = result.breakdown.setdefault(facet, {}).setdefault(value, {}) if facet else result.scores
-        scores[metric] = score_of(cell, group)
-        if cell.spread is not None:
-            scores[f"{metric}_std"] = Score(value=cell.spread, n=scores[metric].n, n_cases=scores[metric].n_cases)
+
+
+def _on_board(result: Result) -> Result:
+    """The result as the board shows it: HALT's scenarios, which its paper prints as columns beside their average, are cells, too, so that
+    they can be ticked and broken down by (the average over one scenario is the accuracy in it); `errors_named`."""
+    facet, shown, metrics = spec(result.benchmark.family).facet_metrics or ("", "", {})
+    for value, names in metrics.items():
+        if names[0] in result.scores:
+            held = {name: result.scores[name] for name in names if name in result.scores}
+            result.breakdown.setdefault(facet, {})[value] = {shown: result.scores[names[0]], **held}
+    result.breakdown = errors_named(result.breakdown)
     return result
 
 
-def _notes(group: Group) -> list[str]:
-    notes = [group.table["note"]] if group.table["note"] else []
-    for row in read_table("notes"):
-        if row["table"] == group.table["table"] and any(selects(row, cell.row, cell.column) for cell in group.cells):
-            notes.append(row["note"])
-    return notes
+def key_of(result: Result) -> Key:
+    """The `Group.key` of a result of the board."""
+    method, benchmark = result.method, result.benchmark
+    variant = str(method.generation.get("variant", ""))
+    return (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
 
 
-def _joined(notes: list[str]) -> str | None:
-    return " ".join(dict.fromkeys(notes)) or None
+def table_of(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
+    """The table that a number of `board_results` is printed in: its score, or a cell of its breakdown; None where it is no such number.
+
+    >>> table_of(next(r for r in board_results() if r.benchmark.name == "probmed"), "organ", "image_type", "brain_ct")
+    'Table 7'
+    """
+    return _tables_of_numbers().get((key_of(result), (facet, value, metric)))
 
 
-def _merge(kept: Result, kept_notes: list[str], other: Result, notes: list[str]) -> None:
-    """Add a later table of the same paper; `kept` and `kept_notes` are changed."""
-    assert kept.source is not None and other.source is not None
-    kept_notes += notes
-    for metric, score in other.scores.items():
-        first = kept.scores.setdefault(metric, score)
-        if first.value != score.value:
-            kept_notes.append(
-                f"{metric}: {first.value:.2f} in the first table, {score.value:.2f} in {other.source.table}."
-            )
-    for facet, values in other.breakdown.items():
-        for value, scores in values.items():
-            known = kept.breakdown.setdefault(facet, {}).setdefault(value, {})
-            for metric, score in scores.items():
-                known.setdefault(metric, score)
-    numbers = re.findall(r"\d+", f"{kept.source.table} {other.source.table}")
-    kept.source.table = f"Tables {', '.join(dict.fromkeys(numbers))}"
+@cache
+def _tables_of_numbers() -> dict[tuple[Key, Place], str]:
+    """Per merged result and place -> the first table that prints it."""
+    found: dict[tuple[Key, Place], str] = {}
+    for group in groups():
+        result = _on_board(_result([group]))
+        parts = [("", "", result.scores)]
+        parts += [(facet, value, held) for facet, values in result.breakdown.items() for value, held in values.items()]
+        for facet, value, held in parts:
+            for metric in held:
+                found.setdefault((group.key, (facet, value, metric)), group.table_name)
+    return found
+
+
+def misprint(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
+    """What is known to be wrong with a printed number, where a note is of that very cell (or of its column)."""
+    return _misprints().get((key_of(result), (facet, value, metric)))
+
+
+@cache
+def _misprints() -> dict[tuple[Key, Place], str]:
+    noted = [row for row in read_table("notes") if row["column"] and "/" in row["column"] + row["row"]]
+    found = {}
+    for group in groups():
+        rows = [row for row in noted if row["table"] == group.table["table"] and not row["column"].startswith("*")]
+        for cell in group.cells if rows else ():
+            if said := " ".join(row["note"] for row in rows if selects(row, cell.row, cell.column)):
+                found[group.key, cell.place] = said
+    return found
+
+
+def score_of(cell: Cell, group: Group) -> Score:
+    """The score of a cell; without an interval where no number of cases is known."""
+    metric = cell.about["metric"]
+    n, n_cases = _counts(cell, group)
+    info = METRICS.get(metric) or ONLY_PRINTED[metric]
+    if info.unit == "count" or n_cases == 0:
+        return Score(value=cell.value, n=n, n_cases=n_cases)
+    sharing = spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), (1.0, 1.0))
+    interval = printed_interval(cell.value, n_cases, sharing)
+    low, high = round(100 * interval.low, 10), round(100 * interval.high, 10)
+    exact = spec(group.about["benchmark"]).chance.get(metric, spec(group.paper["paper"]).chance.get(metric))
+    return Score(
+        value=cell.value,
+        low=low,
+        high=high,
+        n=n,
+        n_cases=n_cases,
+        n_effective=round(interval.n_effective, 10),
+        chance=exact if exact is not None else _printed_chance(cell, group.paper["paper"]),
+        verdict=verdict(low, high, exact, info.higher_is_better),
+        interval_method=METHOD,
+    )
+
+
+def _counts(cell: Cell, group: Group) -> tuple[int, int]:
+    """`n`, `n_cases` of a cell; `pairs` in `cells.csv` stands for MediConfusion's pairs with two valid answers."""
+    if cell.about["n"] != "pairs":
+        return int(cell.about["n"]), int(cell.about["n_cases"])
+    by_metric = {other.about["metric"]: other for other in group.cells}
+    whole = by_metric["set_accuracy"]
+    pairs = int(whole.about["n"])
+    valid = valid_pairs(pairs, whole.value, by_metric["individual_accuracy"].value, cell.value)
+    return valid, valid
+
+
+def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, confusion: float) -> int:
+    """How many of MediConfusion's pairs had two valid answers, which confusion divides by and the paper does not print.
+
+    The largest count v that fits the three printed percentages (of `pairs`, of 2 x `pairs`, of v): with s = confused and c = right
+    pairs, c <= v - s; a confused pair holds one right answer and a right pair two, and a pair with an invalid answer at most one.
+    In most rows only one count fits. 0 where none does.
+    """
+    right = round(set_accuracy * pairs / 100)
+    answers = round(individual_accuracy * 2 * pairs / 100)
+    for valid in range(pairs, 0, -1):
+        same = round(confusion * valid / 100)
+        known = same + 2 * right
+        fits = abs(100 * same / valid - confusion) <= 0.0051 and right <= valid - same
+        if fits and known <= answers <= known + pairs - valid:
+            return valid
+    return 0
+
+
+def _printed_chance(cell: Cell, paper: str) -> float | None:
+    if not spec(paper).prints_chance:
+        return None
+    return _random_rows(cell.table).get(cell.column)
+
+
+@cache
+def _random_rows(table: str) -> dict[str, float]:
+    return {cell.column: cell.value for cell in cells(table) if cell.row == "Random"}

@@ -28,7 +28,7 @@ from eval_harness.store.submission import Submission
 from eval_harness.store.submit import deliver
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
-from leaderboard_space.data.published_tables import models
+from leaderboard_space.data.published_results import models
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving.access import on_space

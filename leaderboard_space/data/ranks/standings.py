@@ -22,7 +22,7 @@ from eval_harness.scores.unpaired import unpaired_differences
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.facets import cells_in, groups_of
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.published_tables import ONLY_PRINTED
+from leaderboard_space.data.published_results import ONLY_PRINTED
 from leaderboard_space.data.ranks.groups import (
     GROUPS,
     WITH_RANKS,

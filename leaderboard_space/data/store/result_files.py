@@ -10,7 +10,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.files import RESULT, RUN
 from eval_harness.records.result import DERIVE_VERSION, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
-from leaderboard_space.data.published_tables import errors_named
+from leaderboard_space.data.published_results import errors_named
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.store.unverified import derived_folder
 from leaderboard_space.html import visible

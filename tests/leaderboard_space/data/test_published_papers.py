@@ -10,7 +10,7 @@ import pytest
 
 from dataset_builders.benchmarks.halt_medvqa.reader import read as read_halt
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.published_tables import FOLDER, cells, read_table
+from leaderboard_space.data.published_results import FOLDER, cells, read_table
 
 pytestmark = pytest.mark.sources
 

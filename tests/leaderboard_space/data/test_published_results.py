@@ -17,8 +17,15 @@ from eval_harness.scores.grading import clusters
 from eval_harness.scores.intervals import METHOD
 from eval_harness.store.table import COLUMNS, tidy, variant
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.published_results import board_results, published_results
-from leaderboard_space.data.published_tables import FOLDER, cells, read_table, selects, valid_pairs
+from leaderboard_space.data.published_results import (
+    FOLDER,
+    board_results,
+    cells,
+    published_results,
+    read_table,
+    selects,
+    valid_pairs,
+)
 
 NUMBER = re.compile(r"\d+(\.\d+)?( ± \d+\.\d+| \([-+]\d+\.\d+\))?")
 RESULTS = published_results()
