@@ -1,4 +1,4 @@
-"""Choose the template of a question. The templates are protocol constants of the benchmarks (`benchmarks/*/prompts.py`).
+"""Choose the template of a question. The templates are protocol constants of the benchmarks (`benchmarks/*.py`).
 
 See also: how a model's own chat template wraps the text (`models/local/transformers_vlm.py`), how the response is read (`answers.py`).
 """
@@ -28,7 +28,7 @@ def prompt_for(family: str, name: str | None, question_type: str, method: str = 
     if name is None:
         name = _default(family, question_type, method)
     prompt = PROMPTS.get((family, name))
-    known = ", ".join(each.name for each in PROMPTS.values() if each.family == family and method in each.methods)
+    known = ", ".join(each.name for each in spec(family).prompts if method in each.methods)
     if prompt is None:
         raise BadInput(f"--prompt {name}: {family} has no prompt of that name. For --method {method} it has: {known}.")
     if method not in prompt.methods:

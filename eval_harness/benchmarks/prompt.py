@@ -12,6 +12,20 @@ from dataset_builders.schema import LETTERS
 Layout = Callable[[Sequence[str]], str]
 
 
+def lettered(separator: str, between: str, opening: str = "", closing: str = "") -> Layout:
+    """Options with their letters: `separator` after the letter, `between` two options."""
+
+    def layout(options: Sequence[str]) -> str:
+        return between.join(
+            f"{opening}{letter}{separator}{option}{closing}" for letter, option in zip(LETTERS, options, strict=False)
+        )
+
+    return layout
+
+
+COLON_LINES = lettered(": ", "\n")
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A template with the fields `{question}` and `{options}`, the layout of its options, and where it was published.
@@ -21,10 +35,9 @@ class Prompt:
     """
 
     name: str
-    family: str
     template: str
-    layout: Layout
     source: str
+    layout: Layout = COLON_LINES
     methods: tuple[str, ...] = ("mc", "gd")
     intro: str | None = None
     shot_answer: str = "letter"
@@ -60,22 +73,10 @@ class Prompt:
         return ", ".join(texts)
 
 
-def lettered(separator: str, between: str, opening: str = "", closing: str = "") -> Layout:
-    """Options with their letters: `separator` after the letter, `between` two options."""
-
-    def layout(options: Sequence[str]) -> str:
-        return between.join(
-            f"{opening}{letter}{separator}{option}{closing}" for letter, option in zip(LETTERS, options, strict=False)
-        )
-
-    return layout
-
-
-COLON_LINES = lettered(": ", "\n")
 OPEN = ("ps", "ps_official", "ff")
 """Methods in which the model does not see the options."""
 
 
-def bare_question(benchmark: str, source: str, methods: tuple[str, ...] = OPEN) -> Prompt:
+def bare_question(source: str, methods: tuple[str, ...] = OPEN) -> Prompt:
     """The template `question`: the question as it stands, for the methods that show no options."""
-    return Prompt("question", benchmark, "{question}", COLON_LINES, source, methods, shot_answer="text")
+    return Prompt("question", "{question}", source, methods=methods, shot_answer="text")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pandas as pd
+
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.records.result import ARMS, Images
+from eval_harness.reader import Reading
+from eval_harness.records.result import ARMS, Breakdown, Images
+from eval_harness.scores.grading import Graded
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,14 @@ class EvalSpec:
     `hidden_split`: a split whose key its owner keeps, scored against uploaded answers; `hidden_metrics`: metric -> the type of question
     it is about.
 
-    The package also has `scores.py` with `units(graded)` (and `more_breakdowns(graded, official)` where there are further facets) and
-    `official.py` with `read(response, options, question_type)`, the paper's own reader.
+    `units`: what is counted, of graded answers; `more_breakdowns`, by what is no facet of a question (graded answers, whether the paper's
+    reader read them). `read_official`: the reader of the paper's own code, defects included, which `--extraction official` uses: it
+    decides which numbers the paper prints (response, options, question type).
     """
 
+    units: Callable[[Graded], pd.DataFrame]
+    read_official: Callable[[str, Sequence[str], str], Reading]
+    more_breakdowns: Callable[[Graded, bool], Breakdown] | None = None
     headline: str
     metrics: Mapping[str, MetricInfo]
     prompts: tuple[Prompt, ...]

@@ -1,4 +1,4 @@
-"""Read the responses of a run: by `reader.read_choice`, or by the paper's own reader (`benchmarks/*/official.py`)."""
+"""Read the responses of a run: by `reader.read_choice`, or by the paper's own reader (`EvalSpec.read_official`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks import part
+from eval_harness.benchmarks import spec
 from eval_harness.reader import Reading, read_choice
 from eval_harness.records.result import DELIVERIES
 
@@ -31,7 +31,7 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, family: str, ex
         raise BadInput(f"--extraction {extraction}: unknown. Available: ours, official.")
     if family not in BENCHMARKS:
         raise BadInput(f"format {family!r}: unknown. Available: {', '.join(BENCHMARKS)}.")
-    official = part(family, "official").read
+    official = spec(family).read_official
     ids = questions["question_id"].astype(str)
     question_of = {
         question: (tuple(options), str(kind))

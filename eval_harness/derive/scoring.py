@@ -5,7 +5,6 @@ See also: reading responses (`derive/answers.py`), the result file (`records/res
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +12,7 @@ import pandas as pd
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks import part
+from eval_harness.benchmarks import spec
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.derive.summary import breakdown, summarise
 from eval_harness.records.result import STATUSES, Breakdown, Score, Scores
@@ -42,24 +41,23 @@ def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.Dat
     `category` is a list per unit (`explode` makes one row per label).
     Questions whose answer is hidden are left out. Raises BadInput for unknown ids, duplicate answers, missing columns.
     """
-    return _all_units(family, grade(family, questions, answers))
+    return _all_units(grade(family, questions, answers))
 
 
 def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame, extraction: str = "ours") -> Scored:
     """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
 
-    A benchmark may add breakdowns by what is no facet of a question (`more_breakdowns` of its `scores.py`).
+    A benchmark may add breakdowns by what is no facet of a question (`EvalSpec.more_breakdowns`).
 
     A metric that nothing speaks for (no such question, or its answers are hidden) has the value None, and so has one to whose questions
     most responses say nothing, unless the `extraction` is `official` (see `summarise`). Raises BadInput as `units`.
     """
     graded = grade(family, questions, answers)
-    table = _all_units(family, graded)
+    table = _all_units(graded)
     official = extraction == "official"
     scores = summarise(table, official)
     parts = breakdown(table, FACETS[family], official)
-    more: Callable[[Graded, bool], Breakdown] | None = getattr(part(family, "scores"), "more_breakdowns", None)
-    if more is not None:
+    if (more := spec(family).more_breakdowns) is not None:
         parts |= more(graded, official)
     return Scored(
         scores={HEADLINE[family]: Score(value=None, n=0, n_cases=0)} | scores
@@ -71,23 +69,23 @@ def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame, extractio
     )
 
 
-def _all_units(family: str, graded: Graded) -> pd.DataFrame:
-    return pd.concat([part(family, "scores").units(graded), _everywhere(family, graded)], ignore_index=True)
+def _all_units(graded: Graded) -> pd.DataFrame:
+    return pd.concat([spec(graded.family).units(graded), _everywhere(graded)], ignore_index=True)
 
 
-def _everywhere(family: str, graded: Graded) -> pd.DataFrame:
+def _everywhere(graded: Graded) -> pd.DataFrame:
     """`irrelevant`, `refused`, `abstained` (no choice for any reason), the accuracy where an option was chosen, and the share of each
     letter (or of yes and no) among the answers read."""
     rows = np.arange(len(graded.questions))
     frames = [
-        make_units(family, graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
-        make_units(family, graded, "refused", rows, graded.refused.mean(axis=1)),
-        make_units(family, graded, "abstained", rows, (~graded.answered).mean(axis=1)),
+        make_units(graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
+        make_units(graded, "refused", rows, graded.refused.mean(axis=1)),
+        make_units(graded, "abstained", rows, (~graded.answered).mean(axis=1)),
     ]
     # Of the questions that a benchmark's accuracy is about: those with several right options have metrics of their own.
     one = np.flatnonzero(~graded.multiple)
     chose, hits = graded.answered[one].mean(axis=1), graded.right[one].mean(axis=1)
-    frames.append(make_units(family, graded, "answered_accuracy", one, hits, chose, graded.guess[one] * chose))
+    frames.append(make_units(graded, "answered_accuracy", one, hits, chose, graded.guess[one] * chose))
     yes_no = (graded.questions["question_type"] == "yes_no").to_numpy(dtype=bool)
     single = ~yes_no & ~graded.multiple
     for members, names in ((np.flatnonzero(single), LETTERS), (np.flatnonzero(yes_no), ("yes", "no"))):
@@ -98,7 +96,7 @@ def _everywhere(family: str, graded: Graded) -> pd.DataFrame:
             there = members[graded.k[members] > option]
             chosen = (graded.first[there] == option).mean(axis=1)
             share = answered[graded.k[members] > option]
-            frames.append(make_units(family, graded, f"share_{names[option]}", there, chosen, share))
+            frames.append(make_units(graded, f"share_{names[option]}", there, chosen, share))
     return pd.concat(frames, ignore_index=True)
 
 

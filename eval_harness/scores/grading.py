@@ -28,13 +28,15 @@ Ints = NDArray[np.int64]
 class Graded:
     """Q questions with a known key x S samples.
 
-    `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays. `right`, `answered`, `refused`, `irrelevant` are (Q, S);
+    `family`: the benchmark whose format they have. `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays.
+    `right`, `answered`, `refused`, `irrelevant` are (Q, S);
     `ends` (Q, 5) counts the responses to each question, and those that say nothing by reason (`nonresponse.COUNTS`);
     `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first option chosen or -1. `k`
     options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,) number the
     cases and the connected components of cases that share an image.
     """
 
+    family: str
     questions: pd.DataFrame
     columns: dict[str, NDArray[np.object_]]
     right: Bools
@@ -99,6 +101,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         raise BadInput(f"answers: the choice for {wrong!r} is not one of its options. Read the responses again.")
     multiple = (frame["question_type"] == "multiple").to_numpy(dtype=bool)
     return Graded(
+        family=family,
         questions=frame,
         columns={
             name: frame[name].to_numpy(dtype=object)
@@ -212,7 +215,6 @@ def _need(frame: pd.DataFrame, columns: Sequence[str], name: str) -> None:
 
 
 def make_units(
-    family: str,
     graded: Graded,
     metric: str,
     rows: Ints,
@@ -231,7 +233,7 @@ def make_units(
         "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),
         "case_id": graded.columns["case_id"][rows],
     }
-    for facet in FACETS[family]:
+    for facet in FACETS[graded.family]:
         if facets is not None and facet in facets:
             column = np.empty(len(rows), dtype=object)
             column[:] = facets[facet]

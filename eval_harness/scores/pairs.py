@@ -9,7 +9,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.scores.grading import Graded, make_units
 
 
-def pair_units(family: str, graded: Graded) -> pd.DataFrame:
+def pair_units(graded: Graded) -> pd.DataFrame:
     """Two rows per pair of a true question and its adversarial counterpart (Table 3): `accuracy_without_adversarial` counts the true
     question alone, `accuracy_with_adversarial` both. Pairs that lack either question are left out.
 
@@ -33,7 +33,7 @@ def pair_units(family: str, graded: Graded) -> pd.DataFrame:
     names = pairs.to_numpy(dtype=object)
     return pd.concat(
         [
-            make_units(family, graded, name, true_row, share.mean(axis=1), 1.0, guess, names, ends=ends)
+            make_units(graded, name, true_row, share.mean(axis=1), 1.0, guess, names, ends=ends)
             for name, share, guess, ends in (
                 ("accuracy_without_adversarial", hit, chance, graded.ends[true_row]),
                 (

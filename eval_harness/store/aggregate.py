@@ -128,7 +128,7 @@ def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
     if not {"pair_id", "adversarial"} <= set(questions.columns):
         raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions do not form adversarial pairs.")
     graded = grade(result.benchmark.family, questions, answers)
-    units = pair_units(result.benchmark.family, graded)
+    units = pair_units(graded)
     if units.empty:
         raise BadInput(f"{folder}: its questions hold no pair of a true and an adversarial question.")
     if "aspect" not in questions.columns:

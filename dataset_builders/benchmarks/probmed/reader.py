@@ -1,6 +1,6 @@
 """Read ProbMed: a JSON file of yes/no questions (id, image, image_type, qa_type, question, answer).
 
-See also: the weights of the authors' scorer (`eval_harness/benchmarks/probmed/scores.py`).
+See also: the weights of the authors' scorer (`eval_harness/benchmarks/probmed.py`).
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def test_halt_prompts_are_the_authors(sources):
     }
     ours = {
         p.render(" Which side? ", list(options.values()))
-        for p in PROMPTS.values()
-        if p.family == "halt-medvqa" and "mc" in p.methods
+        for (family, _), p in PROMPTS.items()
+        if family == "halt-medvqa" and "mc" in p.methods
     }
     assert ours == expected
     assert len(ours) == 18

@@ -190,4 +190,4 @@ def test_three_questions_are_no_pair() -> None:
     questions, answers = pairs(0)
     duplicates = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
     with pytest.raises(BadInput, match="more than two questions"):
-        pair_units("probmed", grade("probmed", duplicates, answers))
+        pair_units(grade("probmed", duplicates, answers))

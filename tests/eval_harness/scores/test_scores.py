@@ -7,7 +7,7 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
-from eval_harness.benchmarks.probmed.errors import conditional_errors
+from eval_harness.benchmarks.probmed import conditional_errors
 from eval_harness.derive.metrics import BALANCED, HEADLINE, METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import breakdown, explode, summarise

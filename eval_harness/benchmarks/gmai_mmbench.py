@@ -1,0 +1,120 @@
+"""GMAI-MMBench: how it is asked, read and scored (Chen et al., NeurIPS 2024).
+
+Templates of Table 8; single-choice accuracy, multiple-choice accuracy and recall (section 3.4 and appendix D.2; Tables 2, 3, 5).
+The paper calls its overall a macro average, but its numbers are the micro average (GPT-4o, test, Table 10:
+53.96, where the mean of its 18 task accuracies is 49.40);
+`accuracy` is the micro average and `accuracy_macro_task` what the text says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks.prompt import OPEN, Prompt, bare_question, lettered
+from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.reader import Reading, official
+from eval_harness.scores.grading import Graded, make_units
+
+_DOT_LINES = lettered(". ", "\n")
+
+_PROMPTS = (
+    Prompt(
+        "single",
+        "Question: {question}\nOptions:\n{options}\nPlease select the correct answer from the options above.",
+        "GMAI-MMBench Table 8, single choice",
+        _DOT_LINES,
+    ),
+    Prompt(
+        "multiple",
+        "Question: {question}\nOptions:\n{options}\nPlease select all correct answers from the options above. "
+        "Note that there is more than one correct answer.\n"
+        "Please output the answer options directly, separated by commas. For example: A,B",
+        "GMAI-MMBench Table 8, multiple choice",
+        _DOT_LINES,
+    ),
+    bare_question("the question as it stands; not a protocol of the paper"),
+)
+
+_DEFAULTS = {"mc": "single", "multiple": "multiple", **dict.fromkeys(OPEN, "question")}
+
+_METRICS = {
+    "accuracy": MetricInfo("Accuracy", "Single-choice questions answered correctly (micro average)."),
+    "accuracy_macro_task": MetricInfo("Accuracy, mean over tasks", "Mean of the accuracies of the clinical tasks."),
+    "mcq_accuracy": MetricInfo("Multiple choice: accuracy", "Right picks of the picks made."),
+    "mcq_recall": MetricInfo("Multiple choice: recall", "Right picks of the true options."),
+}
+_BLANKED = str.maketrans(".()[],:;!*#{}", " " * 13)
+_REJECTS = (
+    "Sorry, I can't help with images of people yet.",
+    "I can't process this file.",
+    "I'm sorry, but without the image provided",
+    "Cannot determine the answer",
+)
+
+
+def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
+    """VLMEvalKit's matching, which GMAI-MMBench is scored with: one option letter between blanks, else one option text in a response
+    not longer than twice the options together.
+
+    Defects: the article "A" is option A; "Option (B)" beside another letter is none; an option text inside a longer word counts. What it
+    leaves unread its users give to a judge, or to chance; here it stays irrelevant.
+    Multiple choice (the paper asks for "A,B"): every option letter between commas or blanks.
+    """
+    if "Failed to obtain answer via API" in response:
+        return official((), "official: error text")
+    if any(reject in response for reject in _REJECTS):
+        return Reading((), "refused", "official: refusal")
+    words = response.translate(_BLANKED).split()
+    found = tuple(index for index in range(len(options)) if LETTERS[index] in words)
+    if question_type == "multiple":
+        return official(found, "official: letters")
+    if len(found) == 1:
+        return official(found, "official: letter between blanks")
+    lowered = response.lower()
+    if len(lowered) <= 2 * sum(len(option) for option in options):
+        found = tuple(index for index, option in enumerate(options) if option.lower() in lowered)
+        if len(found) == 1:
+            return official(found, "official: option text")
+    return official((), "official: no option")
+
+
+def units(graded: Graded) -> pd.DataFrame:
+    """One row per question. Multiple choice: right picks / picks made, right picks / true options, summed over questions.
+
+    Chance of a guesser that takes any non-empty set of options with equal probability: a pick is right with probability
+    true / options; an option is picked with probability 2^(k-1) / (2^k - 1).
+    """
+    single, multiple = np.flatnonzero(~graded.multiple), np.flatnonzero(graded.multiple)
+    right = graded.right.mean(axis=1)
+    frames = [make_units(graded, "accuracy", single, right[single], 1.0, graded.guess[single])]
+    if "task" in graded.questions.columns:
+        task = graded.questions["task"].iloc[single]
+        labelled = single[task.notna().to_numpy()]
+        names = graded.questions["task"].iloc[labelled]
+        weight = 1.0 / names.map(names.value_counts()).to_numpy(float)
+        hits, guesses = right[labelled] * weight, graded.guess[labelled] * weight
+        frames.append(make_units(graded, "accuracy_macro_task", labelled, hits, weight, guesses))
+    hits, picks = graded.right_picks.mean(axis=1)[multiple], graded.picks.mean(axis=1)[multiple]
+    true, k = graded.true[multiple].astype(float), graded.k[multiple].astype(float)
+    picked_by_guess = 2.0 ** (k - 1) / (2.0**k - 1)
+    made, there = np.rint(picks).astype(np.int64), graded.true[multiple]
+    frames.append(make_units(graded, "mcq_accuracy", multiple, hits, picks, picks * true / k, count=made))
+    frames.append(make_units(graded, "mcq_recall", multiple, hits, true, true * picked_by_guess, count=there))
+    return pd.concat(frames, ignore_index=True)
+
+
+SPEC = EvalSpec(
+    units=units,
+    read_official=read_official,
+    headline="accuracy",
+    metrics=_METRICS,
+    prompts=_PROMPTS,
+    default_prompts=_DEFAULTS,
+    max_tokens=1024,
+    hidden_split="test",
+    hidden_metrics={"accuracy": "single", "mcq_accuracy": "multiple"},
+)

@@ -1,0 +1,140 @@
+"""HALT-MedVQA: how it is asked, read and scored (Wu et al., 2024).
+
+Templates of Table 2, with the line breaks of the authors' prompt file; accuracy in the scenarios FAKE, NONE, SWAP, and how many responses
+name no option (Table 1). The paper's n (542, 817) are the last indices of its files, which hold 543 and 818 questions; its accuracies fit
+the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.errors import BadInput
+from dataset_builders.schema import LETTERS, SCENARIOS
+from eval_harness.benchmarks.prompt import OPEN, Prompt, bare_question, lettered
+from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.reader import Reading, official
+from eval_harness.records.result import Images
+from eval_harness.scores.grading import Graded, make_units
+
+_DOT_RUN = lettered(". ", " ")
+
+_LETTER_LINES = "Answer with the option's letter from the given choices directly.\n\n"
+_ROLE_0 = "You are a medical doctor and expert in medical imaging. "
+_ROLE_1 = "Act as a medical domain expert answering multiple-choice questions. "
+_ACCURATE_0 = "Always answer accurately and precisely. "
+_ACCURATE_1 = "Your answer should be precise and free of incomplete or incorrect biomedical or clinical information. "
+_DONT_0 = "If you don't know the answer to a question, please don't share false information. "
+_DONT_1 = "If you do not know the answer, do not try to make up an answer. "
+_PLAIN = "{question} {options}."
+_SEPARATED = "### Question:\n{question}\n\n### Choices:\n{options}\n\n### Answer:"
+
+_HALT = {
+    "SIMPLE": _PLAIN,
+    "S": _SEPARATED,
+    "ONLY": "{question} {options}. only give me one token of the answer, no other words.",
+    "L": _LETTER_LINES + _PLAIN,
+    "L+S": _LETTER_LINES + _SEPARATED,
+    "L+R0": _ROLE_0 + _LETTER_LINES + _PLAIN,
+    "L+R1": _ROLE_1 + _LETTER_LINES + _PLAIN,
+    "L+A0": _ACCURATE_0 + _LETTER_LINES + _PLAIN,
+    "L+A1": _ACCURATE_1 + _LETTER_LINES + _PLAIN,
+    "L+D0": _DONT_0 + _LETTER_LINES + _PLAIN,
+    "L+D1": _DONT_1 + _LETTER_LINES + _PLAIN,
+    "L+R0+A1": _ROLE_0 + _ACCURATE_1 + _LETTER_LINES + _PLAIN,
+    "L+A1+D0": _ACCURATE_1 + _DONT_0 + _LETTER_LINES + _PLAIN,
+    "L+R0+D0": _ROLE_0 + _DONT_0 + _LETTER_LINES + _PLAIN,
+    "ALL": _ROLE_0 + _ACCURATE_1 + _DONT_0 + _LETTER_LINES + _PLAIN,
+    "ALL+S": _ROLE_0 + _ACCURATE_1 + _DONT_0 + _LETTER_LINES + _SEPARATED,
+    "L+R0+D0+S": _ROLE_0 + _DONT_0 + _LETTER_LINES + _SEPARATED,
+    "L+D0+S": _DONT_0 + _LETTER_LINES + _SEPARATED,
+}
+
+_PROMPTS = (
+    *(
+        Prompt(name, template, "HALT-MedVQA Table 2; line breaks as the authors' prompt file", _DOT_RUN)
+        for name, template in _HALT.items()
+    ),
+    bare_question("the question as it stands; not a protocol of the paper"),
+)
+
+
+def _metrics() -> dict[str, MetricInfo]:
+    asked = {
+        "fake": ("Nonsense question", "picks “I do not know”"),
+        "none": ("Correct option removed", "picks “None of the above”"),
+        "swap": ("Wrong image", "picks “I do not know”"),
+    }
+    arms: dict[str, tuple[tuple[Images, ...], str]] = {
+        "fake": ((), "the question makes no sense with any image"),
+        "none": (("withheld", "blank"), "“None of the above” stays right with another image"),
+        "swap": ((), "the benchmark itself shows a wrong image"),
+    }
+    metrics = {
+        name: MetricInfo(
+            f"{asked[name][0]}: {asked[name][1]}",
+            "Right answers, in questions of this kind.",
+            arms=arms[name][0],
+            no_arm=arms[name][1],
+        )
+        for name in SCENARIOS
+    }
+    metrics["average"] = MetricInfo(
+        "Mean of the three scenarios",
+        "Hides a scenario in which a model nearly always fails.",
+        arms=(),
+        no_arm="in two of its three scenarios the image is not meant to matter",
+    )
+    for name in SCENARIOS:
+        metrics[f"{name}_irrelevant"] = MetricInfo(
+            f"{asked[name][0]}: unreadable", "Responses that name no option (a count).", False, "count", of_ends=True
+        )
+    metrics["average_irrelevant"] = MetricInfo(
+        "Unreadable, mean of the three", "Mean of the three counts.", False, "count", of_ends=True
+    )
+    return metrics
+
+
+def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
+    """The prediction's one token must be an option letter (paper section 4); anything else is irrelevant."""
+    token = response.strip()
+    index = LETTERS.find(token) if len(token) == 1 else -1
+    return official((index,) if 0 <= index < len(options) else (), "official: the token is a letter")
+
+
+def units(graded: Graded) -> pd.DataFrame:
+    """One row per question. `average` is the mean over scenarios (each weighs the same); `<scenario>_irrelevant` is a count.
+
+    Irrelevant here is what the paper calls so: a response came and names no option (ours tells a refusal apart; it counts too).
+    A count is sum(numerator); its denominators are 1 and only say how many questions it is of.
+    """
+    if "scenario" not in graded.questions.columns:
+        raise BadInput("questions: the column scenario is missing, which the format halt-medvqa needs.")
+    scenario = graded.questions["scenario"]
+    right = graded.right.mean(axis=1)
+    unread = (graded.irrelevant | graded.refused).mean(axis=1)
+    present = [name for name in SCENARIOS if (scenario == name).any()]
+    frames = []
+    for name in SCENARIOS:
+        rows = np.flatnonzero((scenario == name).to_numpy())
+        weight = 1.0 / max(len(rows), 1)
+        frames.append(make_units(graded, name, rows, right[rows], 1.0, graded.guess[rows]))
+        frames.append(make_units(graded, "average", rows, right[rows] * weight, weight, graded.guess[rows] * weight))
+        frames.append(make_units(graded, f"{name}_irrelevant", rows, unread[rows]))
+        frames.append(make_units(graded, "average_irrelevant", rows, unread[rows] / max(len(present), 1)))
+    return pd.concat(frames, ignore_index=True)
+
+
+SPEC = EvalSpec(
+    units=units,
+    read_official=read_official,
+    headline="average",
+    metrics=_metrics(),
+    prompts=_PROMPTS,
+    default_prompts={"mc": "L+D0", **dict.fromkeys(OPEN, "question")},
+    # One token at temperature 0 (appendix A, "Experiment Configuration").
+    max_tokens=1,
+)

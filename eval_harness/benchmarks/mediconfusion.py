@@ -1,0 +1,221 @@
+"""MediConfusion: how it is asked, read and scored (Sepehri et al., ICLR 2025).
+
+Templates of the paper's Table 5 and the authors' prompt file, word for word; set accuracy, individual accuracy, confusion, invalid (ICLR
+text, section 3.3; Tables 1 and 2). See also: aggregates over several runs (`store/aggregate.py`), the free-form judge (`reader/judge.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dataset_builders.schema import LETTERS
+from eval_harness.benchmarks.prompt import OPEN, Prompt, bare_question, lettered
+from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
+from eval_harness.reader import Reading, official
+from eval_harness.scores.grading import Floats, Graded, make_units
+
+_QUOTED_LINES = lettered('": ', "\n", opening='("', closing=")")
+
+_BASED = "Based on the image, choose the correct option for the following question.\n"
+_ASKED = "Question: {question}\n{options}\n"
+_MC = _BASED + _ASKED
+_DIRECTLY = "Answer with the option's letter directly.\nAnswer: "
+_FROM_CHOICES = "Answer with the option's letter from the given choices directly."
+_ONE_LETTER = _FROM_CHOICES + " Your answer should be just one letter.\n"
+_GIVEN = (
+    "You are given a radiology image, based on which you will need to carefully answer a medical question related to the image. "
+    "You will be given two answer options: A and B from which you have to choose the right answer. The correct answer can always be "
+    "determined just by looking at the radiology image itself. Take a close look at the image, think carefully, and answer the "
+    "following question.\n"
+)
+_CRITICAL = (
+    "You are given a radiology image, and your critical task is to take a close look and choose the correct option for the following "
+    "question. It is extremely important to answer the following question correctly.\n"
+)
+_EXPERT = "You are an expert radiologist AI with deep knowledge in radiology image analysis. "
+_VARIATIONS = {
+    "mc-1": "Answer the following question about the image.\n" + _ASKED + _DIRECTLY,
+    "mc-2": "Answer the following question about the image with the correct option's letter directly.\n"
+    + _ASKED
+    + "Answer: ",
+    "mc-3": "Carefully and skillfully review the image and answer the following question.\n" + _ASKED + _DIRECTLY,
+    "mc-4": _EXPERT + _BASED + _ASKED + _DIRECTLY,
+    "mc-5": _MC + "Simply respond with 'A' or 'B' based on your answer.\nAnswer: ",
+    "mc-6": "Based on the image, please choose the correct option for the following question.\n"
+    + _ASKED
+    + "Please answer with the option's letter from the given choices directly.\nAnswer: ",
+    "mc-8": _GIVEN + _ASKED + _ONE_LETTER + "Answer: ",
+    "mc-9": _ASKED + "Correct answer option: ",
+    "mc-10": _CRITICAL + _ASKED + _ONE_LETTER + "Answer: ",
+}
+_FLAMINGO = (
+    "You are a helpful medical assistant. You are being provided with images, a {} about each image and an answer. "
+    "Follow the examples and answer the last question."
+)
+_FILE = "MediConfusion authors' prompt file "
+_TABLE_5 = (
+    "MediConfusion Table 5 (arXiv: Table 4); the paper prints no line breaks, they follow prompt 0 of the authors' file"
+)
+
+_MC_ONLY, _GD_ONLY = ("mc",), ("gd",)
+_PROMPTS = (
+    Prompt(
+        "mc-0",
+        _MC + _ONE_LETTER + "Answer: ",
+        "MediConfusion Table 5, prompt 0; line breaks as the authors' prompt file (mc: gpt)",
+        methods=_MC_ONLY,
+    ),
+    Prompt("mc-quoted", _MC + _ONE_LETTER + '#answer: ("', _FILE + "(mc: default)", _QUOTED_LINES, _MC_ONLY),
+    *(Prompt(name, template, _TABLE_5, methods=_MC_ONLY) for name, template in _VARIATIONS.items()),
+    Prompt(
+        "mc-7",
+        "Based on the image, choose the correct option for the following question. Question: {question} {options} "
+        + _ONE_LETTER[:-1]
+        + " Answer: ",
+        _TABLE_5,
+        lettered(": ", " ", opening="Option "),
+        _MC_ONLY,
+    ),
+    Prompt(
+        "mc-medvint",
+        "Question: {question} The choices are: {options} The Answer is: ",
+        _FILE + "(mc: medvint)",
+        lettered(": ", " "),
+        _MC_ONLY,
+    ),
+    Prompt(
+        "mc-blip2",
+        "Question: Based on the image, choose the correct option for the following question. {question}\n{options}\n"
+        + _FROM_CHOICES
+        + " Answer:",
+        _FILE + "(mc and greedy: blip2)",
+    ),
+    Prompt(
+        "mc-flamingo",
+        "Question: {question}\n{options}\nAnswer:",
+        _FILE + "(mc and greedy: med_flamingo), appendix B.1",
+        intro=_FLAMINGO.format("two choice question"),
+        shot_answer="both",
+    ),
+    Prompt("gd-default", _MC + _FROM_CHOICES + "\nAnswer: ", _FILE + "(greedy: default)", methods=_GD_ONLY),
+    Prompt("gd-quoted", _MC + _ONE_LETTER + '#answer: ("', _FILE + "(greedy: molmo)", _QUOTED_LINES, _GD_ONLY),
+    Prompt(
+        "ps-plain",
+        "Question: {question} Answer:",
+        _FILE + "(prefix: default; gpt4: blip2; both: med_flamingo)",
+        methods=OPEN,
+        intro=_FLAMINGO.format("question"),
+        shot_answer="text",
+    ),
+    Prompt(
+        "ff-default",
+        "Based on the image, answer following question.\n{question}",
+        _FILE + "(gpt4: default)",
+        methods=("ff",),
+        shot_answer="text",
+    ),
+    bare_question("MediConfusion authors' prefix scoring of chat models: the question as it stands"),
+)
+
+_DEFAULTS = {"mc": "mc-0", "gd": "gd-default", "ps": "question", "ps_official": "question", "ff": "ff-default"}
+
+_METRICS = {
+    "set_accuracy": MetricInfo("Set accuracy", "Pairs with both images answered correctly."),
+    "individual_accuracy": MetricInfo("Individual accuracy", "Questions answered correctly."),
+    "confusion": MetricInfo(
+        "Confusion", "Pairs with the same option chosen for both images, of the pairs with two valid answers.", False
+    ),
+    "invalid": MetricInfo("Invalid", "Questions without a valid answer.", False, of_ends=True),
+}
+_FORMS = ("{0}", "{0}:", ".{0}", ".{0}:", "{0}.", '{0}")', '("{0}":', '("{0}")', '("{0}").')
+
+
+def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
+    """The authors' `clean_up_manual`: split at blanks, look for an option letter in one of nine forms; two letters found are none.
+
+    Defects: the article "A" is option A; "(B)" is nothing; an article beside a letter ("B: A mass") makes the answer invalid.
+    """
+    words = set(response.replace("\n", " ").split(" "))
+    found = tuple(
+        index for index in range(len(options)) if any(form.format(LETTERS[index]) in words for form in _FORMS)
+    )
+    return official(found if len(found) == 1 else (), "official: letter between blanks")
+
+
+def units(graded: Graded) -> pd.DataFrame:
+    """One row per pair (set_accuracy, confusion) and per question (individual_accuracy, invalid).
+
+    `category` is a list: a question carries the labels of its image, a pair those of both images one after the other, so that
+    `units.explode("category")` counts image labels as Table 2 does (a pair whose two images are both Cerebral counts twice).
+
+    `confusion` is taken over the pairs with two valid answers, as the paper says; where no pair has, it is undefined (the authors'
+    code prints 0). Its chance is the probability that two independent guesses agree.
+    """
+    questions = np.arange(len(graded.questions))
+    order = np.argsort(graded.case, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(graded.case[order]) != 0]) if len(order) else np.zeros(0, np.int64)
+    size = np.diff(np.r_[starts, len(order)])
+    first = order[starts]
+    guess = graded.guess[order]
+
+    def over_pair(values: np.ndarray, reduce: np.ufunc) -> np.ndarray:
+        return reduce.reduceat(values[order], starts, axis=0) if len(starts) else values[:0]
+
+    both_right = over_pair(graded.right, np.logical_and)
+    both_valid = over_pair(graded.answered, np.logical_and)
+    lowest, highest = over_pair(graded.first, np.minimum), over_pair(graded.first, np.maximum)
+    same = both_valid & (lowest == highest) & (size > 1)[:, None]
+    countable = both_valid & (size > 1)[:, None]
+    hit_by_guess = np.multiply.reduceat(guess, starts) if len(starts) else guess
+    labels = [
+        list(cell) if cell is not None else []
+        for cell in graded.questions.get("categories", pd.Series([[]] * len(questions)))
+    ]
+    pair_labels = [
+        [label for row in order[start : start + length].tolist() for label in labels[row]]
+        for start, length in zip(starts.tolist(), size.tolist(), strict=True)
+    ]
+    ends = over_pair(graded.ends, np.add)
+    pair_ids = graded.columns["case_id"][first]
+    agree = np.array([_agree(graded.k[order[s : s + n]]) for s, n in zip(starts, size, strict=True)], dtype=float)
+
+    def pairs(metric: str, numerator: Floats, denominator: Floats | float, chance: Floats) -> pd.DataFrame:
+        return make_units(
+            graded, metric, first, numerator, denominator, chance, pair_ids,
+            facets={"category": pair_labels}, ends=ends,
+        )  # fmt: skip
+
+    def each(metric: str, numerator: Floats, chance: Floats | float) -> pd.DataFrame:
+        return make_units(graded, metric, questions, numerator, 1.0, chance, facets={"category": labels})
+
+    valid_share = countable.mean(axis=1)
+    return pd.concat(
+        [
+            pairs("set_accuracy", both_right.mean(axis=1), 1.0, hit_by_guess),
+            each("individual_accuracy", graded.right.mean(axis=1), graded.guess),
+            pairs("confusion", same.mean(axis=1), valid_share, agree * valid_share),
+            each("invalid", (~graded.answered).mean(axis=1), np.nan),
+        ],
+        ignore_index=True,
+    )
+
+
+def _agree(options: np.ndarray) -> float:
+    """Probability that independent uniform guesses at questions with these numbers of options all name the same position."""
+    return float(options.min() / np.prod(options.astype(float)))
+
+
+SPEC = EvalSpec(
+    units=units,
+    read_official=read_official,
+    headline="set_accuracy",
+    metrics=_METRICS,
+    prompts=_PROMPTS,
+    default_prompts=_DEFAULTS,
+    # The authors' prompt file, `init_prompts: default` (used by `configs/Models/gpt/vanilla.json`).
+    system="You are a helpful assitant expert in medical domain.",
+    judged_free_form=True,
+)
