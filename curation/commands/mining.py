@@ -123,7 +123,7 @@ def pairs(
     from curation.images.file_names import file_names, share_list
     from curation.images.image_index import INDEX
     from curation.images.image_table import known_of
-    from curation.mining.embedding import embedding_path, open_embeddings
+    from curation.mining.embedding import open_embeddings
     from curation.mining.pair_mining import Choice, Runner, images_of, mine, run_here, why_none
     from curation.mining.pair_search import MODES, PairSearch, Thresholds
     from dataset_builders.errors import BadInput
@@ -146,14 +146,13 @@ def pairs(
     images = images_of(index, known, min_caption)
     run: Runner = run_here
     if ray is not None:
-        from curation.mining.on_ray import SearchInput, run_on_ray
+        from curation.mining.on_ray import run_on_ray
         from dataset_builders.ray_cluster import Cluster
 
         if sample is not None:
             raise BadInput("--ray: a sample is drawn in one process. Leave one of them out.")
-        med_path, gen_path = (embedding_path(embeddings, name).absolute() for name in (med, gen))
-        source = SearchInput(med_path, gen_path, thresholds, device)
-        run = run_on_ray(source, Cluster(ray, workers, gpus_per_worker))
+        arrays = [Path(str(each.filename)).absolute() for each in (vectors, others)]
+        run = run_on_ray(arrays, device, Cluster(ray, workers, gpus_per_worker))
     search = PairSearch(vectors, others, thresholds, "cpu" if ray else device)
     report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image), sample, seed, run=run)
     share_list(embeddings, out)
@@ -175,8 +174,13 @@ def histograms(
     out: Annotated[Path, typer.Option(help="page to write (.html)")] = Path("histograms.html"),
 ) -> None:
     """Plot how similar the pairs are according to each encoder (appendix F, figure 8)."""
-    from curation.mining.similarity_histograms import write_histograms
+    import numpy as np
 
-    for name, median in write_histograms(pairs, embeddings, encoder, out).items():
-        typer.echo(f"{name}: median {median:.3f}")
+    from curation.mining.pair_mining import similarities
+    from curation.report.quality_page import write_histograms
+
+    found = similarities(pairs, embeddings, encoder)
+    write_histograms(found, out)
+    for name, cosines in found.items():
+        typer.echo(f"{name}: median {np.median(cosines):.3f}")
     typer.echo(f"wrote {out}")

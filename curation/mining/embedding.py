@@ -173,13 +173,8 @@ def index_sha256(index: pd.DataFrame) -> str:
     return hashlib.sha256("\n".join(index["image"] + " " + index["sha256"]).encode()).hexdigest()
 
 
-def open_embeddings(folder: Path, encoder: str) -> np.ndarray:
-    """The memory-mapped array (n, d) of an encoder in an embeddings folder; raises as `embedding_path` does."""
-    return np.load(embedding_path(folder, encoder), mmap_mode="r")
-
-
-def embedding_path(folder: Path, encoder: str) -> Path:
-    """The file of an encoder's array in an embeddings folder, by the encoder's name or its key.
+def open_embeddings(folder: Path, encoder: str) -> np.memmap:
+    """The memory-mapped array (n, d) of an encoder in an embeddings folder, by the encoder's name or its key.
 
     Raises BadInput where it is not there, where several fit the name, and where images were added since it was made.
     """
@@ -198,4 +193,4 @@ def embedding_path(folder: Path, encoder: str) -> Path:
         raise BadInput(
             f"{folder}: images changed since {fits[0]} was made. Run `medprobe curate embed` for it again; only new images cost."
         )
-    return folder / f"{fits[0]}.npy"
+    return np.load(folder / f"{fits[0]}.npy", mmap_mode="r")

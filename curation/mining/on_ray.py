@@ -6,8 +6,8 @@ See also: the same in one process (`encode_here` in `embedding.py`, `run_here` i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -82,28 +82,15 @@ SEARCH_TRIES = 20
 """How often a block is tried whose worker died."""
 
 
-@dataclass(frozen=True)
-class SearchInput:
-    """Where a worker finds what is searched: both encoders' arrays."""
-
-    med: Path
-    gen: Path
-    thresholds: Thresholds
-    device: str
-
-    def open(self) -> PairSearch:
-        med, gen = (np.load(path, mmap_mode="r") for path in (self.med, self.gen))
-        return PairSearch(med, gen, self.thresholds, self.device)
-
-
 class Searcher:
-    """What runs in a worker's process."""
+    """What runs in a worker's process. arrays: the files of both encoders' vectors."""
 
-    def __init__(self, source: SearchInput, blocks: Path, threads: int) -> None:
+    def __init__(self, arrays: Sequence[Path], thresholds: Thresholds, device: str, blocks: Path, threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
-        self._search, self._blocks = source.open(), blocks
+        med, gen = (np.load(path, mmap_mode="r") for path in arrays)
+        self._search, self._blocks = PairSearch(med, gen, thresholds, device), blocks
 
     def write(self, first: int) -> int:
         """Write one block."""
@@ -111,14 +98,14 @@ class Searcher:
         return first
 
 
-def run_on_ray(source: SearchInput, cluster: Cluster) -> Runner:
+def run_on_ray(arrays: Sequence[Path], device: str, cluster: Cluster) -> Runner:
     """What `mine` takes to have its blocks written by workers."""
 
-    def run(_: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
+    def run(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
         with connected(cluster) as ray:
             options = cluster.resources | {"max_restarts": -1, "max_task_retries": SEARCH_TRIES}
             remote = ray.remote(Searcher).options(**options)
-            given = (ray.put(source), blocks.absolute(), max(1, int(cluster.cpus)))
+            given = (arrays, search.thresholds, device, blocks.absolute(), max(1, int(cluster.cpus)))
             pool = ray.util.ActorPool([remote.remote(*given) for _ in range(cluster.workers)])
             for first in todo:
                 pool.submit(lambda actor, first: actor.write.remote(first), first)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ import pyarrow.parquet as pq
 import torch
 from tqdm import tqdm
 
-from curation.mining.pair_search import Pairs, PairSearch, sample_pairs
+from curation.mining.embedding import open_embeddings
+from curation.mining.pair_search import EncoderVectors, PairSearch, sample_pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 
@@ -37,24 +39,14 @@ CONFIG = "search.json"
 BLOCK_ROWS = 1024
 
 
-@dataclass(frozen=True)
-class Images:
-    """What is known about the n images of a search, by row: name, perceptual hash (uint64), group ("" = none), and whether their caption
-    is too short to ask about."""
-
-    names: np.ndarray
-    hashes: np.ndarray
-    groups: np.ndarray
-    short: np.ndarray
-
-
-def images_of(index: pd.DataFrame, known: pd.DataFrame | None, min_caption: int = 0) -> Images:
-    """The images of a search from an embeddings folder's index. known: their caption and group, row by row."""
-    n = len(index)
+def images_of(index: pd.DataFrame, known: pd.DataFrame | None, min_caption: int = 0) -> pd.DataFrame:
+    """The images of a search by row of an embeddings folder's index: `image`, perceptual `hash`, `group` ("" = none), and whether the
+    caption is too `short` to ask about. known: their caption and group, row by row."""
     hashes = np.array([int(text, 16) for text in index["phash"]], np.uint64)
-    groups = np.full(n, "", object) if known is None else known["group"].to_numpy(object)
-    short = np.zeros(n, bool) if known is None else (known["caption"].str.len() < min_caption).to_numpy()
-    return Images(index["image"].to_numpy(object), hashes, groups, short)
+    images = pd.DataFrame({"image": index["image"], "hash": hashes, "group": "", "short": False})
+    if known is None:
+        return images
+    return images.assign(group=known["group"].to_numpy(), short=(known["caption"].str.len() < min_caption).to_numpy())
 
 
 @dataclass(frozen=True)
@@ -66,27 +58,25 @@ class Choice:
     cap_per_image: int | None = None
 
 
-def reasons(pairs: Pairs, images: Images, near_duplicate: int) -> np.ndarray:
-    """Why each pair is set aside ("" = kept): near_duplicate (perceptual hashes differ in few bits), same_group
-    (patient, figure, article), or short_caption."""
-    found = np.full(len(pairs), "", dtype=object)
-    found[images.short[pairs.i] | images.short[pairs.j]] = "short_caption"
-    groups = images.groups[pairs.i]
-    found[(groups != "") & (groups == images.groups[pairs.j])] = "same_group"
-    found[np.bitwise_count(images.hashes[pairs.i] ^ images.hashes[pairs.j]).astype(int) <= near_duplicate] = (
-        "near_duplicate"
+def reasons(pairs: pd.DataFrame, images: pd.DataFrame, near_duplicate: int) -> np.ndarray:
+    """Why each pair is set aside ("" = kept), by the first of `REASONS` that holds: perceptual hashes that differ in few bits, one group
+    (patient, figure, article), a short caption."""
+    one, other = (
+        images[["hash", "group", "short"]].take(pairs[end].to_numpy()).reset_index(drop=True) for end in ("i", "j")
     )
-    return found
+    bits = np.bitwise_count(one["hash"].to_numpy() ^ other["hash"].to_numpy()).astype(int)
+    same_group = (one["group"] != "") & (one["group"] == other["group"])
+    return np.select([bits <= near_duplicate, same_group, one["short"] | other["short"]], REASONS, "")
 
 
-def _finish(found: Iterable[Pairs], images: Images, out: Path, choice: Choice) -> dict[str, int]:
+def _finish(found: Iterable[pd.DataFrame], images: pd.DataFrame, out: Path, choice: Choice) -> dict[str, int]:
     """Write pairs.parquet and set_aside.parquet; returns the counts: found, of each reason, kept and chosen.
 
     `top` and `cap_per_image` sort all pairs that are kept, in memory; everything else holds a piece at a time.
     """
-    counts = dict.fromkeys(("found", *REASONS, "kept", "chosen"), 0)
+    counts = Counter(dict.fromkeys(("found", *REASONS, "kept", "chosen"), 0))
     sorts = choice.top is not None or choice.cap_per_image is not None
-    held: list[Pairs] = []
+    held: list[pd.DataFrame] = []
 
     def write(pairs_path: Path, aside_path: Path) -> None:
         with (
@@ -94,59 +84,47 @@ def _finish(found: Iterable[Pairs], images: Images, out: Path, choice: Choice) -
             pq.ParquetWriter(aside_path, ASIDE_SCHEMA) as aside_writer,
         ):
 
-            def keep(pairs: Pairs) -> None:
+            def keep(pairs: pd.DataFrame) -> None:
                 counts["chosen"] += len(pairs)
-                kept_writer.write_table(_table(pairs, images))
+                kept_writer.write_table(_table(pairs, images, ABOUT_SCHEMA))
 
             for pairs in found:
                 why = reasons(pairs, images, choice.near_duplicate)
-                kept, aside = pairs.take(why == ""), pairs.take(why != "")
-                counts["found"] += len(pairs)
-                counts["kept"] += len(kept)
-                for reason in REASONS:
-                    counts[reason] += int((why == reason).sum())
-                named = _table(aside, images)
-                aside_writer.write_table(named.append_column("reason", pa.array(why[why != ""], pa.string())))
+                kept, aside = pairs[why == ""], pairs.assign(reason=why)[why != ""]
+                counts.update({"found": len(pairs), "kept": len(kept)} | Counter(aside["reason"]))
+                aside_writer.write_table(_table(aside, images, ASIDE_SCHEMA))
                 if sorts:
                     held.append(kept)
                 else:
                     keep(kept)
-            if sorts:
-                keep(_choose(Pairs.join(held), len(images.names), choice))
+            if held:
+                keep(_choose(pd.concat(held, ignore_index=True), len(images), choice))
 
     replace_file(
         out / "set_aside.parquet", lambda aside: replace_file(out / "pairs.parquet", lambda pairs: write(pairs, aside))
     )
-    return counts
+    return dict(counts)
 
 
-def _table(pairs: Pairs, images: Images) -> pa.Table:
-    return pa.table(
-        {
-            "i": pairs.i,
-            "j": pairs.j,
-            "sim_med": pairs.sim_med,
-            "sim_gen": pairs.sim_gen,
-            "image_1": pa.array(images.names[pairs.i], pa.string()),
-            "image_2": pa.array(images.names[pairs.j], pa.string()),
-        },
-        schema=ABOUT_SCHEMA,
-    )
+def _table(pairs: pd.DataFrame, images: pd.DataFrame, schema: pa.Schema) -> pa.Table:
+    names = images["image"].to_numpy()
+    named = pairs.assign(image_1=names[pairs["i"]], image_2=names[pairs["j"]])
+    return pa.Table.from_pandas(named, schema, preserve_index=False)
 
 
-def _choose(pairs: Pairs, n: int, choice: Choice) -> Pairs:
+def _choose(pairs: pd.DataFrame, n: int, choice: Choice) -> pd.DataFrame:
     """The pairs by gap, largest first (ties by (i, j)), none of n images more often than the cap, until there are `top`."""
-    pairs = pairs.take(np.lexsort((pairs.j, pairs.i, -np.abs(pairs.sim_med - pairs.sim_gen))))
+    pairs = pairs.iloc[np.lexsort((pairs["j"], pairs["i"], -(pairs["sim_med"] - pairs["sim_gen"]).abs()))]
     top = len(pairs) if choice.top is None else choice.top
     if choice.cap_per_image is None:
-        return pairs.take(np.arange(min(top, len(pairs))))
+        return pairs.head(top)
     used = np.zeros(n, np.int64)
     taken: list[int] = []
-    for at, (i, j) in enumerate(zip(pairs.i.tolist(), pairs.j.tolist(), strict=True)):
+    for at, (i, j) in enumerate(zip(pairs["i"].tolist(), pairs["j"].tolist(), strict=True)):
         if len(taken) < top and max(used[i], used[j]) < choice.cap_per_image:
             used[[i, j]] += 1
             taken.append(at)
-    return pairs.take(np.array(taken, np.int64))
+    return pairs.iloc[taken]
 
 
 def write_block(search: PairSearch, blocks: Path, first: int) -> None:
@@ -155,7 +133,7 @@ def write_block(search: PairSearch, blocks: Path, first: int) -> None:
     def write(partial: Path) -> None:
         with pq.ParquetWriter(partial, PAIR_SCHEMA, compression="zstd") as writer:
             for part in search.rows(first, min(search.n, first + BLOCK_ROWS)):
-                writer.write_table(pa.table(vars(part), schema=PAIR_SCHEMA))
+                writer.write_table(pa.Table.from_pandas(part, PAIR_SCHEMA, preserve_index=False))
 
     replace_file(blocks / block_name(first), write)
 
@@ -177,7 +155,7 @@ def run_here(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]
 
 def mine(
     search: PairSearch,
-    images: Images,
+    images: pd.DataFrame,
     out: Path,
     choice: Choice,
     sample: int | None = None,
@@ -194,14 +172,14 @@ def mine(
         "thresholds": asdict(search.thresholds),
         "sample": sample,
         "seed": seed if sample else None,
-        "embeddings": _fingerprint(search, images),
+        "embeddings": _fingerprint(search, images["image"]),
     }
     with lock(out, "search"):
         _check(out, config)
         write_json(out / CONFIG, config)
         remove_temp_files(out)
         if sample is None:
-            found: Iterable[Pairs] = _batches(_search(search, out / "blocks", run))
+            found: Iterable[pd.DataFrame] = _batches(_search(search, out / "blocks", run))
         else:
             found = [sample_pairs(search, sample, seed)]
         counts = _finish(found, images, out, choice)
@@ -211,9 +189,9 @@ def mine(
     return report
 
 
-def _fingerprint(search: PairSearch, images: Images) -> str:
+def _fingerprint(search: PairSearch, names: pd.Series) -> str:
     """sha256 of both encoders' vectors and of the images' names: blocks of another set must not be mixed in."""
-    digest = hashlib.sha256("\n".join(images.names).encode())
+    digest = hashlib.sha256("\n".join(names).encode())
     for side in (search.med, search.gen):
         for part in side.x.split(8192):
             digest.update(part.cpu().numpy().tobytes())
@@ -246,12 +224,12 @@ def _search(search: PairSearch, blocks: Path, run: Runner) -> list[Path]:
     return [blocks / block_name(first) for first in firsts]
 
 
-def _batches(blocks: list[Path]) -> Iterator[Pairs]:
+def _batches(blocks: list[Path]) -> Iterator[pd.DataFrame]:
     """The pairs of all blocks in order, `BATCH` at a time."""
     for block in blocks:
         with pq.ParquetFile(block) as file:
             for batch in file.iter_batches(BATCH):
-                yield Pairs(*(batch.column(name).to_numpy() for name in PAIR_SCHEMA.names))
+                yield batch.to_pandas()
 
 
 SEEN = 1024
@@ -284,3 +262,25 @@ def why_none(search: PairSearch) -> list[str]:
         f"{' or '.join(changes)} would find some" if changes else "no change of one threshold would find any of these"
     )
     return [*lines, would]
+
+
+AT_MOST = 1_000_000
+"""Pairs drawn from for histograms; a longer list is thinned evenly."""
+
+
+def similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dict[str, np.ndarray]:
+    """Cosines of the found pairs by each encoder (appendix F averages over the patch tokens: embed with `--pooling mean` to follow it).
+
+    Raises BadInput where there are no pairs, or they are of other images."""
+    file = pairs / "pairs.parquet"
+    if not file.is_file() or not pq.read_metadata(file).num_rows:
+        raise BadInput(f"{pairs}: holds no pairs. Find some with `medprobe curate pairs`.")
+    found = pd.read_parquet(file, columns=["i", "j"])
+    drawn = found.iloc[np.linspace(0, len(found) - 1, min(len(found), AT_MOST)).astype(np.int64)]
+    arrays = {name: open_embeddings(embeddings, name) for name in encoders}
+    if drawn["j"].max() >= min(map(len, arrays.values())):
+        raise BadInput(
+            f"{embeddings}: has fewer images than {pairs} was searched over. Give the folder of that search."
+        )
+    i, j = (torch.from_numpy(drawn[end].to_numpy()) for end in ("i", "j"))
+    return {name: EncoderVectors(array).cosines(i, j).numpy() for name, array in arrays.items()}

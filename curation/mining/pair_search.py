@@ -10,12 +10,12 @@ See also: blocks on disk, resuming, which pairs are kept (`pair_mining.py`).
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 
 from dataset_builders.errors import BadInput, first_line
@@ -32,20 +32,12 @@ GATHERED = 2**15
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What a pair must meet; None = free."""
+    """What the cosines of a pair must meet; the defaults, between which every cosine lies, leave it free."""
 
-    med_at_least: float | None = None
-    med_at_most: float | None = None
-    gen_at_least: float | None = None
-    gen_at_most: float | None = None
-
-    def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """(at least, at most) for med and for gen, infinite where free."""
-        low, high = -math.inf, math.inf
-        return (
-            (low if self.med_at_least is None else self.med_at_least, high if self.med_at_most is None else self.med_at_most),
-            (low if self.gen_at_least is None else self.gen_at_least, high if self.gen_at_most is None else self.gen_at_most),
-        )  # fmt: skip
+    med_at_least: float = -1.0
+    med_at_most: float = 1.0
+    gen_at_least: float = -1.0
+    gen_at_most: float = 1.0
 
 
 MODES: dict[str, Thresholds] = {
@@ -56,29 +48,8 @@ MODES: dict[str, Thresholds] = {
 """The paper's searches."""
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Pairs as columns of equal length: i < j (int64) and both cosines (float64)."""
-
-    i: np.ndarray
-    j: np.ndarray
-    sim_med: np.ndarray
-    sim_gen: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.i)
-
-    def take(self, rows: np.ndarray) -> Pairs:
-        """Some of the pairs: rows are positions or a mask."""
-        return Pairs(self.i[rows], self.j[rows], self.sim_med[rows], self.sim_gen[rows])
-
-    @staticmethod
-    def join(parts: list[Pairs]) -> Pairs:
-        """One after the other."""
-        parts = parts or [Pairs(*(np.empty(0, kind) for kind in (np.int64, np.int64, np.float64, np.float64)))]
-        return Pairs(
-            *(np.concatenate([vars(part)[name] for part in parts]) for name in ("i", "j", "sim_med", "sim_gen"))
-        )
+SIMILARITIES = ("sim_med", "sim_gen")
+"""A table of pairs has the columns i < j (int64) and these cosines (float64)."""
 
 
 def pick_device(name: str) -> str:
@@ -95,7 +66,7 @@ def pick_device(name: str) -> str:
 class EncoderVectors:
     """One encoder's vectors (n, d) in float32, of any length but zero, on a device, and the limits of their cosines."""
 
-    def __init__(self, x: np.ndarray, low: float = -math.inf, high: float = math.inf, device: str = "cpu") -> None:
+    def __init__(self, x: np.ndarray, low: float = -1.0, high: float = 1.0, device: str = "cpu") -> None:
         """x: (n, d) numbers; memory maps of float32 are used where they lie."""
         with warnings.catch_warnings():  # memory maps cannot be written to, and nothing here writes
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
@@ -110,9 +81,9 @@ class EncoderVectors:
         """(rows, columns) bool: False where a float32 product says that the pair is out."""
         product = (self.x[rows] / self.norms[rows, None]).float() @ self.x[columns].t()
         norms, met = self.norms[columns], torch.ones_like(product, dtype=torch.bool)
-        if math.isfinite(self.low):
+        if self.low > -1:
             met &= product >= ((self.low - self.slack) * norms).float()
-        if math.isfinite(self.high):
+        if self.high < 1:
             met &= product <= ((self.high + self.slack) * norms).float()
         return met
 
@@ -122,12 +93,10 @@ class EncoderVectors:
         dots = torch.cat(
             [torch.linalg.vecdot(self.x[some].double(), self.x[others].double()) for some, others in parts]
         )
-        values = dots / (self.norms[i] * self.norms[j])
-        snapped = values.clamp(-1.0, 1.0)
+        values = (dots / (self.norms[i] * self.norms[j])).clamp(-1.0, 1.0)
         for limit in (self.high, self.low):
-            if math.isfinite(limit):
-                snapped = torch.where((values - limit).abs() <= TIE, limit, snapped)
-        return snapped
+            values = torch.where((values - limit).abs() <= TIE, limit, values)
+        return values
 
 
 class PairSearch:
@@ -141,11 +110,10 @@ class PairSearch:
         self.device = pick_device(device)
         self.thresholds = thresholds
         self.n = len(med)
-        self.med, self.gen = (
-            EncoderVectors(x, *limits, self.device) for x, limits in zip((med, gen), thresholds.ranges(), strict=True)
-        )
+        self.med = EncoderVectors(med, thresholds.med_at_least, thresholds.med_at_most, self.device)
+        self.gen = EncoderVectors(gen, thresholds.gen_at_least, thresholds.gen_at_most, self.device)
 
-    def rows(self, start: int, stop: int) -> Iterator[Pairs]:
+    def rows(self, start: int, stop: int) -> Iterator[pd.DataFrame]:
         """The pairs with start <= i < stop in (i, j) order, a strip of rows at a time."""
         for first in range(start, stop, ROWS):
             rows, parts = slice(first, min(stop, first + ROWS)), []
@@ -156,24 +124,24 @@ class PairSearch:
                     maybe &= self.gen.may_meet(rows, columns)
                 i, j = (maybe.triu(1) if left == first else maybe).nonzero(as_tuple=True)
                 parts.append(self._decided(i + first, j + left))
-            found = Pairs.join(parts)
-            yield found.take(np.argsort(found.i, kind="stable"))  # tiles come in order of j
+            yield pd.concat(parts).sort_values("i", kind="stable", ignore_index=True)  # tiles come in order of j
 
-    def all(self) -> Iterator[Pairs]:
+    def all(self) -> Iterator[pd.DataFrame]:
         """All pairs in (i, j) order, a piece at a time."""
         return self.rows(0, self.n)
 
-    def decide(self, i: np.ndarray, j: np.ndarray) -> Pairs:
+    def decide(self, i: np.ndarray, j: np.ndarray) -> pd.DataFrame:
         """Those of the listed pairs that meet the thresholds, in the order given, by the same rule as the full search."""
         return self._decided(torch.from_numpy(i).to(self.device), torch.from_numpy(j).to(self.device))
 
-    def _decided(self, i: torch.Tensor, j: torch.Tensor) -> Pairs:
+    def _decided(self, i: torch.Tensor, j: torch.Tensor) -> pd.DataFrame:
         sims, met = [], torch.ones_like(i, dtype=torch.bool)
         for side in (self.med, self.gen):
             values = side.cosines(i, j)
             met &= (values >= side.low) & (values <= side.high)
             sims.append(values)
-        return Pairs(*(part[met].cpu().numpy() for part in (i, j, *sims)))
+        columns = zip(("i", "j", *SIMILARITIES), (i, j, *sims), strict=True)
+        return pd.DataFrame({name: part[met].cpu().numpy() for name, part in columns})
 
 
 # Samples of thresholds that too many pairs meet to list them (easy, reversed)
@@ -183,27 +151,22 @@ EFFORT = 2**23
 """Pairs drawn at most; if they do not suffice, few pairs meet the thresholds, and all are searched."""
 
 
-def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> Pairs:
+def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> pd.DataFrame:
     """`count` different pairs drawn uniformly from those that meet `search.thresholds`, or as many as there are, in (i, j) order.
 
     The same seed, embeddings and thresholds give the same pairs. Every matching pair is equally likely to be in the sample.
     """
     rng = np.random.default_rng(seed)
     n = search.n
-    kept, drawn = Pairs.join([]), 0 if n * (n - 1) // 2 > EFFORT else EFFORT
+    none = search.decide(*np.empty((2, 0), np.int64))
+    kept, drawn = none, 0 if n * (n - 1) // 2 > EFFORT else EFFORT
     while len(kept) < count and drawn < EFFORT:
         ends = np.sort(rng.integers(0, n, (DRAW, 2)), axis=1)
         ends = ends[ends[:, 0] < ends[:, 1]]
-        found = search.decide(np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1]))
         drawn += len(ends)
-        kept = Pairs.join([kept, found])
-        first = np.sort(np.unique(kept.i * n + kept.j, return_index=True)[1])
-        kept = kept.take(first[:count])
+        kept = pd.concat([kept, search.decide(ends[:, 0], ends[:, 1])]).drop_duplicates(["i", "j"]).head(count)
     if len(kept) < count:  # each of all pairs gets a random number, the smallest are kept
-        kept, keys = Pairs.join([]), np.empty(0)
+        kept = none.assign(key=0.0)
         for found in search.all():
-            kept, keys = Pairs.join([kept, found]), np.append(keys, rng.random(len(found)))
-            if len(kept) > count:
-                smallest = np.argpartition(keys, count - 1)[:count]
-                kept, keys = kept.take(smallest), keys[smallest]
-    return kept.take(np.lexsort((kept.j, kept.i)))
+            kept = pd.concat([kept, found.assign(key=rng.random(len(found)))]).nsmallest(count, "key")
+    return kept.sort_values(["i", "j"], ignore_index=True)[list(none)]

@@ -1,5 +1,5 @@
-"""The quality report as one HTML page with drawn plots and nothing loaded from elsewhere. See also: the numbers
-(`quality.py`)."""
+"""HTML pages with drawn plots and nothing loaded from elsewhere: the quality report (its numbers: `quality.py`), and histograms of the
+pairs' cosines, as MediConfusion's figure 8 (appendix F)."""
 
 # ruff: noqa: E501
 from __future__ import annotations
@@ -44,19 +44,34 @@ def page(quality: Quality) -> str:
             f"<h3>{escape(model.model)}, shown no image (prompt {escape(model.prompt)}, temperature {model.temperature:g}: {statuses})</h3>"
             + table_of(("asked without images", *HEAD), score_rows(model.scores))
         )
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(quality.name)}: quality</title>
-<style>{STYLE}</style></head><body>
-<h1>{escape(quality.name)}</h1>
+    return _document(
+        f"{quality.name}: quality",
+        f"""<h1>{escape(quality.name)}</h1>
 <p>{quality.questions} questions ({escape(quality.split)}) on {quality.images} images, scored as {escape(quality.family)}.</p>
 <h2>Worth a look</h2><ul>{warnings}</ul>
 <h2>Without looking at the image</h2>
 {table_of(("answerer", "metric", *HEAD), rows)}{blind}
 {_of_pairs(quality.of_pairs) if quality.of_pairs else ""}
 <h2>Questions</h2><p>Asked more than once of one image: {groups_of(quality.repeated_questions)}.</p>
-<h2>Images</h2><p>{seen}</p>
+<h2>Images</h2><p>{seen}</p>""",
+    )
+
+
+def _document(title: str, body: str) -> str:
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>
+<style>{STYLE}</style></head><body>
+{body}
 </body></html>
 """
+
+
+def write_histograms(cosines: Mapping[str, np.ndarray], out: Path) -> None:
+    """Write the page `out` with a histogram of each encoder's cosines of the same pairs."""
+    count = len(next(iter(cosines.values())))
+    drawn = "".join(f"<h2>{escape(name)}</h2>{histogram(values)}" for name, values in cosines.items())
+    head = f"<h1>Similarity of {count} pairs</h1><p>Cosine of the two images of each pair, by encoder.</p>"
+    replace_file(out, _document("Similarity of the pairs", head + drawn).encode())
 
 
 HEAD = ("%", "95% interval", "chance", "than chance")
@@ -110,7 +125,7 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return f'<div class="wide">{table}</div>' if rows else "<p>none</p>"
 
 
-def histogram(values: Sequence[float], bins: int = 24) -> str:
+def histogram(values: Sequence[float] | np.ndarray, bins: int = 24) -> str:
     """A histogram of cosines, with its ends, median and largest bin named."""
     counts, edges = np.histogram(values, bins)
     high = max(1, int(counts.max()))

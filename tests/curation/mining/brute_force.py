@@ -1,5 +1,7 @@
 """The pairs that a search must find, by the plainest code there is."""
 
+from dataclasses import astuple
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ def brute(med, gen, thresholds):
 
     i, j = np.triu_indices(len(med), 1)
     first, second = cosines(med), cosines(gen)
-    (low, high), (gen_low, gen_high) = thresholds.ranges()
+    low, high, gen_low, gen_high = astuple(thresholds)
     tie = 1e-12
     met = (first >= low - tie) & (first <= high + tie) & (second >= gen_low - tie) & (second <= gen_high + tie)
     return i[met], j[met], first[met], second[met]
@@ -36,7 +38,7 @@ def clustered(rng, n, d, spread, dtype):
     return (centres[rng.integers(0, len(centres), n)] + spread * rng.standard_normal((n, d))).astype(dtype)
 
 
-_cosine = st.one_of(st.none(), st.floats(-1, 1), st.sampled_from([0.0, 0.5, 0.9, 1.0, -1.0]))
+_cosine = st.one_of(st.floats(-1, 1), st.sampled_from([0.0, 0.5, 0.9, 1.0, -1.0]))
 any_search = given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(0, 140),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from curation.mining import pair_mining
-from curation.mining.pair_mining import Choice, Images, mine, write_block
+from curation.mining.pair_mining import Choice, mine, write_block
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
@@ -18,11 +18,13 @@ ASKED = Thresholds(med_at_least=0.5, gen_at_most=0.9)
 def made(n=400, seed=0):
     rng = np.random.default_rng(seed)
     med, gen = (rng.standard_normal((n, 12)) + 0.8 for _ in range(2))
-    images = Images(
-        np.array([f"{k}.png" for k in range(n)], object),
-        rng.integers(0, 2**63, n).astype(np.uint64),
-        np.array(["" if k % 3 else f"patient {k // 30}" for k in range(n)], object),
-        np.arange(n) == 11,
+    images = pd.DataFrame(
+        {
+            "image": [f"{k}.png" for k in range(n)],
+            "hash": rng.integers(0, 2**63, n).astype(np.uint64),
+            "group": ["" if k % 3 else f"patient {k // 30}" for k in range(n)],
+            "short": np.arange(n) == 11,
+        }
     )
     return PairSearch(med, gen, ASKED), images
 
@@ -33,11 +35,11 @@ def read(out, name="pairs"):
 
 def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     search, images = made()
-    images.hashes[7] = images.hashes[8] ^ np.uint64(0b111)  # three bits apart
+    images.loc[7, "hash"] = images.loc[8, "hash"] ^ np.uint64(0b111)  # three bits apart
     report = mine(search, images, tmp_path / "s", Choice(near_duplicate=6))
     kept, aside = read(tmp_path / "s"), read(tmp_path / "s", "set_aside")
     found = pd.concat([kept, aside]).sort_values(["i", "j"], ignore_index=True)
-    whole = pd.concat([pd.DataFrame(vars(part)) for part in search.all()], ignore_index=True)
+    whole = pd.concat(search.all(), ignore_index=True)
     pd.testing.assert_frame_equal(found[["i", "j", "sim_med", "sim_gen"]], whole)
     assert kept[["i", "j"]].to_numpy().tolist() == sorted(kept[["i", "j"]].to_numpy().tolist())
     assert report["counts"]["found"] == len(whole)
@@ -57,16 +59,14 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     assert (kept["image_1"] == kept["i"].map(lambda k: f"{k}.png")).all()
 
 
-def test_two_searches_never_write_into_one_folder(tmp_path):
+def test_no_two_searches_are_mixed_in_one_folder(tmp_path):
     search, images = made()
     with lock(tmp_path / "s", "search"), pytest.raises(BadInput, match="another process"):
         mine(search, images, tmp_path / "s", Choice())
-    assert mine(search, images, tmp_path / "s", Choice())["counts"]["found"]
-
-
-def test_blocks_of_another_search_are_never_mixed_in(tmp_path):
-    search, images = made()
-    mine(search, images, tmp_path / "s", Choice())
+    report = mine(search, images, tmp_path / "s", Choice(), sample=30, seed=5)
+    assert report == mine(search, images, tmp_path / "s", Choice(), sample=30, seed=5)
+    assert report == json.loads((tmp_path / "s" / "report.json").read_text())
+    assert (report["sample"], report["counts"]["found"]) == (30, 30)
     other, _ = made(seed=1)
     with pytest.raises(BadInput, match="another search"):
         mine(other, images, tmp_path / "s", Choice())
@@ -80,12 +80,12 @@ def test_blocks_of_another_search_are_never_mixed_in(tmp_path):
 @pytest.mark.parametrize(("top", "cap"), [(50, None), (None, 2), (40, 3), (10**6, None)])
 def test_the_largest_gaps_come_first_and_no_image_too_often(tmp_path, monkeypatch, top, cap):
     monkeypatch.setattr(pair_mining, "BATCH", 500)  # many ranges
-    search, images = made()
+    search, images = made(120)
     mine(search, images, tmp_path / "all", Choice())
     mine(search, images, tmp_path / "s", Choice(top=top, cap_per_image=cap))
     every = read(tmp_path / "all")
     every["gap"] = (every["sim_med"] - every["sim_gen"]).abs()
-    expected, used = [], dict.fromkeys(range(400), 0)
+    expected, used = [], dict.fromkeys(range(120), 0)
     for pair in every.sort_values(["gap", "i", "j"], ascending=[False, True, True]).itertuples():
         if len(expected) < (top or 10**9) and max(used[pair.i], used[pair.j]) < (cap or 10**9):
             expected.append((pair.i, pair.j))
@@ -93,15 +93,6 @@ def test_the_largest_gaps_come_first_and_no_image_too_often(tmp_path, monkeypatc
             used[pair.j] += 1
     chosen = read(tmp_path / "s")
     assert list(zip(chosen["i"], chosen["j"], strict=True)) == expected
-
-
-def test_a_sample_says_what_it_is(tmp_path):
-    search, images = made()
-    report = mine(search, images, tmp_path / "s", Choice(), sample=30, seed=5)
-    again = mine(search, images, tmp_path / "s", Choice(), sample=30, seed=5)
-    assert report == again == json.loads((tmp_path / "s" / "report.json").read_text())
-    assert report["sample"] == 30
-    assert report["counts"]["found"] == 30
 
 
 class Killed(Exception):

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from curation.mining import pair_search
 from curation.mining.pair_mining import why_none
-from curation.mining.pair_search import MODES, Pairs, PairSearch, Thresholds, pick_device, sample_pairs
+from curation.mining.pair_search import MODES, PairSearch, Thresholds, pick_device, sample_pairs
 from dataset_builders.errors import BadInput
 from tests.curation.mining.brute_force import any_search, brute, clustered, same
 
@@ -18,12 +19,13 @@ from tests.curation.mining.brute_force import any_search, brute, clustered, same
 def search_all(med, gen, thresholds):
     """All pairs, whatever the size of the tiles."""
     found = []
-    for rows, columns in ((pair_search.ROWS, pair_search.COLUMNS), (5, 17)):
+    for rows, columns in ((pair_search.ROWS, pair_search.COLUMNS), (23, 51)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pair_search, "ROWS", rows)
             patch.setattr(pair_search, "COLUMNS", columns)
-            found.append(Pairs.join(list(PairSearch(med, gen, thresholds, "cpu").all())))
-    same(found[0], tuple(vars(found[1]).values()))
+            search = PairSearch(med, gen, thresholds, "cpu")
+            found.append(pd.concat([search.decide(*np.empty((2, 0), int)), *search.all()], ignore_index=True))
+    pd.testing.assert_frame_equal(*found)
     return found[0]
 
 
@@ -93,11 +95,11 @@ def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
     search = PairSearch(med, med, Thresholds(med_at_most=0.2))
     matches = len(brute(med, med, search.thresholds)[0])
     counts: dict[tuple[int, int], int] = {}
-    for seed in range(600):
+    for seed in range(200):
         pairs = sample_pairs(search, 4, seed)
         for pair in zip(pairs.i.tolist(), pairs.j.tolist(), strict=True):
             counts[pair] = counts.get(pair, 0) + 1
-    expected = 600 * 4 / matches
+    expected = 200 * 4 / matches
     assert len(counts) == matches
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 2 * matches
 
