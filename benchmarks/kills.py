@@ -10,65 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.chaos import warm
-
-
-def lines(run: Path) -> list[bytes]:
-    """The whole lines of a journal."""
-    path = run / "answers.jsonl"
-    return path.read_bytes().splitlines(keepends=True)[: path.read_bytes().count(b"\n")] if path.exists() else []
-
-
-def finish(arguments: list[str], folder: Path) -> float:
-    start = time.perf_counter()
-    process = warm.start(arguments, folder)
-    assert process.wait(3600) == 0, process.said.read_text()
-    return time.perf_counter() - start
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--samples", type=int, default=4)
-    kills, samples = vars(parser.parse_args()).values()
-    from dataset_builders.build import build
-    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        build("probmed", out=folder / "data" / "probmed")
-        make_tiny_vlm(folder / "tiny")
-        arguments = ["eval", "probmed", "--model", "tiny", "--samples", str(samples), "--batch-size", "4", "--out"]
-        calm = finish([*arguments, "calm"], folder)
-        total, run, chance = len(lines(folder / "calm")), folder / "killed", random.Random(50)
-        kept: list[bytes] = []
-        for _ in range(kills):
-            goal = len(kept) + chance.randrange(0, max(2, 2 * (total - len(kept)) // kills))
-            process = warm.start([*arguments, "killed"], folder)
-            deadline = time.perf_counter() + chance.uniform(0, 2 * calm)
-            while process.poll() is None and len(lines(run)) <= goal and time.perf_counter() < deadline:
-                time.sleep(0.002)
-            process.kill()
-            assert process.wait() in (-signal.SIGKILL, 0)
-            now = lines(run)
-            assert now[: len(kept)] == kept, "a journaled answer was lost or changed"
-            kept = now
-        before = len(kept)
-        finish([*arguments, "killed"], folder)
-        answered = [(line["question_id"], line["sample"]) for line in map(json.loads, lines(run))]
-        assert len(answered) == len(set(answered)) == total, "an answer is missing or there twice"
-        ours, theirs = (json.loads((folder / each / "result.json").read_text()) for each in ("killed", "calm"))
-        assert ours["scores"] == theirs["scores"], "the scores differ"
-        print(
-            f"one process: {kills} kills, {before} of {total} answers journaled by then: each answer once, unchanged; same scores, "
-            "sampled answers too"
-        )
-        two_processes(arguments[:-1], folder, kills, total, calm)
+from tests.processes import Process
 
 
 def journaled(run: Path) -> dict[tuple[str, int], str]:
@@ -85,46 +33,82 @@ def journaled(run: Path) -> dict[tuple[str, int], str]:
         return found
 
 
-def two_processes(arguments: list[str], folder: Path, kills: int, total: int, calm: float) -> None:
-    run, chance = folder / "pair", random.Random(2)
-    arguments = [*arguments, "--out", "pair"]
-    kept: dict[tuple[str, int], str] = {}
-    done = 0
-    while done < kills:
-        ranks = chance.choice([(0, 1), (1, 0), (0,), (1,)])
-        started = []
-        for rank in ranks:
-            started.append(warm.start(arguments, folder, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2"))
-            time.sleep(chance.uniform(0, calm / 20))
-        goal = len(kept) + chance.randrange(0, max(2, 2 * (total - len(kept)) // kills))
-        deadline = time.perf_counter() + chance.uniform(0, calm)
-        while (
-            any(each.poll() is None for each in started)
-            and len(journaled(run)) <= goal
-            and time.perf_counter() < deadline
-        ):
-            time.sleep(0.005)
-        for process in chance.sample(started, chance.randrange(1, len(started) + 1)):
-            process.kill()
-            done += 1
-        time.sleep(chance.uniform(0, calm / 20))
-        for process in started:
-            process.kill()
-            process.wait()
-        now = journaled(run)
-        assert kept.items() <= now.items(), "a journaled answer was lost or changed"
-        kept = now
-    last = [warm.start(arguments, folder, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2") for rank in (1, 0)]
-    for process in last:
-        assert process.wait(3600) == 0, process.said.read_text()
-    answered = [(line["question_id"], line["sample"]) for line in map(json.loads, lines(run))]
-    assert len(answered) == len(set(answered)) == total, "an answer is missing or there twice"
-    assert kept.items() <= journaled(run).items(), "a journaled answer was lost or changed"
-    ours, theirs = (json.loads((folder / each / "result.json").read_text()) for each in ("pair", "calm"))
-    assert ours["scores"] == theirs["scores"], "the scores differ"
-    print(
-        f"two processes: {done} kills, {len(kept)} of {total} answers journaled by then: none lost or changed; same scores"
-    )
+def scores(run: Path) -> Any:
+    return json.loads((run / "result.json").read_text())["scores"]
+
+
+class Runs:
+    """Runs of one command by one process or by two."""
+
+    def __init__(self, folder: Path, samples: int) -> None:
+        self.folder = folder
+        self.arguments = ["eval", "probmed", "--model", "tiny", "--samples", str(samples), "--batch-size", "4", "--out"]
+        begun = time.perf_counter()
+        self.finish(["calm"], (0,), 1)
+        self.seconds = time.perf_counter() - begun
+        self.calm = journaled(folder / "calm")
+
+    def start(self, out: list[str], rank: int, world: int) -> Process:
+        ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)} if world > 1 else {}
+        return warm.start([*self.arguments, *out], self.folder, **ranks)
+
+    def finish(self, out: list[str], ranks: tuple[int, ...], world: int) -> None:
+        for process in [self.start(out, rank, world) for rank in ranks]:
+            assert process.wait(3600) == 0, process.said.read_text()
+
+    def kill(self, name: str, world: int, kills: int) -> None:
+        """Start `world` processes or fewer, in any order, kill one or all of them, and so on; then let them finish."""
+        run, chance = self.folder / name, random.Random(50)
+        kept: dict[tuple[str, int], str] = {}
+        done, total = 0, len(self.calm)
+        while done < kills:
+            started = []
+            for rank in chance.sample(range(world), chance.randrange(1, world + 1)):
+                started.append(self.start([name], rank, world))
+                time.sleep(chance.uniform(0, self.seconds / 20) if world > 1 else 0)
+            goal = len(kept) + chance.randrange(0, max(2, 2 * (total - len(kept)) // kills))
+            deadline = time.perf_counter() + chance.uniform(0, 2 * self.seconds)
+            while any(each.poll() is None for each in started) and len(journaled(run)) <= goal:
+                if time.perf_counter() > deadline:
+                    break
+                time.sleep(0.002)
+            first = chance.sample(started, chance.randrange(1, len(started) + 1))
+            for process in (*first, *started):  # others are killed a little later
+                done += process in first and process.poll() is None
+                process.kill()
+                process.wait()
+                time.sleep(chance.uniform(0, self.seconds / 20) if process is first[-1] and world > 1 else 0)
+            now = journaled(run)
+            assert kept.items() <= now.items(), "a journaled answer was lost or changed"
+            kept = now
+        before = len(kept)
+        self.finish([name], tuple(reversed(range(world))), world)
+        lines = [json.loads(line) for line in (run / "answers.jsonl").read_text().splitlines()]
+        answered = [(line["question_id"], line["sample"]) for line in lines]
+        assert sorted(answered) == sorted(self.calm), "an answer is missing or there twice"
+        assert kept.items() <= journaled(run).items(), "a journaled answer was lost or changed"
+        assert scores(run) == scores(self.folder / "calm"), "the scores differ"
+        print(
+            f"processes: {world}; {done} kills, {before} of {total} answers journaled by then: each answer once, unchanged; same scores, "
+            "sampled answers too"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--samples", type=int, default=4)
+    given = parser.parse_args()
+    from dataset_builders.build import build
+    from eval_harness.models.local.tiny_vlm import make_tiny_vlm
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build("probmed", out=folder / "data" / "probmed")
+        make_tiny_vlm(folder / "tiny")
+        runs = Runs(folder, given.samples)
+        runs.kill("killed", 1, given.kills)
+        runs.kill("pair", 2, given.kills)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """Make a results store of the size the board is built for: 60 models x 26,000 questions, and 200 published rows. Invented data.
 
-python benchmarks/leaderboard_space/board_store.py STORE [--models 60] [--questions 26000] [--published 200]
+PYTHONPATH=. python benchmarks/leaderboard_space/board_store.py STORE [--models 60] [--questions 26000] [--published 200]
 
-Every answer is a model's own. The scores in `result.json` are computed for every fiftieth model and repeated for the next ones, so that the
-files have their real size: the board computes its numbers from the answers.
+Every answer is a model's own.
 """
 
 from __future__ import annotations
@@ -14,15 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dataset_builders.fingerprints import fingerprint_of
-from eval_harness.derive.answer_table import COLUMNS, answers_bytes
-from eval_harness.derive.derivation import Derived, kept_units, write_derived
-from eval_harness.derive.scoring import Scored, score
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source
-from eval_harness.store.acceptance import ACCEPTANCE, Acceptance
+from tests.leaderboard_space.stores import MADE_AT, add_run
 
-MADE_AT = "2026-11-21T07:00:00+00:00"
 KINDS = ("open", "proprietary", "medical")
 
 
@@ -52,11 +46,8 @@ def make_questions(number: int, rng: np.random.Generator) -> pd.DataFrame:
     )
 
 
-def write_run(
-    store: Path, questions: pd.DataFrame, mark: str, number: int, rng: np.random.Generator, scored: Scored | None
-) -> Scored:
-    """One invented model: knows a share of the questions, guesses the rest, fails to answer some. `scored`: the numbers to repeat; None
-    computes them."""
+def write_run(store: Path, questions: pd.DataFrame, number: int, rng: np.random.Generator) -> None:
+    """One invented model: knows a share of the questions, guesses the rest, fails to answer some."""
     skill = float(rng.uniform(0.02, 0.6))
     options = questions["options"].map(len).to_numpy()
     key = np.array([cell[0] for cell in questions["answer"]])
@@ -66,42 +57,14 @@ def write_run(
         {
             "question_id": questions["question_id"],
             "sample": 0,
+            "response": ["" if gone else "ABCDE"[c] for c, gone in zip(choice, lost, strict=True)],
             "choice": [[] if gone else [int(c)] for c, gone in zip(choice, lost, strict=True)],
             "status": np.where(lost, "irrelevant", "answered"),
+            "rule": "letter",
         }
     )
-    scored = scored or score("gmai-mmbench", questions, given)
     name = f"Invented Model {number} {int(rng.integers(2, 90))}B"
-    result = Result(
-        kind="measured",
-        provenance="submitted",
-        benchmark=Benchmark(
-            name="gmai-mmbench",
-            format="gmai-mmbench",
-            split="validation",
-            questions=len(questions),
-            fingerprint=mark,
-            origin="official",
-        ),
-        model=Model(name=name, kind=KINDS[number % 3]),
-        method=Method(name="mc", prompt="single", samples=1, extraction="ours"),
-        scores=scored.scores,
-        breakdown=scored.breakdown,
-        statuses=scored.statuses,
-        created_at=MADE_AT,
-    )
-    folder = store / "results" / "gmai-mmbench" / model_slug(name) / "run"
-    folder.mkdir(parents=True)
-    said = ["" if gone else "ABCDE"[c] for c, gone in zip(choice, lost, strict=True)]
-    rows = given.assign(response=said, delivery="answered", rule="letter").reindex(
-        columns=[*COLUMNS, "choice", "status", "rule"]
-    )
-    (folder / "answers.parquet").write_bytes(answers_bytes(rows))
-    units = score("gmai-mmbench", questions, given).units
-    write_derived(folder, Derived(result, rows, kept_units(units)))
-    acceptance = Acceptance(account="maker", accepted_at=MADE_AT, verified_by="maker")
-    (folder / ACCEPTANCE).write_bytes(acceptance.to_bytes())
-    return scored
+    add_run(store, "gmai-mmbench", questions, given, name, KINDS[number % 3], origin="official")
 
 
 def write_published(store: Path, number: int, rng: np.random.Generator) -> None:
@@ -136,12 +99,8 @@ def main() -> None:
     args = parser.parse_args()
     rng = np.random.default_rng(0)
     questions = make_questions(args.questions, rng)
-    mark = fingerprint_of(questions)
-    (args.store / "questions").mkdir(parents=True)
-    questions.to_parquet(args.store / "questions" / f"{mark}.parquet", index=False)
-    scored = None
     for number in range(args.models):
-        scored = write_run(args.store, questions, mark, number, rng, scored if number % 50 else None)
+        write_run(args.store, questions, number, rng)
         print(f"\r{number + 1} of {args.models} models", end="", flush=True)
     for number in range(args.published):
         write_published(args.store, number, rng)

@@ -1,9 +1,8 @@
 """Measure whether `--in-flight N` keeps N requests in flight. A server in a process of its own answers after a fixed latency; the time for
-all questions after the first one (which settles what the server takes) is held against questions x latency / N, with and without bursts
-of 429 (every 5 s, for 0.5 s, the server refuses everything and asks to wait 0.5 s). One core sends 1000 / (CPU milliseconds per question)
-questions a second at most.
+all questions after the first one (which settles what the server takes) is held against questions x latency / N. One core sends
+1000 / (CPU milliseconds per question) questions a second at most.
 
-    PYTHONPATH=. python benchmarks/models/in_flight.py [--distinct]
+    PYTHONPATH=. python benchmarks/models/in_flight.py
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ REPLY = json.dumps(
         "usage": {"prompt_tokens": 10, "completion_tokens": 2},
     }
 ).encode()
-BURST_EVERY, BURST = 5.0, 0.5
 
 
-def serve(latency: float, bursts: bool, port: Any, most: Any, refused: Any) -> None:
+def serve(latency: float, port: Any, most: Any) -> None:
     """Answer until killed. `most`: the most requests that were in flight together."""
-    now, start = 0, time.monotonic()
+    now = 0
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal now
@@ -39,15 +37,11 @@ def serve(latency: float, bursts: bool, port: Any, most: Any, refused: Any) -> N
             await reader.readexactly(length)
             now += 1
             most.value = max(most.value, now)
-            if bursts and (time.monotonic() - start) % BURST_EVERY < BURST:
-                refused.value += 1
-                writer.write(b"HTTP/1.1 429 X\r\nRetry-After: 0.5\r\nContent-Length: 2\r\n\r\n{}")
-            else:
-                await asyncio.sleep(latency)
-                writer.write(
-                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(REPLY)
-                    + REPLY
-                )
+            await asyncio.sleep(latency)
+            head_of_reply = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+                REPLY
+            )
+            writer.write(head_of_reply + REPLY)
             now -= 1
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -63,20 +57,18 @@ def serve(latency: float, bursts: bool, port: Any, most: Any, refused: Any) -> N
     asyncio.run(forever())
 
 
-def measure(in_flight: int, latency: float, bursts: bool, images: list[bytes]) -> str:
+def measure(in_flight: int, latency: float, image: bytes) -> str:
     from eval_harness.models.http.openai_chat import OpenAIChat
     from eval_harness.models.interface import Settings
     from eval_harness.records.request import Request
 
     questions = max(200, min(4096, round(8 * in_flight / max(latency, 0.5))))
-    port, most, refused = (multiprocessing.Value("i", 0) for _ in range(3))
-    process = multiprocessing.Process(target=serve, args=(latency, bursts, port, most, refused), daemon=True)
+    port, most = (multiprocessing.Value("i", 0) for _ in range(2))
+    process = multiprocessing.Process(target=serve, args=(latency, port, most), daemon=True)
     process.start()
     while not port.value:
         time.sleep(0.01)
-    requests = (
-        Request(str(i), 0, f"Question {i}?", images[i % len(images)], ("a", "b"), "single") for i in range(questions)
-    )
+    requests = (Request(str(i), 0, f"Question {i}?", image, ("a", "b"), "single") for i in range(questions))
     backend = OpenAIChat("m", Settings(base_url=f"http://127.0.0.1:{port.value}/v1", in_flight=in_flight))
     responses = backend.generate(requests)
     found = [next(responses).status]
@@ -86,31 +78,25 @@ def measure(in_flight: int, latency: float, bursts: bool, images: list[bytes]) -
     process.kill()
     process.join()
     assert found == ["answered"] * questions, "a question was lost"
-    ideal = (questions - 1) * latency / in_flight  # while a burst lasts nothing can be answered
+    ideal = (questions - 1) * latency / in_flight
     words = f"in flight {in_flight:>3}, latency {latency:.1f} s: {questions:>4} questions in {seconds:5.1f} s"
     words += f" (ideal {ideal:5.1f}: {seconds / ideal:.2f} x)"
     words += f", peak {most.value:>3}, {1000 * cpu / questions:.1f} ms of our CPU per question ({cpu / seconds:.0%} of a core)"
-    words += f", load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    return words + (f", {refused.value} times 429" if bursts else "")
+    return words + f", load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--in-flight", type=int, nargs="+", default=[16, 64, 256])
     parser.add_argument("--latency", type=float, nargs="+", default=[0.1, 1.0])
-    parser.add_argument("--distinct", action="store_true", help="each question has an image of its own")
     chosen = parser.parse_args()
     from PIL import Image
 
-    images = []
-    for _ in range(4096 if chosen.distinct else 1):
-        buffer = io.BytesIO()
-        Image.effect_noise((336, 336), 40).save(buffer, "JPEG")
-        images.append(buffer.getvalue())
-    for bursts in (False, True):
-        for latency in chosen.latency:
-            for in_flight in chosen.in_flight:
-                print(measure(in_flight, latency, bursts, images), flush=True)
+    buffer = io.BytesIO()
+    Image.effect_noise((336, 336), 40).save(buffer, "JPEG")
+    for latency in chosen.latency:
+        for in_flight in chosen.in_flight:
+            print(measure(in_flight, latency, buffer.getvalue()), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import random
 import statistics
 import tempfile
 import time
@@ -17,26 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.models.harness_speed import PER_IMAGE, requests
+
 SIX = ("qwen2_5_vl", "qwen3_vl", "gemma3", "glm4v", "llama4", "llava")
-TOKENS, PER_IMAGE, IMAGES_AT_ONCE = 5, 9, 4
-WORDS = ("the", "image", "shows", "a", "lesion", "on", "left", "right", "side", "of", "chest", "brain")
-
-
-def requests(images: int, side: int, seed: int) -> list[Any]:
-    """Nine questions of 8 to 16 words on each drawn image."""
-    from PIL import Image
-
-    from eval_harness.records.request import Request
-
-    chance, found = random.Random(seed), []
-    for number in range(images):
-        buffer = io.BytesIO()
-        Image.effect_noise((side, side), 30 + number).convert("RGB").save(buffer, "PNG")
-        for question in range(PER_IMAGE):
-            prompt = " ".join(chance.choices(WORDS, k=chance.randint(8, 16)))
-            name = f"{number}-{question}"
-            found.append(Request(name, 0, prompt, buffer.getvalue(), ("yes", "no"), "yes_no", max_tokens=TOKENS))
-    return found
+TOKENS, IMAGES_AT_ONCE = 5, 4
 
 
 def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
@@ -114,12 +97,11 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=12)
     parser.add_argument("--side", type=int, default=252)
     parser.add_argument("--repeats", type=int, default=6)
-    parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)
-    asked = requests(arguments.images, arguments.side, arguments.seed)
+    asked = [replace(one, max_tokens=TOKENS) for one in requests(arguments.images, arguments.side)]
     times: dict[str, list[tuple[float, ...]]] = {family: [] for family in arguments.families}
     with tempfile.TemporaryDirectory() as name:
         models = {

@@ -1,4 +1,4 @@
-"""Speed of reading responses, scoring ProbMed's size, and comparing many models. Run: python benchmarks/scoring/bench_scores.py
+"""Speed of reading and scoring answers of ProbMed's size, and of comparing many models. Run: python benchmarks/scoring/bench_scores.py
 
 CPU time of one core (the BLAS threads are pinned before numpy is imported), so that other work on the machine does not count; the
 import is wall time. Prints one line per figure: median of several runs, and the worst.
@@ -19,53 +19,14 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from eval_harness.derive.answers import read_answers
+from eval_harness.derive.reading import read_answers
 from eval_harness.derive.scoring import score, units
-from eval_harness.reader import read_choice
 from eval_harness.scores.comparisons import pairwise
 from eval_harness.scores.outcomes import OutcomeMatrix, pack
 from eval_harness.scores.ranks import rank_ranges
 
-OPTIONS = ["pleural effusion", "lung nodule", "pneumothorax", "rib fracture", "atelectasis"]
-SHORT = [
-    "A",
-    "b",
-    "(C)",
-    "D.",
-    "The answer is B.",
-    "B: lung nodule",
-    "**C**",
-    "Answer: E",
-    "pneumothorax",
-    "I think it is D.",
-]
-PARAGRAPH = (
-    "The image is a frontal radiograph of the chest. The heart is not enlarged and the mediastinum is in the middle. On the right a sharp "
-    "line runs parallel to the chest wall, and no vessels are seen beyond it. The costophrenic angles are free, which speaks against {0}. "
-    "A {1} would be round and dense, and none is seen. The ribs are intact, so {3} is unlikely as well. The lung has lost some volume, "
-    "but {4} would shift the fissures. Taken together, these findings fit one of the options best.\n\n"
-)
-ENDS = [
-    "Therefore, the correct answer is C. {2}.",
-    "The most likely finding is {2}.",
-    "Answer: (C)",
-    "Thus option C is the most fitting.",
-    "It is hard to say which one it is.",
-]
-
 
 def main() -> None:
-    prose = [(PARAGRAPH + PARAGRAPH[:400] + end).format(*OPTIONS) for end in ENDS]
-    rate("short responses read per second", [(text, OPTIONS, "single") for text in SHORT], 2000)
-    yes_no = [
-        (text, ["yes", "no"], "yes_no") for text in ("Yes", "no.", "Yes, there is.", "There is no nodule.", "Not sure")
-    ]
-    rate("yes/no responses read per second", yes_no, 4000)
-    rate(
-        f"prose responses ({len(prose[0])} characters) read per second",
-        [(text, OPTIONS, "single") for text in prose],
-        200,
-    )
     questions, answers = probmed_sized()
     spent("ProbMed's size: read 57,132 responses", lambda: read_answers(answers, questions, "probmed"), 5, 1.0, "s")
     read = read_answers(answers, questions, "probmed")
@@ -94,22 +55,6 @@ def ranked(packed: OutcomeMatrix) -> None:
     """What the board does to rank: every pair tested, Holm, ranks."""
     pairs = pairwise(packed)
     rank_ranges(pairs.value, pairs.p)
-
-
-def rate(name: str, cases: list[tuple[str, list[str], str]], rounds: int) -> None:
-    """Prose is numbered, so that no response comes twice and nothing is remembered from the one before."""
-    rates = []
-    for turn in range(5):
-        batch = [
-            (f"Image {turn * rounds + number}. {text}" if len(text) > 200 else text, options, kind)
-            for number in range(rounds // 5)
-            for text, options, kind in cases
-        ]
-        start = time.process_time()
-        for text, options, kind in batch:
-            read_choice(text, options, kind)
-        rates.append(len(batch) / (time.process_time() - start))
-    print(f"{name}: median {plain.median(rates):,.0f}, worst {min(rates):,.0f}")
 
 
 def spent(

@@ -1,8 +1,8 @@
 """Coverage and width of the 95 % intervals over a grid of shares, clusters and correlations.
 
-PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--others 0] [--all] [--variants]
+PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--others 0] [--variants]
 (about 4 minutes; --random: how many cells of random layouts, shares and correlations; --others: the same of layouts and mechanisms that
-nothing was chosen with; --all prints every cell; --variants: what each part of the design effect buys, and nothing else)
+nothing was chosen with; --variants: what each part of the design effect buys, and nothing else)
 
 Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the correlation alone does not say how outcomes
 go together: `beta` (beta-binomial: a cluster's own share is beta distributed) and `coin` (each outcome copies its cluster's coin with
@@ -372,9 +372,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random", type=int, default=2000, metavar="CELLS", help="cells of random layouts")
     parser.add_argument("--others", type=int, default=0, metavar="CELLS", help="cells of other layouts and mechanisms")
-    parser.add_argument(
-        "--all", action="store_true", help="print every cell, not the worst of each share and correlation"
-    )
     parser.add_argument("--variants", action="store_true", help="print what each part of the method buys")
     options = parser.parse_args()
     if options.variants:
@@ -391,14 +388,7 @@ def main() -> None:
     _table(on_pairs, MEDICONFUSION_SHARES, MEDICONFUSION_CORRELATIONS, relative=True)
     called = ", ".join(f"{how} {100 * often:.1f}" for how, often in power(10 * options.draws, options.seed).items())
     print(f"\na true 15 % is called worse than 25 % in percent of draws: {called}")
-    print("\n| layout | lowest coverage | mean coverage | mean relative width | widest |\n|---|---|---|---|---|")
-    for name in layouts():
-        part = [one for one in found if one.layout == name]
-        cover, width = [one.coverage for one in part], [one.relative for one in part]
-        print(
-            f"| {name} | {100 * min(cover):.1f} | {100 * np.mean(cover):.1f} | {np.mean(width):.2f} | {max(width):.2f} |"
-        )
-    _worst("the grid", found, len(found) if options.all else 8)
+    _worst("the grid", found, 8)
     for what, count, others in (
         ("random layouts", options.random, False),
         ("other layouts and mechanisms", options.others, True),

@@ -299,14 +299,13 @@ def test_ranks_separate_what_can_be_separated_and_no_more() -> None:
     """A part of benchmarks/leaderboard_space/ranks_simulation.py: 60 models on MediConfusion's components."""
     assert ranks_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
     for icc in (0.0, 0.2):
-        missed, _, apart = ranks_simulation.equals(60, 20, np.full(20, 0.2), 3, icc, 0.0)
+        missed, _, apart = ranks_simulation.equals(60, np.full(20, 0.2), 3, icc, 0.0)
         assert missed <= 0.05 + 0.06 and apart <= 0.05 + 0.06
 
 
 def test_a_best_model_that_is_unlike_the_others_by_cluster_size_is_not_excluded() -> None:
     """Models that are equal on the whole, one better in large clusters and worse in small ones."""
-    sizes = interval_coverage.MEDICONFUSION
-    missed = ranks_simulation.equals(100, 20, ranks_simulation.unlike_by_size(20, sizes, 0.2), 3, 0.2, 0.0)[0]
+    missed = ranks_simulation.equals(100, ranks_simulation.unlike_by_size(20, 0.2), 3, 0.2, 0.0)[0]
     assert missed <= 0.05 + 0.045
 
 
