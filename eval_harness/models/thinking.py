@@ -110,16 +110,11 @@ class OutputReader:
             "|".join(re.escape(mark) for mark in marks if vocabulary.get(mark) in self._special) or "(?!)"
         )
         self._dropped = self._special - kept
-        self._keeps = bool(kept & self._special)
 
     def read(self, tokens: Sequence[Sequence[int]]) -> list[DecodedOutput]:
         """Reasoning and answer of each row of new token ids."""
-        if self._keeps:
-            rows = [[token for token in row if token not in self._dropped] for row in tokens]
-            texts = self.tokenizer.batch_decode(rows, skip_special_tokens=False)
-        else:
-            texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
-        return [self._split(text) for text in texts]
+        rows = [[token for token in row if token not in self._dropped] for row in tokens]
+        return [self._split(text) for text in self.tokenizer.batch_decode(rows, skip_special_tokens=False)]
 
     def _split(self, text: str) -> DecodedOutput:
         if cut := _CUT_OPENING.search(text):

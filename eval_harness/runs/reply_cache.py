@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,20 +97,9 @@ class ReplyCache:
         drawn = request.temperature > 0
         if drawn and not self.keeps_draws:
             return None
-        sent = {
-            "prompt": request.prompt,
-            "system": request.system,
-            "image_first": request.image_first,
-            "images": [_digest(image) for image in request.images],
-            "shots": [(shot.prompt, shot.answer, [_digest(image) for image in shot.images]) for shot in request.shots],
-            "options": request.options,
-            "kind": request.question_type,
-            "candidates": request.candidates,
-            "scoring": request.scoring,
-            "limits": (request.max_tokens, request.temperature, request.seed),
-            "draw": (request.question_id, request.sample) if drawn else None,
-        }
-        return hashlib.sha256(json.dumps([self.identity, sent], sort_keys=True, default=str).encode()).hexdigest()
+        sent = asdict(request if drawn else replace(request, question_id="", sample=0))
+        del sent["answer"], sent["shown"]  # which are not sent
+        return hashlib.sha256(json.dumps([self.identity, sent], sort_keys=True, default=_text).encode()).hexdigest()
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.json"
@@ -136,5 +125,5 @@ class ReplyCache:
         replace_file(path, json.dumps(kept).encode())
 
 
-def _digest(image: bytes) -> str:
-    return hashlib.sha256(image).hexdigest()
+def _text(value: Any) -> str:
+    return hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else str(value)

@@ -92,20 +92,17 @@ class Network:
             return self._context(prepared).logits
         return self.forced_logits(prepared, [[self.pad]] * len(prepared.requests))[:, 0]
 
-    def forced_logits(
-        self, prepared: Prepared, tokens: Sequence[Sequence[int]], use_cache: bool | None = None
-    ) -> torch.Tensor:
+    def forced_logits(self, prepared: Prepared, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """Logits [n, tokens, vocabulary] (float32, before any processor) that `generate` gives for each of `tokens` (as many in every
-        row) where it is made to write them. `use_cache` False: every step reads everything from the start.
+        row) where it is made to write them.
 
         Where the model's generation config forces a first token (BART), that one is written first and not counted.
         """
         lead = getattr(self.model.generation_config, "forced_bos_token_id", None) if self.encoder_decoder else None
         lead = [lead] if isinstance(lead, int) else []
         count = len(lead) + len(tokens[0])
-        options: dict[str, Any] = {} if use_cache is None else {"use_cache": use_cache}
         forced = ForcedTokens([[*lead, *row] for row in tokens])
-        output = self._run(prepared, count, [forced], return_dict_in_generate=True, output_logits=True, **options)
+        output = self._run(prepared, count, [forced], return_dict_in_generate=True, output_logits=True)
         if forced.step != count or len(output.logits) != count:
             raise NotSteered("its `generate` does not write one token after the other")
         return torch.stack(output.logits[len(lead) :], 1).float()
