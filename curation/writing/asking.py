@@ -55,61 +55,19 @@ class Asking:
         return round((tokens[0] * self.price[0] + tokens[1] * self.price[1]) / 1e6, 4)
 
 
-def ask(
-    model: Writer,
-    prompts: dict[str, str],
-    sample: int,
-    asking: Asking,
-    journal: Path,
-    desc: str,
-    system: str | None = SYSTEM,
-) -> Iterator[dict[str, Any]]:
-    """Put prompts (id -> text) to the model; yields each reply as it comes, after it is in the journal.
-
-    Raises BadInput where another process is adding to the journal.
-    """
-    if prompts and getattr(model, "is_api", False):
-        size = f"{len(prompts):,} texts ({desc}: prompts with what they are about; {sum(map(len, prompts.values())):,} characters)"
-        permit_sending(model.name, getattr(model, "base_url", PROVIDER), lambda: size, asking.send)
-    requests = [
-        Request(
-            key,
-            sample,
-            text,
-            None,
-            (),
-            "single",
-            max_tokens=MAX_TOKENS,
-            temperature=asking.temperature,
-            seed=asking.seed,
-            system=system,
-        )
-        for key, text in prompts.items()
-    ]
-    with lock(journal.parent, journal.name), Journal(journal) as replies:
-        for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=None):
-            entry = {
-                "id": response.question_id,
-                "try": response.sample,
-                "status": response.status,
-                "reply": storable(response.text),
-                "error": storable(response.error) if response.error else response.error,
-                "tokens": list(response.usage) if response.usage else None,
-                "model": model.name,
-            }
-            replies.append(entry)
-            yield entry
-
-
 @dataclass
 class Replies(Generic[Read]):
-    """What became of each prompt: `good`, as read; `last`, the newest reply of those that are not; how often each was `tried`; `failed`: no
-    server answered in this run."""
+    """What became of each prompt: `good`, as read; `last`, the newest reply of those that are not (`failed`: no server answered in this
+    run); how often each was `tried`."""
 
     good: dict[str, Read] = field(default_factory=dict)
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
     tried: Counter[str] = field(default_factory=Counter)
-    failed: set[str] = field(default_factory=set)
+
+    def is_open(self, key: str, number: int) -> bool:
+        """True where a prompt has no good reply, and its try of this number is still to come in this run."""
+        has_failed = key in self.last and self.last[key]["status"] == "failed"
+        return key not in self.good and self.tried[key] <= number and not has_failed
 
 
 def ask_until_good(
@@ -124,6 +82,7 @@ def ask_until_good(
     """Put each prompt (id -> text) to the model up to `asking.tries` times, until `read` (id, journal entry) finds its reply good.
 
     Replies of this model in the journal count. A refusal of the model is a try, a failure of the server is not: the next run asks again.
+    Raises BadInput where another process is adding to the journal.
     """
     found: Replies[Read] = Replies()
 
@@ -131,29 +90,49 @@ def ask_until_good(
         key = entry["id"]
         if key not in prompts or key in found.good or entry["model"] != model.name:
             return
-        if entry["status"] == "failed":
-            found.failed.add(key)
-            return
-        found.tried[key] += 1
-        good = read(key, entry)
-        if good is None:
-            found.last[key] = entry
-        else:
-            found.good[key] = good
-            found.last.pop(key, None)
+        found.last[key] = entry
+        if entry["status"] != "failed":
+            found.tried[key] += 1
+            good = read(key, entry)
+            if good is not None:
+                found.good[key] = good
+                del found.last[key]
 
     for entry in read_journal(journal):
-        take(entry)
-    found.failed.clear()
-    for number in range(asking.tries):
-        todo = {
-            key: text
-            for key, text in prompts.items()
-            if key not in found.good and found.tried[key] <= number and key not in found.failed
-        }
-        for entry in ask(model, todo, number, asking, journal, f"{desc} (try {number + 1})", system) if todo else ():
+        if entry["status"] != "failed":
             take(entry)
+    for number in range(asking.tries):
+        todo = {key: text for key, text in prompts.items() if found.is_open(key, number)}
+        if todo:
+            for entry in _ask(model, todo, number, asking, journal, f"{desc} (try {number + 1})", system):
+                take(entry)
     return found
+
+
+def _ask(
+    model: Writer, prompts: dict[str, str], sample: int, asking: Asking, journal: Path, desc: str, system: str | None
+) -> Iterator[dict[str, Any]]:
+    """Each reply as it comes, after it is in the journal."""
+    if getattr(model, "is_api", False):
+        size = f"{len(prompts):,} texts ({desc}: prompts with what they are about; {sum(map(len, prompts.values())):,} characters)"
+        permit_sending(model.name, getattr(model, "base_url", PROVIDER), lambda: size, asking.send)
+    settings: dict[str, Any] = {"max_tokens": MAX_TOKENS, "temperature": asking.temperature, "seed": asking.seed}
+    requests = [
+        Request(key, sample, text, None, (), "single", system=system, **settings) for key, text in prompts.items()
+    ]
+    with lock(journal.parent, journal.name), Journal(journal) as replies:
+        for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=None):
+            entry = {
+                "id": response.question_id,
+                "try": response.sample,
+                "status": response.status,
+                "reply": storable(response.text),
+                "error": storable(response.error) if response.error else response.error,
+                "tokens": list(response.usage) if response.usage else None,
+                "model": model.name,
+            }
+            replies.append(entry)
+            yield entry
 
 
 def ask_once(

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from curation.images.image_table import read_any
 from curation.writing.asking import Asking, Writer, ask_until_good
@@ -54,50 +56,65 @@ COLUMNS = (
 NORMAL = "No Finding"
 
 
-def read_facts(reply: str, caption: str) -> tuple[dict[str, str] | None, str]:
-    """The columns organ to absent that a reply gives of a caption, or None and why.
+def _text(value: object) -> str:
+    return " ".join(value.split()) if isinstance(value, str) else ""
 
-    >>> read_facts('{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "mass"}]}', "Chest CT: a mass.")[0]
+
+Name = Annotated[str, BeforeValidator(_text), Field(min_length=1, pattern="^[^;|]*$")]
+
+
+class Named(BaseModel):
+    """A finding as a reply names it."""
+
+    finding: Name
+    position: Annotated[str, BeforeValidator(_text), Field(pattern="^[^;|]*$")] = ""
+
+
+class Facts(BaseModel):
+    """What a reply says of an image."""
+
+    organ: Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+    modality: Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+    normal: bool = False
+    findings: list[Named] = []
+    absent: list[Name] = []
+
+
+def read_facts(reply: str, caption: str) -> dict[str, str] | None:
+    """The columns organ to absent that a reply gives of a caption, or None where it says more than the caption does.
+
+    >>> read_facts('{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "mass"}]}', "Chest CT: a mass.")
     {'organ': 'chest', 'modality': 'CT', 'findings': 'mass', 'positions': '', 'absent': ''}
     """
-    given = json_object(reply.rpartition("</think>")[2])
-    if given is None:
-        return None, "is no JSON object"
-    organ, modality = (_text(given.get(name)) for name in ("organ", "modality"))
-    findings, absent = given.get("findings") or [], given.get("absent") or []
-    if not organ or not modality or not isinstance(findings, list) or not isinstance(absent, list):
-        return None, "lacks organ, modality or the lists"
-    named = [(_text(each.get("finding")), _text(each.get("position"))) for each in findings if isinstance(each, dict)]
-    missing = [_text(each) for each in absent]
-    if len(named) < len(findings) or not all(name for name, _ in named) or bool(given.get("normal")) == bool(named):
-        return None, "names findings of a normal image, or none of an abnormal one"
-    if given.get("normal") and not any(kind in ("normal", "negated") for kind, _ in cues_in(caption)):
-        return None, "takes the image for normal, which the caption does not say"
-    if modalities_apart(modalities_in(modality), modalities_in(caption)) or regions_apart(
-        regions_in(organ), regions_in(caption)
+    given = json_object(reply.rpartition("</think>")[2]) or {}
+    try:
+        facts = Facts.model_validate({name: value for name, value in given.items() if value})
+    except ValidationError:
+        return None
+    names, positions = ([getattr(each, part) for each in facts.findings] for part in ("finding", "position"))
+    if facts.normal == bool(names):
+        return None
+    if facts.normal and not any(kind in ("normal", "negated") for kind, _ in cues_in(caption)):
+        return None
+    if modalities_apart(modalities_in(facts.modality), modalities_in(caption)) or regions_apart(
+        regions_in(facts.organ), regions_in(caption)
     ):
-        return None, f"says {organ}, {modality}, where the caption names another organ or modality"
-    every = [*(word for pair in named for word in pair), *missing]
-    if any(sign in text for text in every for sign in ";|"):
-        return None, "holds a ; or |"
-    for text in every:
-        if problem := read_finding(text).problem if text in {*missing, *(name for name, _ in named)} else "":
-            return None, f"names {text!r}, which {problem}"
-        if not _words(text) <= _words(caption):
-            return None, f"says {text!r}, which the caption does not"
-    for name, _ in named:
-        if stance(name, caption) not in ("stated", ""):
-            return None, f"finds {name!r}, which the caption denies or doubts"
-    for name in missing:
-        if stance(name, caption) != "denied":
-            return None, f"takes {name!r} for absent, which the caption does not deny"
+        return None
+    if not _words(" ".join((*names, *positions, *facts.absent))) <= _words(caption):
+        return None
+    if any(read_finding(text).problem for text in (*names, *facts.absent)):
+        return None
+    if any(stance(name, caption) not in ("stated", "") for name in names):
+        return None
+    if any(stance(name, caption) != "denied" for name in facts.absent):
+        return None
     return {
-        "organ": organ,
-        "modality": modality,
-        "findings": "; ".join(name for name, _ in named) or NORMAL,
-        "positions": "; ".join(position for _, position in named) if any(position for _, position in named) else "",
-        "absent": "; ".join(missing),
-    }, ""
+        "organ": facts.organ,
+        "modality": facts.modality,
+        "findings": "; ".join(names) or NORMAL,
+        "positions": "; ".join(positions) if any(positions) else "",
+        "absent": "; ".join(facts.absent),
+    }
 
 
 def json_object(reply: str) -> dict[str, Any] | None:
@@ -109,10 +126,6 @@ def json_object(reply: str) -> dict[str, Any] | None:
             continue
         return dict(found)
     return None
-
-
-def _text(value: object) -> str:
-    return " ".join(value.split()) if isinstance(value, str) else ""
 
 
 def _words(text: str) -> set[str]:
@@ -168,7 +181,7 @@ def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking)
     prompts = {ids[image]: fill(PROMPT, caption=caption) for image, caption in open_ones.items()}
 
     def facts_of(key: str, entry: dict[str, Any]) -> dict[str, str] | None:
-        return read_facts(str(entry["reply"]), json.loads(key))[0]
+        return read_facts(str(entry["reply"]), json.loads(key))
 
     with lock(out.parent, f"{out.name}.captions"):
         replies = ask_until_good(model, prompts, facts_of, asking, out.with_suffix(".jsonl"), "captions")
@@ -177,11 +190,12 @@ def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking)
         rows = [*kept.values(), *({**about[image], **facts, "reviewed": ""} for image, facts in sorted(read.items()))]
         made = pd.DataFrame(rows, columns=list(COLUMNS))
         replace_file(out, lambda path: made.to_csv(path, index=False))
+    has_failed = Counter(replies.last[key]["status"] == "failed" for key in ids.values() if key in replies.last)
     return {
         "kept": len(kept),
         "read": len(read),
-        "refused": sum(key in replies.last for key in ids.values()),
-        "no_reply": sum(key in replies.failed for key in ids.values()),
+        "refused": has_failed[False],
+        "no_reply": has_failed[True],
         "no_caption": len(table) - len(captions),
     }
 

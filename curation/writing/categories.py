@@ -8,15 +8,17 @@ See also: the questions (`question_writing.py`), a reviewer's changes (`review_l
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from curation.writing.asking import Asking, Writer, ask, ask_until_good
+from curation.writing.asking import Asking, Read, Writer, ask_until_good
 from curation.writing.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
 from curation.writing.question_writing import records
 from dataset_builders.errors import BadInput
@@ -34,16 +36,17 @@ def captions_of(drafts: pd.DataFrame) -> dict[str, str]:
 
 
 def discover(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> list[str]:
-    """Categories that the model sees in (at most) 100 captions drawn with the seed. Raises BadInput where its reply
-    lists none."""
+    """Categories that the model sees in (at most) 100 captions drawn with the seed. Raises BadInput where no reply
+    lists them."""
     captions = sorted(set(captions_of(drafts).values()))
     chosen = np.random.default_rng(asking.seed).permutation(len(captions))[:AT_ONCE]
     lines = "\n".join(f"Caption {index}: {one_line(captions[at])}" for index, at in enumerate(chosen))
-    reply = _one(model, "discover", fill(DISCOVER, captions=lines), out, asking)
-    names = list(dict.fromkeys(name for line in reply.splitlines() if (name := _heading(line))))
-    if len(names) < 2:
-        raise BadInput(f"--discover: the reply lists no categories ({reply[:120]!r}). Try again, or give --categories.")
-    return names
+
+    def names(reply: str) -> list[str] | None:
+        found = list(dict.fromkeys(name for line in reply.splitlines() if (name := _heading(line))))
+        return found if len(found) > 1 else None
+
+    return _one(model, "discover", fill(DISCOVER, captions=lines), names, out, asking)
 
 
 def _heading(line: str) -> str | None:
@@ -97,10 +100,11 @@ def categorize(
     with lock(out, "categorize"):
         replies = ask_until_good(model, prompts, named, asking, journal, "categorizing")
         given = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
+        last = {image: replies.last[key] for image, key in ids.items() if key in replies.last}
         refused = {
-            image: replies.last[key]["reply"] or f"({replies.last[key]['status']})"
-            for image, key in ids.items()
-            if key in replies.last
+            image: entry["reply"] or f"({entry['status']})"
+            for image, entry in last.items()
+            if entry["status"] != "failed"
         }
         unasked = sorted(image for image in captions if image not in given and image not in refused)
         result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
@@ -132,16 +136,24 @@ def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> 
         )
         for index, row in enumerate(records(rows))
     ]
-    reply = _one(model, "patterns", fill(PATTERNS, pairs="\n".join(blocks)), out, asking)
+    reply = _one(model, "patterns", fill(PATTERNS, pairs="\n".join(blocks)), lambda reply: reply, out, asking)
     replace_file(out / "patterns.md", f"{reply}\n".encode())
     return reply
 
 
-def _one(model: Writer, key: str, prompt: str, out: Path, asking: Asking) -> str:
-    with lock(out, key):
-        entries = list(ask(model, {key: prompt}, 0, asking, out / "patterns.jsonl", key))
-    for entry in entries:
-        if entry["status"] == "answered" and entry["reply"].strip():
-            return str(entry["reply"])
-        raise BadInput(f"{key}: the model gave no answer ({entry['error'] or entry['status']}). Run the command again.")
-    raise BadInput(f"{key}: the model gave no answer. Run the command again.")
+def _one(model: Writer, task: str, prompt: str, read: Callable[[str], Read | None], out: Path, asking: Asking) -> Read:
+    """A good reply to one prompt, as read; that of the journal where the same was asked before."""
+    key = f"{task} {hashlib.sha256(prompt.encode()).hexdigest()[:16]}"
+
+    def good(_: str, entry: dict[str, Any]) -> Read | None:
+        return read(entry["reply"]) if entry["reply"].strip() else None
+
+    with lock(out, task):
+        replies = ask_until_good(model, {key: prompt}, good, asking, out / "patterns.jsonl", task)
+    if key in replies.good:
+        return replies.good[key]
+    last = replies.last[key]
+    raise BadInput(
+        f"{task}: the model gave no usable reply ({(last['error'] or last['reply'] or last['status'])[:120]}). Run the command again where "
+        "the server failed; else give another --model."
+    )

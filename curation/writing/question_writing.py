@@ -210,8 +210,7 @@ def write_questions(
             good[key] |= _options(replies.good[key], letter)
         drafts = pd.DataFrame([*held.values(), *good.values()], columns=[*table.columns, *ADDED])
         replace_file(out / DRAFTS, lambda partial: drafts.to_parquet(partial, index=False))
-        why = {key: judged(key, entry)[1] for key, entry in replies.last.items()}
-        why |= dict.fromkeys(replies.failed, "no reply from the server")
+        why = Counter(judged(key, entry)[1] for key, entry in replies.last.items())
         entries = read_journal(out / JOURNAL)
         tokens_in, tokens_out = (sum(entry["tokens"][side] for entry in entries if entry["tokens"]) for side in (0, 1))
         funnel = {
@@ -220,7 +219,7 @@ def write_questions(
             "asked": len(wanted),
             "had_a_question": len(wanted.keys() & held.keys()),
             "written": len(wanted.keys() & set(drafts["pair_id"])),
-            "not_written": dict(sorted(Counter(why.values()).items())),
+            "not_written": dict(sorted(why.items())),
             "replies": sum(entry["status"] != "failed" for entry in entries),
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
@@ -240,8 +239,8 @@ def _id(row: dict[str, Any]) -> str:
 
 def _judged(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
     """The draft of a reply, or None and in a few words why."""
-    if entry["status"] == "refused":
-        return None, "refused by the model"
+    if entry["status"] in ("refused", "failed"):
+        return None, "refused by the model" if entry["status"] == "refused" else "no reply from the server"
     draft, wrong = read_reply(entry["reply"])
     if draft is not None:
         wrong = problems(draft, captions)

@@ -31,35 +31,34 @@ def test_a_good_reply_is_a_row_of_the_table():
         "absent": "pneumothorax",
     }
     for reply in (json.dumps(GOOD), f"<think>hm</think> Here:\n```json\n{json.dumps(GOOD, indent=1)}\n```"):
-        assert read_facts(reply, CAPTION) == (expected, "")
+        assert read_facts(reply, CAPTION) == expected
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    "change",
     [
-        ({"findings": [{"finding": "mass", "position": ""}]}, "the caption does not"),
-        ({"findings": [{"finding": "nodule", "position": "right upper lobe"}]}, "the caption does not"),
-        ({"findings": [{"finding": "pneumothorax", "position": ""}]}, "denies"),
-        ({"absent": ["nodule"]}, "does not deny"),
-        ({"normal": True}, "normal image"),
-        ({"findings": []}, "none of an abnormal"),
-        ({"findings": [{"finding": "nodule; effusions"}]}, "; or |"),
-        ({"findings": "nodule"}, "lacks"),
-        ({"organ": ""}, "lacks"),
-        ({"organ": "knee"}, "another organ"),
-        ({"modality": "CT"}, "another organ or modality"),
+        {"findings": [{"finding": "mass", "position": ""}]},
+        {"findings": [{"finding": "nodule", "position": "right upper lobe"}]},
+        {"findings": [{"finding": "pneumothorax", "position": ""}]},
+        {"absent": ["nodule"]},
+        {"normal": True},
+        {"findings": []},
+        {"findings": [{"finding": "nodule; effusions"}]},
+        {"findings": "nodule"},
+        {"organ": ""},
+        {"organ": "knee"},
+        {"modality": "CT"},
     ],
 )
-def test_what_the_caption_does_not_say_is_refused(change, why):
-    assert read_facts(json.dumps(GOOD | change), CAPTION)[0] is None
-    assert why in read_facts(json.dumps(GOOD | change), CAPTION)[1]
+def test_what_the_caption_does_not_say_is_refused(change):
+    assert read_facts(json.dumps(GOOD | change), CAPTION) is None
 
 
 @pytest.mark.parametrize(("caption", "is_read"), [("Normal chest film.", True), ("Chest film. Lungs clear.", True), ("Chest film.", False),
                                                   ("Abnormal chest film.", False), ("Chest film, a mass.", False)])  # fmt: skip
 def test_an_image_is_normal_only_where_the_caption_says_so(caption, is_read):
     reply = json.dumps({"organ": "chest", "modality": "X-ray", "normal": True, "findings": [], "absent": []})
-    assert (read_facts(reply, caption)[0] is not None) is is_read
+    assert (read_facts(reply, caption) is not None) is is_read
 
 
 @pytest.mark.parametrize(
@@ -89,8 +88,7 @@ DOCUMENTS = st.recursive(
 
 @given(DOCUMENTS)
 def test_any_reply_is_read_or_refused_and_never_says_more_than_the_caption(document):
-    facts, why = read_facts(json.dumps(document), CAPTION)
-    assert (facts is None) == bool(why)
+    facts = read_facts(json.dumps(document), CAPTION)
     if facts and facts["findings"] != "No Finding":
         assert set(folded(facts["findings"]).split()) <= {*folded(CAPTION).split(), "effusion"}
 
