@@ -24,7 +24,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import Owner, group_of, order_of, owner_of
-from leaderboard_space.data.ranks.standings import info_of, metrics_of, with_interval
+from leaderboard_space.data.ranks.standings import info_of, metrics_of
 from leaderboard_space.data.result_names import find_result, labels
 from leaderboard_space.data.scoring import scores_of
 from leaderboard_space.data.store.sections import Entry, Section
@@ -95,7 +95,7 @@ class Comparison:
     def score(self, entry: Entry, metric: str) -> Score | None:
         """The result's score, from its answers where they are known; None where it has none."""
         found = self._own(entry, metric)
-        return with_interval(found, metric) if found is not None and found.value is not None else None
+        return found if found is not None and found.value is not None else None
 
     def no_score(self, entry: Entry, metric: str) -> str:
         """Why the result cannot be compared by a score; empty where it can, or nothing is known of it."""

@@ -21,7 +21,7 @@ from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.groups import judge_of
 from leaderboard_space.data.ranks.sight import sights_of
-from leaderboard_space.data.ranks.standings import Row, Standings, own_cell, with_interval
+from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import SEPARATOR, Path
 
@@ -72,7 +72,7 @@ def number_columns(
         "model_kind": result.model.kind,
         "method": result.method.name,
         "metric": metric,
-        **score_columns(with_interval(score, metric), result),
+        **score_columns(score, result),
         "kind": result.kind,
         "provenance": result.provenance,
         "source": result.source.citation if result.source else None,
@@ -122,7 +122,7 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Pat
                 "from_image_high": sight and sight.high,
                 **_said_by_store(row),
                 "table": _table_of(row, found.metric, branches),
-                "interval_method": with_interval(row.score, found.metric).interval_method,
+                "interval_method": row.score.interval_method,
             }
         )
     return rows

@@ -16,7 +16,7 @@ from leaderboard_space.data import cells
 from leaderboard_space.data.identity import identity_of
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
-from leaderboard_space.data.ranks.standings import ONE, Row, info_of, metrics_of, with_interval
+from leaderboard_space.data.ranks.standings import ONE, Row, info_of, metrics_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import UNLABELLED, Tree, shown_label
 from leaderboard_space.memory import ViewCache
@@ -39,7 +39,7 @@ class Line:
 
     @property
     def score(self) -> Score:
-        return with_interval(self.row.score, self.metric)
+        return self.row.score
 
     @property
     def questions(self) -> str:
@@ -135,7 +135,7 @@ def scores_by_metric(line: Line, wanted: Sequence[str] | None = None) -> dict[st
         if wanted is None or metric in wanted:
             held = cells.scores_by_entry(line.section, line.outcomes, line.tree, metric, (), frozenset({key}))
             if key in held and held[key].value is not None:
-                found[metric] = with_interval(held[key], metric)
+                found[metric] = held[key]
     return found
 
 
@@ -197,7 +197,7 @@ def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
     key = line.row.entry.key
     found = cells.cells_of(line.section, line.outcomes, line.tree, metric, facet, (), frozenset({key}))
     known = {label: held[key] for label, held in found.items() if key in held and label != UNLABELLED}
-    return {label: with_interval(score, metric) for label, score in known.items() if score.value is not None}
+    return {label: score for label, score in known.items() if score.value is not None}
 
 
 def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:

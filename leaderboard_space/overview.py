@@ -12,7 +12,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.records.result import Model, Score
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.groups import order_of
-from leaderboard_space.data.ranks.standings import Row, Standings, with_interval
+from leaderboard_space.data.ranks.standings import Row, Standings
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.sentences import Trust, findings
 
@@ -39,8 +39,11 @@ class ScoreCell:
     """A model's score in one benchmark, that of the row that stands for it, one of `results`."""
 
     row: Row
-    score: Score
     results: int
+
+    @property
+    def score(self) -> Score:
+        return self.row.score
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,7 @@ def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
             result = rows[0].entry.result
             models.setdefault(name, []).append(result.model)
             dates.setdefault(name, []).append(max(row.entry.result.created_at for row in rows)[:10])
-            score = with_interval(rows[0].score, standings.metric)
-            held.setdefault(name, {})[family] = ScoreCell(rows[0], score, len(rows))
+            held.setdefault(name, {})[family] = ScoreCell(rows[0], len(rows))
     lines = [
         ModelRow(
             name,

@@ -19,6 +19,7 @@ from eval_harness.records.result import Result
 from eval_harness.store.scan import Store, scan_store
 from leaderboard_space.data.outcomes import read_outcomes, read_questions
 from leaderboard_space.data.ranks.sight import read_sights
+from leaderboard_space.data.ranks.standings import for_board
 from leaderboard_space.data.store.result_files import ResultFiles, stamp_of
 from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
@@ -37,7 +38,7 @@ class Board:
         self.trusted = trusted or TrustedData()
         self._source = Store(store) if store is not None else None
         self.store: Path | None = None
-        self._published = [Entry(f"published/{number}", result) for number, result in enumerate(published)]
+        self._published = [Entry(f"published/{number}", for_board(result)) for number, result in enumerate(published)]
         self._files = ResultFiles()
         self._reading, self._scanning = threading.Lock(), threading.Lock()
         if self._source is not None:

@@ -12,7 +12,7 @@ from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import cells_in
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.significance import is_random_run, random_run, tested
-from leaderboard_space.data.ranks.standings import info_of, metrics_of, own_score, with_interval
+from leaderboard_space.data.ranks.standings import info_of, metrics_of, own_score
 from leaderboard_space.data.scoring import Bools, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import UNLABELLED, Path, Tree
@@ -88,10 +88,7 @@ def _against_run(section: Section, scores: dict[str, Score], metric: str) -> dic
         return scores
     info = info_of(metric, section.family)
     ours = {entry.key for entry in section.entries if is_random_run(entry.result)}
-    return {
-        key: score if key in ours else tested(with_interval(score, metric), with_interval(run, metric), info) or score
-        for key, score in scores.items()
-    }
+    return {key: score if key in ours else tested(score, run, info) or score for key, score in scores.items()}
 
 
 def scores_by_entry(

@@ -11,7 +11,7 @@ from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import groups_of
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.significance import is_random_run
-from leaderboard_space.data.ranks.standings import Row, Standings, info_of, shown_method, with_interval
+from leaderboard_space.data.ranks.standings import Row, Standings, info_of, shown_method
 from leaderboard_space.data.tree import Path, branch_name
 from leaderboard_space.html import count, plural
 from leaderboard_space.sentences import HeadlineFacts, Ranked
@@ -65,7 +65,7 @@ def caption(family: str, found: Standings, branches: Sequence[Path], tagged: boo
     """What stands under the headline: what the score is, of how many, of what, and what the marks of the chart are. `tagged`: the rows say
     their methods themselves."""
     info, case = info_of(found.metric, family), spec(family).case
-    known = [with_interval(row.score, found.metric) for row in found.rows if row.score.value is not None]
+    known = [row.score for row in found.rows if row.score.value is not None]
     description = info.description[:1].lower() + info.description[1:]
     parts = [f"{info.label}: {description}" if description else f"{info.label}."]
     sizes = {(score.n, score.n_cases) for score in known}

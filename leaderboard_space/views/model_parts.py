@@ -11,7 +11,7 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.identity import Identity
 from leaderboard_space.data.ranks.groups import group_of
-from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method, with_interval
+from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
@@ -178,7 +178,7 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
     for section, entry in sorted(found, key=lambda item: _date(item[1]), reverse=True):
         known = {name for name, one in entry.result.scores.items() if one.value is not None or one.nonresponse}
         metric = next((name for name in metrics_of(section, None) if name in known), None)
-        score = with_interval(entry.result.scores[metric], metric) if metric else None
+        score = entry.result.scores[metric] if metric else None
         info = info_of(metric or "", section.family)
         withdrawal = entry.provenance.withdrawal
         state = group_of(entry)

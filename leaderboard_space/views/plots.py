@@ -18,7 +18,7 @@ from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.facets import Path, cells_in
 from leaderboard_space.data.identity import identity
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.standings import Row, info_of, with_interval
+from leaderboard_space.data.ranks.standings import Row, info_of
 from leaderboard_space.data.tree import UNLABELLED, Tree
 from leaderboard_space.html import percent, plural, prose, text
 from leaderboard_space.views.parts import look
@@ -155,7 +155,7 @@ def _against(
     info, (name, title, under) = info_of(metric, family), axis
     points, scores, names = [], {}, display_names([row.entry for row in rows])
     for row in rows:
-        score, value = with_interval(row.score, metric), known.get(row.entry.key, 0)
+        score, value = row.score, known.get(row.entry.key, 0)
         if info.unit != "percent" or score.value is None or value <= 0 or row.is_baseline:
             continue
         who = names[row.entry.key]

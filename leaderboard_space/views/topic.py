@@ -11,7 +11,7 @@ from leaderboard_space import sentences
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.facets import choice
 from leaderboard_space.data.ranks.groups import order_of
-from leaderboard_space.data.ranks.standings import Row, Standings, info_of, with_interval
+from leaderboard_space.data.ranks.standings import Row, Standings, info_of
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Relation, Topic, TopicLabel
@@ -162,11 +162,10 @@ def _cell(shown: LabelSummary, aspect: Aspect, row: Row | None) -> str:
     if row is None:
         return no_cell(name)
     verdict = None if aspect.given else row.score.verdict
-    score = with_interval(row.score, aspect.metric)
-    said = f"{'' if aspect.given else WORD[verdict] + ', '}{sentences.behind(score)}"
+    said = f"{'' if aspect.given else WORD[verdict] + ', '}{sentences.behind(row.score)}"
     path = choice(shown.label.facet, shown.label.value)
     address = benchmark_address(shown.section, None if aspect.given else aspect.metric, path)
-    return cell(name, score, verdict, address, said, aspect.given)
+    return cell(name, row.score, verdict, address, said, aspect.given)
 
 
 def _order(held: Mapping[int, Row], shown: LabelSummary) -> tuple[int, float]:

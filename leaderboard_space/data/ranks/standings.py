@@ -15,14 +15,14 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import METRICS
-from eval_harness.records.result import Score, Scores
+from eval_harness.records.result import Result, Score, Scores
 from eval_harness.scores.intervals import METHOD, printed_interval
 from eval_harness.scores.ranks import rank_ranges
 from eval_harness.scores.unpaired import unpaired_differences
 from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.facets import cells_in, groups_of
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.published_results import ONLY_PRINTED
+from leaderboard_space.data.published_results import ONLY_PRINTED, errors_named
 from leaderboard_space.data.ranks.groups import (
     GROUPS,
     WITH_RANKS,
@@ -196,9 +196,7 @@ def standings(
                 ends=ends,
             )
         )
-    run = random_run(
-        section.entries, {row.entry.key: with_interval(row.score, metric) for row in rows if row.is_baseline}
-    )
+    run = random_run(section.entries, {row.entry.key: row.score for row in rows if row.is_baseline})
     rows = [_against_run(row, run, metric) for row in rows] if run is not None else rows
     rows = one_per_model(rows) if shown == ONE else rows
     rows = [replace(row, group="no score") if _says_nothing(row) else row for row in rows]
@@ -216,7 +214,7 @@ def _against_run(row: Row, run: Score | None, metric: str) -> Row:
     """The row with its verdict against the paper's random run, where exact chance is not known."""
     if is_random_run(row.entry.result):
         return row
-    score = tested(with_interval(row.score, metric), run, info_of(metric))
+    score = tested(row.score, run, info_of(metric))
     return row if score is None else replace(row, score=score, run=run)
 
 
@@ -290,8 +288,19 @@ def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
     return cells[0] if len(cells) == 1 else None
 
 
-def with_interval(score: Score, metric: str) -> Score:
-    """A percentage without an interval of its own gets that of its cases (nothing is known of shared images). A count has none."""
+def for_board(result: Result) -> Result:
+    """A result of a paper or a store as the board shows it: `errors_named`, and a percentage without an interval of its own gets that of
+    its cases (nothing is known of shared images). A count has none."""
+
+    def whole(scores: Scores) -> Scores:
+        return {metric: _with_interval(score, metric) for metric, score in scores.items()}
+
+    parts = errors_named(result.breakdown).items()
+    breakdown = {facet: {label: whole(scores) for label, scores in held.items()} for facet, held in parts}
+    return result.model_copy(update={"scores": whole(result.scores), "breakdown": breakdown})
+
+
+def _with_interval(score: Score, metric: str) -> Score:
     if score.value is None or score.low is not None or score.n_cases <= 0 or not 0 <= score.value <= 100:
         return score
     if info_of(metric).unit != "percent":

@@ -10,7 +10,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.files import RESULT, RUN
 from eval_harness.records.result import DERIVE_VERSION, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
-from leaderboard_space.data.published_results import errors_named
+from leaderboard_space.data.ranks.standings import for_board
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.store.unverified import derived_folder
 from leaderboard_space.html import visible
@@ -59,7 +59,6 @@ def _entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
     is_verified = provenance.acceptance is not None or not _is_measured(folder)
     derived = folder if is_verified else derived_folder(store, folder, trusted)
     result, notes = read_result(derived / RESULT), list[str]()
-    result = result.model_copy(update={"breakdown": errors_named(result.breakdown)})
     if not visible(result.model.name).strip():
         raise BadInput(f"{folder / RESULT}: its model has no name.")
     if not is_verified:
@@ -67,7 +66,7 @@ def _entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
     if result.kind == "measured" and result.derive_version != DERIVE_VERSION:
         notes = [*notes, OUTDATED]
     key = folder.relative_to(store / "results").as_posix()
-    return Entry(key, result, folder, tuple(notes), provenance, derived=derived)
+    return Entry(key, for_board(result), folder, tuple(notes), provenance, derived=derived)
 
 
 def _is_measured(folder: Path) -> bool:

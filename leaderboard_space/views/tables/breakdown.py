@@ -13,7 +13,7 @@ from leaderboard_space.data.cells import METRICS_FACET, Cells
 from leaderboard_space.data.facets import choice
 from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.standings import Standings, info_of, with_interval
+from leaderboard_space.data.ranks.standings import Standings, info_of
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, organ_and_modality, shown_label
@@ -146,7 +146,6 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     cell = None if facet == METRICS_FACET else (facet, column)
     metric = _metric_of(metric, column, facet)
     info = info_of(metric)
-    score = with_interval(score, metric)
     shade = _shade(score, metric)
     mark = sentences.MARK[score.verdict]
     mark = (

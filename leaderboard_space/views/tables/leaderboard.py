@@ -23,7 +23,6 @@ from leaderboard_space.data.ranks.standings import (
     methods_of,
     own_cell,
     shown_method,
-    with_interval,
 )
 from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Section, Snapshot
@@ -68,7 +67,7 @@ def panel(query: BoardQuery, found: Standings, every: bool) -> str:
     seen = {} if branches else sights_of(section, found.metric)
     without = [Score(value=each.arms[each.best_arm].score, n=0, n_cases=0) for each in seen.values()]
     axis = fitted(
-        [*(with_interval(row.score, found.metric) for row in found.rows), *without],
+        [*(row.score for row in found.rows), *without],
         info_of(found.metric, section.family).unit,
     )
     tag = tags([row.entry for row in found.rows])
@@ -241,7 +240,7 @@ def _row(
 ) -> str:
     """One row of the table. `ranked`: how many rows of each group have ranks; `abstentions`: whether there is a column of them; `seen`:
     what of scores comes from the images, which is a column where any is known."""
-    result, score, metric = row.entry.result, with_interval(row.score, found.metric), found.metric
+    result, score, metric = row.entry.result, row.score, found.metric
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.worth is None else f"{count(score.n)} ({count(score.worth)})"
     behind = f' title="{text(sentences.behind_n(score), 100)}"' if score.value is not None else ""
