@@ -23,7 +23,7 @@ import pandas as pd
 from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.case_groups import connected
 from eval_harness.benchmarks import spec
-from eval_harness.derive.answers import read_answers
+from eval_harness.derive.reading import read_answers
 from eval_harness.derive.scoring import score
 from eval_harness.prompts import prompt_for
 

@@ -1,11 +1,18 @@
-"""Labels, descriptions, directions and units of all metrics. A benchmark's own are in its package (`benchmarks/`)."""
+"""Labels, descriptions, directions and units of all metrics; the headline, by which a result is judged, or why it has none.
+
+A benchmark's own metrics are in its module (`benchmarks/`). See also: the rule of nonresponse (`scores/nonresponse.py`).
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
+from eval_harness.records.result import Nonresponse, Result, Score
+from eval_harness.scores.nonresponse import REASONS
 
 HEADLINE: dict[str, str] = {name: spec(name).headline for name in BENCHMARKS}
 """The metric a benchmark is sorted by."""
@@ -46,3 +53,65 @@ METRICS |= {**_EVERYWHERE, **_SHARES}
 """Every metric by name; where two benchmarks have a metric of one name, the first one's (`spec(benchmark).metrics` has each)."""
 BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
 """Metrics that are means over the values of a facet: of a part of the questions, every value still there weighs the same."""
+
+
+@dataclass(frozen=True)
+class NoScore:
+    """Why a result has no headline score, in words; `nonresponse` where most of its responses say nothing."""
+
+    why: str
+    nonresponse: Nonresponse | None = None
+
+    def __str__(self) -> str:
+        return f"no score: {self.why}"
+
+
+def headline(result: Result) -> Score | NoScore:
+    """The score of a result's headline metric, or why it has none. Whatever judges a run by its score asks here."""
+    metric = HEADLINE[result.benchmark.family]
+    score = result.scores.get(metric)
+    if score is not None and score.value is not None:
+        return score
+    if score is not None and score.nonresponse is not None:
+        return NoScore(f"{cause(score.nonresponse, result)}; {remedy(score.nonresponse)}", score.nonresponse)
+    return NoScore(f"no question counts towards {metric}, or the answer key is hidden")
+
+
+def cause(found: Nonresponse, result: Result) -> str:
+    """Why most responses say nothing, counted by reason.
+
+    "28 of 28 answers were cut off at 8 tokens"; "27 of 28 answers say nothing: 20 were cut off at 8 tokens, 7 failed".
+    """
+    limit = result.method.generation.get("max_tokens")
+    if "recorded_file" in result.environment:  # what the run would have set is not what made the answers
+        limit = None
+    at = f"at {limit:,} token{'s' * (limit != 1)}" if isinstance(limit, int) and limit > 0 else "by the output limit"
+    words = {
+        "truncated": ("was", "were", f"cut off {at}"),
+        "failed": ("", "", "failed"),
+        "missing": ("is", "are", "missing"),
+        "irrelevant": ("", "", "could not be read"),
+    }
+    counts = {reason: count for reason in REASONS if (count := getattr(found, reason))}
+    silent, asked = sum(counts.values()), found.responses
+
+    def said(reason: str, count: int, of: str = "") -> str:
+        one, many, what = words[reason]
+        return " ".join(part for part in (f"{count:,}", of, one if count == 1 and not of else many, what) if part)
+
+    if len(counts) == 1:
+        return said(next(iter(counts)), silent, f"of {asked:,} answers")
+    return f"{silent:,} of {asked:,} answers say nothing: {', '.join(said(*each) for each in counts.items())}"
+
+
+_REMEDIES = {
+    "truncated": "raise --max-tokens",
+    "failed": "run the same command again, which asks the failed ones again",
+    "missing": "add the missing answers",
+    "irrelevant": "look at some of them, or let a judge model read them (--judge)",
+}
+
+
+def remedy(found: Nonresponse) -> str:
+    """What would help, for each reason that there is."""
+    return "; ".join(said for reason, said in _REMEDIES.items() if getattr(found, reason))

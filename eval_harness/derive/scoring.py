@@ -1,6 +1,6 @@
 """Scores of the benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
 
-See also: reading responses (`derive/answers.py`), the result file (`records/result.py`). Imports no torch and no gradio.
+See also: reading responses (`derive/reading.py`), the result file (`records/result.py`). Imports no torch and no gradio.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
-from eval_harness.derive.answers import read_answers
+from eval_harness.derive.reading import read_answers
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.scoring import score, units
 from eval_harness.records.selection import Selection, select_questions

@@ -1,7 +1,7 @@
 """Nonresponse: responses that choose no option and decline none. Where they are the majority, a score has no verdict and no rank.
 
 Refusing is behaviour and is scored; an answer that was cut off, failed, is missing or cannot be read says nothing about the model.
-See also: a run's score or the reason why it has none (`derive/headline.py`).
+See also: a run's score or the reason why it has none (`derive/metrics.py`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import READINGS, read_question_file, read_readings
-from eval_harness.derive.headline import cause
-from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.metrics import METRICS, cause
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.scores.comparisons import paired_test

@@ -25,7 +25,7 @@ from dataset_builders.hub.commits import is_released
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame
 from eval_harness.derive.derivation import derive, derived_files, key_of
 from eval_harness.derive.files import ANSWERS, JUDGE, RUN, Sent
-from eval_harness.derive.headline import NoScore, headline
+from eval_harness.derive.metrics import NoScore, headline
 from eval_harness.records.limits import FIRST_LOOK, MAX_FILE, MAX_RUN, Limits, limits_for
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord

@@ -9,8 +9,7 @@ import pandas as pd
 
 from eval_harness.benchmarks import spec
 from eval_harness.derive.files import read_readings
-from eval_harness.derive.headline import NoScore, headline
-from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.metrics import HEADLINE, METRICS, NoScore, headline
 from eval_harness.records.result import Breakdown, Result, Score, Scores
 from eval_harness.scores.nonresponse import REASONS
 

@@ -19,7 +19,7 @@ from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, connect, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
-from eval_harness.derive.headline import NoScore, cause, headline
+from eval_harness.derive.metrics import NoScore, cause, headline
 from eval_harness.records.result import UNDELIVERED, Result, Score
 from eval_harness.records.run import read_run
 from eval_harness.store.datasets import named_dataset

@@ -17,8 +17,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.files import RESULT, RUN
-from eval_harness.derive.headline import cause
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import HEADLINE, cause
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import ARMS, Images, Result
 from eval_harness.records.run import read_run

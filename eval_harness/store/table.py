@@ -10,8 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.derive.headline import cause
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import HEADLINE, cause
 from eval_harness.records.result import Result, Score
 
 COLUMNS: tuple[str, ...] = (

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dataset_builders.files import replace_file
-from eval_harness.derive.headline import NoScore, headline
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import HEADLINE, NoScore, headline
 from eval_harness.records.result import UNDELIVERED, Result
 from eval_harness.store.printed import interval, shown
 from eval_harness.store.table import tidy

@@ -84,7 +84,7 @@ def read_limits(given: Sequence[str]) -> dict[str, float]:
 def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None:
     """End with exit code 1 and a line for each limit that is not reached. A result without a headline score reaches none; of several
     results, those of benchmarks without the metric are left out."""
-    from eval_harness.derive.headline import NoScore, headline
+    from eval_harness.derive.metrics import NoScore, headline
     from eval_harness.store.printed import shown
 
     failed = []

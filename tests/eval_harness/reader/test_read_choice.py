@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.answers import read_answers
+from eval_harness.derive.reading import read_answers
 from eval_harness.reader import RULES, read_choice
 from eval_harness.reader.rules import Rule
 from eval_harness.records.result import STATUSES

@@ -8,8 +8,7 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from dataset_builders.errors import BadInput
-from eval_harness.derive.headline import NoScore, headline
-from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.metrics import HEADLINE, METRICS, NoScore, headline
 from eval_harness.derive.scoring import score
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.store.comparison import Side, compare_results

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from eval_harness.derive.answers import read_answers
+from eval_harness.derive.reading import read_answers
 from eval_harness.derive.scoring import score
 
 pytestmark = pytest.mark.sources
