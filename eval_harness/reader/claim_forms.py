@@ -69,7 +69,7 @@ ANSWER_WORD = (
 CUE = (
     rf"(?:{ANSWER_WORD}|letter|(?<=correct )(?:options|choices)|response|select(?:ion|ed)|prediction|pick|guess"
     r"|conclusion|verdict|diagnosis|dx|diagnostic|diagnóstico|impression|classification|interpretation|description"
-    r"|finding|modality|result|label|class|category|diagnose|alternativa|proposition|correcta|选项|诊断|结论)"
+    r"|statement|claim|finding|modality|result|label|class|category|diagnose|alternativa|proposition|correcta|选项|诊断|结论)"
 )
 LINK = (
     r"(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
@@ -98,12 +98,12 @@ STATES = re.compile(
     rf"{RATED}{CUE}{TO_LINK}"
     r"|(?:i|we)(?:['’]d|['’]ll|['’]m)?(?:\s+(?:will|would|have to|must|can|should|do|am|\w+ly|rather|still|now))*\s+"
     r"(?:choose|chose|pick|picked|select|selected|go with|going with|go for|settle on|settle for|opt for|vote for"
-    r"|lean(?:ing)? towards?|lean to|favou?r|answer|guess|say|think|believe|conclude|suspect|(?:classify"
+    r"|lean(?:ing)? towards?|lean to|favou?r|answer|guess(?:ing)?|say|think|believe|conclude|suspect|(?:classify"
     r"|grade) (?:it|this) as)"
     r"(?:\s+that)?(?:\s*,?\s*(?:it(?:\s+is|['’]s)|this is|the (?:correct |best |right )?answer is))?[\s:]+"
     r"|(?:let us |let's )?(?:go(?:ing)? with|choos(?:e|ing)|select(?:ing)?|pick(?:ing)?|settle on|yes,)\s+"
     r"|(?:if i )?(?:forced|had) to (?:choose|guess|pick|answer)\s*[,:]\s*"
-    r"|(?:so|thus|therefore|hence|consequently|finally|overall|ultimately|in conclusion|in summary"
+    r"|based on (?!if\b)[^.,;:\n]{1,80},\s*|(?:so|thus|therefore|hence|consequently|finally|overall|ultimately|in conclusion|in summary"
     r"|final(?: answer)?|∴|⇒"
     r"|=>|->|→|donc|por (?:lo )?tanto|daher|somit|因此|所以|故)[\s,:]*"
     r"(?:(?:it|this|that)\s*(?:is|must be|should be|has to be|would be|['’]s)|we (?:have|get|choose)"
@@ -128,7 +128,7 @@ TICK = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
 )
 ALONE = re.compile(
-    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{VIEW}\s+"
+    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{VIEW}\s+|(?:image|picture|photo(?:graph)?|view|scan)\s+of\s+"
     rf"|{ARTICLE}|{ADVERB}|{ADJECTIVE}\s+))*+(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:{NOUN}\s*)?[\"'(\[{{<*]*"
 )
 """What may stand before an option in a sentence that is nothing else."""
@@ -162,7 +162,8 @@ BECAUSE = (
 )
 PLACE = (
     r"\s+(?:in|on|at|of|with|from|by|for|to|which|that|than|where|located|seen|shown|visible|present|involving"
-    r"|affecting|within|near|along|and|using|here|is the|are the)\b"
+    r"|affecting|within|near|along|and|using|here|when|is the|are the|sitting|standing|lying|containing|measuring"
+    r"|extending|filling|causing|holding|wearing|walking|playing|doing)\b"
 )
 ENDS = re.compile(rf"{CLOSE}(?:{PAUSE}|{BECAUSE}|{PLACE})")
 ENDS_LETTER = re.compile(
@@ -227,15 +228,15 @@ COMPARED = re.compile(
 # --- what is seen ---
 
 SHOWN = (
-    r"\b(?:shows?|showing|reveals?|depicts?|displays?|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
+    r"\b(?:shows?|showing|reveals?|depicts?|displays?|features(?= an? )|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
     r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
-    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were|would be) (?:in|on|at|around|within|from|of"
+    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were|would be|can be) (?:in|on|at|around|within|from|of"
     r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|(?:located|seen|found|observed|noted|visible|depicted|scanned) (?:in|on|at)"
     r"|best described as|best explained by|explained by|equal to|closest to|most similar to"
-    r"|(?:taken|acquired|obtained|done|performed|generated|produced|captured|made|created) (?:in|with|by|using))"
-    r"|means|matches|measures|reads|describes|has|have|favou?rs?"
+    r"|(?:moving|rotating|turning|facing|pointing|going|heading)(?: (?:to|towards?))?|(?:taken|acquired|obtained|done|performed|generated|produced|captured|made|created) (?:in|with|by|using))"
+    r"|at|means|matches|measures|reads|describes|has|have|favou?rs?"
     r"|lies (?:in|on)|affects|involves|covers|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
     r"|delineates)"
 )
@@ -267,9 +268,9 @@ QUALITY = (
 """Between the verb and the option: articles, generic words, adjectives ("a benign nevus"), another name ("kneecap (patella)")."""
 SEES = (
     rf"{OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{SUBJECT}{ADVERB}?(?:{COPULA}|{SHOWN})\s+"
-    r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
+    r"|(?:i|we|you|one)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
     r"|(?:think|believe) (?:it|this) is)\s+"
-    r"|there\s+(?:is|are|appears? to be|seems? to be)\s+"
+    r"|(?:there\s+)?(?:is|are|appears? to be|seems? to be)\s+|(?:looks? like|shows?|depicts?)\s+"
     r"|which\s+(?:is(?: typical (?:of|for)| characteristic of| consistent with)?|suggests?|indicates?"
     r"|points to|represents)\s+"
     r"|(?:shown|seen|depicted|pictured|outlined|highlighted) (?:here )?(?:is|are)\s+"
@@ -321,10 +322,12 @@ UNIT_AFTER = re.compile(rf"(?: ?°|{UNIT.pattern}(?:\^?[23])?)(?!\w)")
 """The unit of a number that has its letter before it."""
 NEXT_SENTENCE = re.compile(r"\W?[A-Z]\W{0,2}\.\W{0,2}\s[A-Z]\w+ (?!\W)")
 """A letter and a full stop, after which a sentence begins with the same option ("The answer is (A). Salami has ...")."""
+NO_STOP = re.compile(r"\s[A-Z][a-z]+\s[a-z]")
+"""A sentence that begins without the end of the one before ("(B) 45 minutes The bus leaves ...")."""
 OF_IMAGE = re.compile(
     r"(?:^|\b(?:the|this|that|these)\s+(?:[\w-]+\s+)?|diese[rs]?\s+|das\s+|der\s+)(?:image|x-?ray|radiograph|scan|study"
     r"|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct|it|this|that|bild|befund|answer|picture"
-    r"|photo|slide|structure|side|lesion)s?\b[^,;]*$"
+    r"|photo|slide|structure|side|lesion|statement|claim)s?\b[^,;]*$"
 )
 CONTRAST = re.compile(
     r"\b(?:below|beneath|next|near|adjacent|beside|behind|above|lateral|medial|anterior|posterior|lies"

@@ -201,6 +201,8 @@ def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
         return True
     if mention.bracketed and not mention.text and said.text[mention.end - 1] == ")":
         return forms.OR.match(tail) is None
+    if mention.bracketed and forms.NO_STOP.match(said.text, mention.end):
+        return True
     ends = forms.ENDS_LETTER if mention.letter and not mention.text else forms.ENDS
     return ends.match(tail) is not None
 

@@ -16,7 +16,7 @@ Found = tuple[int, ...] | None
 
 OPEN, CLOSE = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"
 _LETTER = re.compile(
-    rf"(?<![\w]['’-])(?P<letter>[A-Z]|[a-z](?=[)\]}}]|[.:\"']?\s*(?:\n"
+    rf"(?<![\w]['’-])(?<![∠△⊙])(?P<letter>[A-Z]|[a-z](?=[)\]}}]|[.:\"']?\s*(?:\n"
     rf"|$)))(?!['’]?[^\W_{CJK}]|-[a-z]{{2}})(?P<close>{CLOSE})"
 )
 _AFTER_A = re.compile(

@@ -272,7 +272,9 @@ class OptionTexts:
         )
 
     def named(self, text: str) -> int | None:
-        """The option of which a text is a name, word for word."""
+        """The option of which a text is a name, word for word (or sign for sign: "180-w-y" and "180-w+y" are the same words)."""
+        if text in self.plain:
+            return self.plain.index(text)
         words = words_of(text).words
         if words not in self.names and _ARTICLE.match(text):
             words = words[1:]

@@ -19,12 +19,13 @@ _WHOLE = {word: kind for kind, words in FOREIGN.items() for word in words.split(
     said: kind
     for kind, texts in {
         "yes": "y|true|correct|positive|present|visible|likely|probably|absolutely|of course|that is correct|sure|certainly|indeed"
-        "|definitely"
+        "|definitely|i believe so|i think so"
         "|most likely|yes, it is|normal, yes",
         "no": "n|false|incorrect|negative|absent|not present|not visible|not seen|not evident|not identified|not detected|not likely"
         "|unlikely|very unlikely|highly unlikely|improbable|not really|of course not|certainly not"
         "|definitely not|absolutely not"
-        "|not that i can see|not that i can tell|that is not correct|that is incorrect|probably not|most likely not|not at all",
+        "|not that i can see|not that i can tell|that is not correct|that is incorrect|probably not|most likely not|not at all"
+        "|i do not believe so|i do not think so|there are none",
     }.items()
     for said in texts.split("|")
 }
