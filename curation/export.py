@@ -2,7 +2,7 @@
 FOLDER` reads.
 
 The folder holds dataset.json, statistics.json (images per category), images/, image_dict.json (each image's sha256, and its licence,
-source, group and PMC article where the table names them), and beside the official files: manifest.json (what it is and how it was
+source and group where the table names them), and beside the official files: manifest.json (what it is and how it was
 made), reviews.jsonl (what reviewers said of its pairs), funnel.json (how many fell at each stage). Images, pairs and groups go by keyed
 hashes; the key lies beside the folder.
 
@@ -79,7 +79,7 @@ def _write(
     pseudonyms: Pseudonyms,
 ) -> dict[str, Any]:
     """Write the files of the pairs; what the manifest says of them."""
-    origins |= {name: _image_entry(name, origin) for name, origin in origins.items()}
+    origins |= {name: {"local": Path(name).stem, **origin} for name, origin in origins.items()}
     ids = {
         pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
         for pair_id, pair in kept.items()
@@ -127,19 +127,6 @@ def _entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
         "AI_option_A": draft["option_A"],
         "AI_option_B": draft["option_B"],
     }
-
-
-def _image_entry(name: str, origin: dict[str, str]) -> dict[str, str]:
-    """An image's entry in image_dict.json: what the table says of it, and the authors' fields where its source names a PMC article.
-
-    ROCO writes `PMC4608653_cro-0008-0385-g01.jpg`: the article and the file in it.
-    """
-    source = origin.get("source", "")
-    pmc = {}
-    if re.search(r"PMC\d+", source):
-        named = re.fullmatch(r"PMC\d+_(\S+\.\w+)", source)
-        pmc = {"dlink": source, "file_name": named[1] if named else name}
-    return {"local": Path(name).stem, **origin, **pmc}
 
 
 def without_licence(folder: Path) -> list[str]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -50,14 +50,19 @@ SPARE = 0.2
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that an image shows, and the facts that it rules out. `image` and `key` name it; `text` is what is asked about. `near`: those
-    of `absent` that images of its organ and modality can show, which are harder to tell and so preferred."""
+    """A fact that an image shows, and the facts that it rules out. `image` and `key` name it; `text` is what is asked about, in `question`.
+    `near`: those of `absent` that images of its organ and modality can show, which are harder to tell and so preferred."""
 
     image: str
     key: str
     text: str
     absent: tuple[str, ...]
     near: tuple[str, ...] = ()
+    question: str = "{}"
+
+    def asked(self, text: str) -> str:
+        """The question about `text`."""
+        return self.question.replace("{}", text)
 
 
 def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
@@ -147,7 +152,7 @@ MODALITY, ORGAN, FINDING = (
     "Does this image show the {}?",
     "Does this image show {}?",
 )
-ABNORMAL, POSITION = "Is anything in this image abnormal?", "Is the {} located here: {}?"
+ABNORMAL, POSITION = "Is anything in this image abnormal?", "Is the FINDING located here: {}?"
 ASPECT_OF = {
     "modality": "modality", "body_part": "organ", "abnormality": "abnormality", "entity": "condition", "grounding": "position",
 }  # fmt: skip
@@ -172,28 +177,38 @@ def probe(
     nothing is left.
     """
     images = standardised(images)
-    draw = balanced_pairs if balanced else drawn_pairs
-    chosen: dict[tuple[str, str, str], tuple[str, str]] = {}
+    kind_of = {image.image: image.image_type for image in images}
+    asked: dict[str, list[tuple[str, str, str]]] = {image.image: [] for image in images}
+    times_asked: dict[str, Counter[str]] = defaultdict(Counter)
     left_out: Counter[str] = Counter()
-    for (kind, _), facts in sorted(_facts(images).items()):
-        pairs = draw(facts, seed)
+    for (kind, _), facts in _facts(images).items():
+        pairs = (balanced_pairs if balanced else drawn_pairs)(facts, seed)
         left_out[f"without_{kind}"] += len(facts) - len(pairs)
         for fact in facts:
-            if (fact.image, fact.key) in pairs:
-                chosen[fact.image, kind, fact.key] = fact.text, pairs[fact.image, fact.key]
-    of_normal = _of_normal_images(images, chosen, seed, balanced)
-    abnormality = _both_kinds_alike(images, seed)
+            if false := pairs.get((fact.image, fact.key)):
+                asked[fact.image] += [
+                    (f"{kind}_gt{fact.key}", fact.asked(fact.text), "yes"),
+                    (f"{kind}_hallu{fact.key}", fact.asked(false), "no"),
+                ]
+                if kind == "entity":
+                    times_asked[kind_of[fact.image]][fact.text] += 1
+    of_normal = _of_normal_images(images, times_asked, seed, balanced)
     left_out["without_entity"] += sum(image.is_normal for image in images) - len(of_normal)
-    left_out["without_abnormality"] += sum(bool(image.findings or image.is_normal) for image in images) - len(
-        abnormality
-    )
+    for image, finding in of_normal.items():
+        asked[image].append(("entity_hallu", FINDING.format(finding), "no"))
+    abnormality = _both_kinds_alike(images, seed)
+    about_it = [image for image in images if image.findings or image.is_normal]
+    left_out["without_abnormality"] += len(about_it) - len(abnormality)
+    for each in about_it:
+        if each.image in abnormality:
+            asked[each.image].append(("abnormality", ABNORMAL, "no" if each.is_normal else "yes"))
     rows = [
         {
-            "id": image.image, "image": image.image, "image_type": image.image_type,
+            "id": image, "image": image, "image_type": kind_of[image],
             "qa_type": kind, "question": question, "answer": answer,
         }
-        for image in images
-        for kind, question, answer in _questions_of(image, chosen, of_normal, abnormality)
+        for image, questions in asked.items()
+        for kind, question, answer in questions
     ]  # fmt: skip
     sides: dict[str, set[str]] = defaultdict(set)
     for row in rows:
@@ -291,20 +306,23 @@ def _facts(images: Sequence[Probed]) -> dict[tuple[str, str], list[Fact]]:
     for image in images:
         made_by, shown = modalities_in(image.modality), regions_in(image.organ)
         others = tuple(other for other in modalities if modalities_apart(made_by, modalities_in(other)))
-        facts["modality", ""].append(Fact(image.image, "", image.modality, others))
+        facts["modality", ""].append(Fact(image.image, "", image.modality, others, question=MODALITY))
         apart = tuple(other for other in organs if regions_apart(shown, regions_in(other)))
-        facts["body_part", ""].append(Fact(image.image, "", image.organ, apart))
+        facts["body_part", ""].append(Fact(image.image, "", image.organ, apart, question=ORGAN))
         absent = (
             tuple(text for text, label in sorted(findings.items()) if is_absent(image, label)) if image.findings else ()
         )
         elsewhere = {text for text in absent if (term := findings[text].term) and cannot_show(image.place, term)}
         near = tuple(text for text in absent if text not in elsewhere)
         for index, finding in enumerate(image.findings):
-            facts["entity", ""].append(Fact(image.image, f"_{index}", finding.text, absent, near))
+            facts["entity", ""].append(Fact(image.image, f"_{index}", finding.text, absent, near, FINDING))
             if finding.position:
                 key = (image.image_type, finding.text.casefold())
                 fitting = tuple(other for other in sorted(positions[key]) if _lies_elsewhere(image, index, other))
-                facts["grounding", " ".join(key)].append(Fact(image.image, f"_{index}", finding.position, fitting))
+                where = POSITION.replace("FINDING", finding.text)
+                facts["grounding", " ".join(key)].append(
+                    Fact(image.image, f"_{index}", finding.position, fitting, question=where)
+                )
     return facts
 
 
@@ -346,17 +364,12 @@ def _lies_elsewhere(image: Probed, index: int, position: str) -> bool:
 
 
 def _of_normal_images(
-    images: Sequence[Probed], chosen: dict[tuple[str, str, str], tuple[str, str]], seed: int, balanced: bool
+    images: Sequence[Probed], times_asked: Mapping[str, Counter[str]], seed: int, balanced: bool
 ) -> dict[str, str]:
     """Normal image -> the one finding that it is asked about, of those the table has for its organ and modality and the vocabulary knows
     (its answer is no, table 19): a normal image may show a device or a variant."""
-    kinds = {image.image: image.image_type for image in images}
-    times_asked: dict[str, Counter[str]] = defaultdict(Counter)
-    for (image, kind, _), (true, _) in chosen.items():
-        if kind == "entity":
-            times_asked[kinds[image]][true] += 1
     given: dict[str, str] = {}
-    for kind in sorted(set(kinds.values())):
+    for kind in sorted({image.image_type for image in images}):
         found = [finding for image in images if image.image_type == kind for finding in image.findings]
         named = sorted({finding.text for finding in found if _is_abnormal(finding)})
         normal = {image.image: named for image in images if image.image_type == kind and image.is_normal}
@@ -386,30 +399,3 @@ def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
 
 def _is_abnormal(finding: Finding) -> bool:
     return finding.label.term is not None and finding.label.term.kind == "finding"
-
-
-def _questions_of(
-    image: Probed,
-    chosen: dict[tuple[str, str, str], tuple[str, str]],
-    of_normal: dict[str, str],
-    abnormality: set[str],
-) -> Iterator[tuple[str, str, str]]:
-    """qa_type, question and answer of what is asked about an image."""
-    for kind, template in (("modality", MODALITY), ("body_part", ORGAN)):
-        if (image.image, kind, "") in chosen:
-            true, false = chosen[image.image, kind, ""]
-            yield f"{kind}_gt", template.format(true), "yes"
-            yield f"{kind}_hallu", template.format(false), "no"
-    if image.image in abnormality:
-        yield "abnormality", ABNORMAL, "no" if image.is_normal else "yes"
-    if image.image in of_normal:
-        yield "entity_hallu", FINDING.format(of_normal[image.image]), "no"
-    for index, finding in enumerate(image.findings):
-        if (image.image, "entity", f"_{index}") in chosen:
-            true, false = chosen[image.image, "entity", f"_{index}"]
-            yield f"entity_gt_{index}", FINDING.format(true), "yes"
-            yield f"entity_hallu_{index}", FINDING.format(false), "no"
-        if (image.image, "grounding", f"_{index}") in chosen:
-            true, false = chosen[image.image, "grounding", f"_{index}"]
-            yield f"grounding_gt_{index}", POSITION.format(finding.text, true), "yes"
-            yield f"grounding_hallu_{index}", POSITION.format(finding.text, false), "no"

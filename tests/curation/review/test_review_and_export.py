@@ -215,10 +215,6 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
             with pytest.raises(BadInput, match="private"):
                 dataset_files(data, "ORG/mine", private=False)
         assert dataset_files(data, "ORG/mine", private=bool(closed))[0]
-    origins = json.loads((tmp_path / "export-captions" / "image_dict.json").read_text())
-    assert [origin["file_name"] for origin in origins.values() if origin.get("source") == "PMC11_fig-1.jpg"] == [
-        "fig-1.jpg"
-    ]
 
 
 def test_an_image_that_is_not_the_exported_one_is_refused(made, tmp_path):
