@@ -128,7 +128,8 @@ TICK = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
 )
 ALONE = re.compile(
-    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{VIEW}\s+|(?:image|picture|photo(?:graph)?|view|scan)\s+of\s+"
+    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{VIEW}\s+"
+    r"|(?:image|picture|photo(?:graph)?|view|scan)\s+of\s+"
     rf"|{ARTICLE}|{ADVERB}|{ADJECTIVE}\s+))*+(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:{NOUN}\s*)?[\"'(\[{{<*]*"
 )
 """What may stand before an option in a sentence that is nothing else."""
@@ -235,7 +236,8 @@ SHOWN = (
     r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|(?:located|seen|found|observed|noted|visible|depicted|scanned) (?:in|on|at)"
     r"|best described as|best explained by|explained by|equal to|closest to|most similar to"
-    r"|(?:moving|rotating|turning|facing|pointing|going|heading)(?: (?:to|towards?))?|(?:taken|acquired|obtained|done|performed|generated|produced|captured|made|created) (?:in|with|by|using))"
+    r"|(?:moving|rotating|turning|facing|pointing|going|heading)(?: (?:to|towards?))?"
+    r"|(?:taken|acquired|obtained|done|performed|generated|produced|captured|made|created) (?:in|with|by|using))"
     r"|at|means|matches|measures|reads|describes|has|have|favou?rs?"
     r"|lies (?:in|on)|affects|involves|covers|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
     r"|delineates)"
