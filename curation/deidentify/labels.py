@@ -21,12 +21,11 @@ import numpy as np
 
 from curation.deidentify.table import without_births, without_words
 from curation.readers.dataset import SourceDataset
-from curation.readers.formats import PICTURES_OF
-from curation.readers.pictures import DICOM, TURNED, Pairs, PictureLabel, Skip, files_below, paired
+from curation.readers.formats import pairs_of
+from curation.readers.pictures import TURNED, Files, Pairs, PictureLabel, Skip, is_volume
 from curation.readers.pixels import Skipped, cause, encode_mask
 from curation.readers.shapes import LISTS
-from curation.readers.volumes import SUFFIXES as VOLUMES
-from curation.readers.volumes import volume_classes, volume_pairs
+from curation.readers.volumes import volume_classes
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES
@@ -67,10 +66,11 @@ def read_labels(path: Path, folder: Path) -> Labels:
     dataset = SourceDataset.model_construct(
         name="labels", reader="dicom", path=folder.absolute(), annotations=path.absolute()
     )
-    names = [each.name.lower() for each in files_below(path.absolute(), dataset)[0]]
+    files = Files(dataset)
+    names = [each.name.lower() for each in files.marks]
     kinds = {
         "coco": path.is_file() and path.suffix.lower() == ".json",
-        "nifti": any(name.endswith(VOLUMES) for name in names),
+        "nifti": any(map(is_volume, files.marks)),
         "voc": any(name.endswith(".xml") for name in names),
         "masks": path.is_dir() and path.absolute() != dataset.path and any(name.endswith(SUFFIXES) for name in names),
         "yolo": path.is_dir() and any(name.endswith(".txt") and name not in LISTS for name in names),
@@ -81,29 +81,19 @@ def read_labels(path: Path, folder: Path) -> Labels:
         raise BadInput(
             f"--labels {path}: holds {what}. Give a COCO JSON, or a folder of XML, text, mask or NIfTI files."
         )
-    if found == ["nifti"]:
-        pairs, skips, alone = volume_pairs(dataset)
-        skips += [Skip(dataset.name, str(each), "has no label volume") for each in alone]
-        files = {file for annotation, _ in pairs for file in annotation.files}
-        try:
-            return Labels("nifti", files, pairs, skips, volume_classes(dataset))
-        except BadInput:
-            return Labels("nifti", files, pairs, skips)
-    read = PICTURES_OF[found[0]][0]
+    kind = found[0]
+    dataset = dataset.model_copy(update={"reader": kind})
+    values: dict[int, str] = {}
     try:
-        annotations, skips = read(dataset)
+        values = volume_classes(dataset) if kind == "nifti" else {}
+        pairs, skips, alone, taken = pairs_of(dataset, files)
     except BadInput:
-        if found[0] not in ("yolo", "masks"):
+        if kind not in ("yolo", "masks", "nifti"):
             raise
-        annotations, skips = read(dataset.model_copy(update={"classes": UNNAMED}))
-    files = {file for annotation in annotations for file in annotation.files}
-    pictures = [
-        each
-        for each in files_below(dataset.path, dataset)[0]
-        if each not in files and (each.suffix.lower() in SUFFIXES or each.suffix.lower() in DICOM or not each.suffix)
-    ]
-    pairs, more, _ = paired(annotations, pictures, dataset)
-    return Labels(found[0], files, pairs, skips + more)
+        pairs, skips, alone, taken = pairs_of(dataset.model_copy(update={"classes": UNNAMED}), files)
+    if kind == "nifti":
+        skips += [Skip(dataset.name, str(each), "has no label volume") for each in alone]
+    return Labels(kind, taken, pairs, skips, values)
 
 
 def write_labels(

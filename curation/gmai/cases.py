@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from curation.gmai.items import Item
 from curation.gmai.labels import LabelTable, Tags, regions_named
 from curation.gmai.sources import IMAGE, OF_KIND, Sources
-from curation.readers.dataset import SourceDataset
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import Place, place_of
 
@@ -18,8 +17,8 @@ Cell = tuple[str, str, str]
 """(modality, task, granularity): what shares questions and, at region level, options."""
 
 
-Known = tuple[set[str], set[str]]
-"""(labels that are on a picture, labels that may be) by all sources that hold its pixels: they may be labelled twice."""
+Named = tuple[Item, str, str, str]
+"""An item with its canonical label, task and department."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +65,11 @@ def make_cases(
 
     Raises BadInput where no label is mapped, or a tag is none of the tree's values.
     """
-    datasets = {dataset.name: dataset for dataset in sources.datasets}
+    making = _Making(sources, table, tags)
     unmapped: dict[tuple[str, str], int] = Counter()
     mapped: list[tuple[Item, str]] = []
     for item in items:
-        place = _place(item, datasets[item.dataset])
+        place = making.place(item)
         name = table.name_of(item.label, place)
         if name is None:
             unmapped[table.why_not(item.label, place), item.label] += 1
@@ -82,128 +81,116 @@ def make_cases(
             f"no label is mapped: {some}, and {max(0, len(unmapped) - 5)} more. "
             "Give them a row in labels.csv (name, raw, task, department, region) and name it in sources.yaml."
         )
+    for item, name in mapped:
+        making.known[item.picture][0].update({name}, making.names(item.present, item))
+        making.known[item.picture][1].update(making.names(item.unsure, item))
     left_out: Counter[str] = Counter({"label that no table maps": sum(unmapped.values())} if unmapped else {})
     cases: list[Candidate] = []
     wrong: set[str] = set()
-    whole: dict[tuple[str, str, str], list[tuple[Item, str, str, str]]] = defaultdict(list)
-    known: dict[str, Known] = defaultdict(lambda: (set(), set()))
+    whole: dict[tuple[str, str, str], list[Named]] = defaultdict(list)
     for item, name in mapped:
-        known[item.picture][0].update({name}, _names(item.present, item, datasets[item.dataset], table))
-        known[item.picture][1].update(_names(item.unsure, item, datasets[item.dataset], table))
-    for item, name in mapped:
-        dataset = datasets[item.dataset]
-        task, department = (_tag(subject, item, name, dataset, table, tags) for subject in ("task", "department"))
-        wrong |= {f"task {task!r} of {name!r}"} if task and task not in sources.tasks else set()
-        wrong |= (
-            {f"department {department!r} of {name!r}"}
-            if department and department not in sources.departments
-            else set()
-        )
+        task, department = making.tag("task", item, name), making.tag("department", item, name)
+        wrong |= {f"task {task!r} of {name!r}"} if task not in ("", *sources.tasks) else set()
+        wrong |= {f"department {department!r} of {name!r}"} if department not in ("", *sources.departments) else set()
         if not task or not department:
             left_out[f"label without a {'department' if task else 'task'}"] += 1
-            continue
-        if item.kind == "class" and "granularity" not in item.tags:
+        elif item.kind == "class" and "granularity" not in item.tags:
             whole[item.dataset, item.picture, item.patient].append((item, name, task, department))
-            continue
-        granularities = (item.tags["granularity"],) if "granularity" in item.tags else OF_KIND[item.kind]
-        cases += [
-            _case(item, (name,), task, department, each, dataset, table, sources, known[item.picture])
-            for each in granularities
-        ]
+        else:
+            granularities = (item.tags["granularity"],) if "granularity" in item.tags else OF_KIND[item.kind]
+            cases += [making.case(item, (name,), task, department, each) for each in granularities]
     if wrong:
         raise BadInput(
             f"{'; '.join(sorted(wrong)[:5])}: not in the tree. Use the tree's values, or give `tasks` and `departments`."
         )
     several = {name for (name, _, _), found in whole.items() if len(found[0][0].present) > 1}
-    for (name, picture, _), found in whole.items():
-        cases += _whole_image(found, datasets[name], name in several, table, sources, left_out, known[picture])
+    for (name, _, _), found in whole.items():
+        if why := making.problem_of(found, name in several):
+            left_out[f"whole image: {why}"] += len(found)
+        else:
+            cases += making.whole_image(found)
     return cases, left_out, unmapped
 
 
-def _tag(subject: str, item: Item, name: str, dataset: SourceDataset, table: LabelTable, tags: Tags) -> str:
-    """By the source itself, the dataset, the taggers, or the label table, whichever speaks first."""
-    return (
-        item.tags.get(subject)
-        or getattr(dataset, subject)
-        or tags.values.get(name, {}).get(subject)
-        or str(getattr(table.labels[name], subject))
-    )
+class _Making:
+    """What cases are made by. known: picture -> (labels that are on it, labels that may be) by all sources that hold its pixels: they may
+    be labelled twice."""
 
+    def __init__(self, sources: Sources, table: LabelTable, tags: Tags) -> None:
+        self.seed, self.table, self.tags = sources.seed, table, tags
+        self.datasets = {dataset.name: dataset for dataset in sources.datasets}
+        self.known: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
 
-def _whole_image(
-    found: list[tuple[Item, str, str, str]], dataset: SourceDataset, has_several: bool, table: LabelTable, sources: Sources,
-    left_out: Counter[str], known: Known,
-) -> list[Candidate]:  # fmt: skip
-    """The cases of a picture's classes. Several labels are asked about only where the set is labelled exhaustively, and then all at once
-    per task; a label above another one of the picture says nothing more and is left out."""
-    present = found[0][0].present
-    place = _place(found[0][0], dataset)
-    if any(item.present != present for item, _, _, _ in found):
-        left_out["whole image: two files with the same pixels are labelled differently"] += len(found)
-        return []
-    if any(table.name_of(raw, place) is None for raw in present):
-        left_out["whole image: one of its labels is not mapped"] += len(found)
-        return []
-    if has_several and not dataset.exhaustive and dataset.reader != "wide":
-        left_out["whole image: a set with several labels an image that is not labelled exhaustively"] += len(found)
-        return []
-    names = {name for _, name, _, _ in found}
-    above = {ancestor for name in names for ancestor in table.ancestors(name)}
-    unique = {name: each for each in found if (name := each[1]) not in above}
-    by_task: dict[str, list[tuple[Item, str, str, str]]] = defaultdict(list)
-    for each in unique.values():
-        by_task[each[2]].append(each)
-    return [
-        _case(own[0][0], tuple(sorted(each[1] for each in own)), task, own[0][3], IMAGE, dataset, table, sources, known)
-        for task, own in by_task.items()
-    ]
+    def place(self, item: Item) -> Place:
+        return place_of(self.datasets[item.dataset].region, item.modality)
 
+    def names(self, raw: Iterable[str], item: Item) -> frozenset[str]:
+        place = self.place(item)
+        return frozenset(name for each in raw if (name := self.table.name_of(each, place)) is not None)
 
-def _case(
-    item: Item, names: tuple[str, ...], task: str, department: str, granularity: str, dataset: SourceDataset, table: LabelTable,
-    sources: Sources, known: Known,
-) -> Candidate:  # fmt: skip
-    """Where a label that only another source knows of lies is not known: it may lie where the target does."""
-    own = _names(item.present, item, dataset, table) | set(names)
-    elsewhere = frozenset(known[0]) - own
-    present = own | elsewhere if granularity == IMAGE else own
-    content = [sources.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
-    return Candidate(
-        case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
-        answers=names,
-        item=item,
-        task=task,
-        department=department,
-        granularity=granularity,
-        modality=item.modality,
-        present=present,
-        unsure=frozenset(known[1]),
-        overlapping=_names(item.overlapping, item, dataset, table) | elsewhere,
-        regions=_regions(present, dataset, table),
-        order=hashlib.sha256(repr(content).encode()).hexdigest(),
-    )
+    def tag(self, subject: str, item: Item, name: str) -> str:
+        """By the source itself, the dataset, the taggers, or the label table, whichever speaks first."""
+        return (
+            item.tags.get(subject)
+            or getattr(self.datasets[item.dataset], subject)
+            or self.tags.values.get(name, {}).get(subject)
+            or str(getattr(self.table.labels[name], subject))
+        )
 
+    def problem_of(self, found: list[Named], has_several: bool) -> str:
+        """Why the classes of a picture cannot be asked about; "" where they can. has_several: some picture of the set has several."""
+        item = found[0][0]
+        dataset = self.datasets[item.dataset]
+        if any(other.present != item.present for other, _, _, _ in found):
+            return "two files with the same pixels are labelled differently"
+        if any(self.table.name_of(raw, self.place(item)) is None for raw in item.present):
+            return "one of its labels is not mapped"
+        if has_several and not dataset.exhaustive and dataset.reader != "wide":
+            return "a set with several labels an image that is not labelled exhaustively"
+        return ""
 
-def _names(raw: Iterable[str], item: Item, dataset: SourceDataset, table: LabelTable) -> frozenset[str]:
-    place = _place(item, dataset)
-    return frozenset(name for each in raw if (name := table.name_of(each, place)) is not None)
+    def whole_image(self, found: list[Named]) -> list[Candidate]:
+        """The cases of a picture's classes: all at once per task. A label above another one of the picture says nothing more and is left
+        out."""
+        above = {ancestor for _, name, _, _ in found for ancestor in self.table.ancestors(name)}
+        by_task: dict[str, dict[str, Named]] = defaultdict(dict)
+        for item, name, task, department in found:
+            if name not in above:
+                by_task[task][name] = item, name, task, department
+        made = []
+        for task, own in by_task.items():
+            item, _, _, department = next(iter(own.values()))
+            made.append(self.case(item, tuple(sorted(own)), task, department, IMAGE))
+        return made
 
+    def case(self, item: Item, names: tuple[str, ...], task: str, department: str, granularity: str) -> Candidate:
+        """Where a label that only another source knows of lies is not known: it may lie where the target does."""
+        own = self.names(item.present, item) | set(names)
+        shown, unsure = self.known[item.picture]
+        elsewhere = frozenset(shown) - own
+        present = own | elsewhere if granularity == IMAGE else own
+        content = [self.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
+        return Candidate(
+            case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
+            answers=names,
+            item=item,
+            task=task,
+            department=department,
+            granularity=granularity,
+            modality=item.modality,
+            present=present,
+            unsure=frozenset(unsure),
+            overlapping=self.names(item.overlapping, item) | elsewhere,
+            regions=self.regions(present, item),
+            order=hashlib.sha256(repr(content).encode()).hexdigest(),
+        )
 
-def _place(item: Item, dataset: SourceDataset) -> Place:
-    return place_of(dataset.region, item.modality)
-
-
-def _regions(present: frozenset[str], dataset: SourceDataset, table: LabelTable) -> frozenset[str]:
-    """The regions that an image shows: what all its labels have in common, within the dataset's own; else all of theirs."""
-    known: list[set[str]] = [
-        table.labels[name].regions for name in sorted(present) if name in table.labels and table.labels[name].regions
-    ]
-    given = regions_named(dataset.region)
-    if not known:
-        return frozenset(given)
-    shared = set.intersection(*known)
-    found = shared or set().union(*known)
-    return frozenset((found & given) or (given or found))
+    def regions(self, present: frozenset[str], item: Item) -> frozenset[str]:
+        """The regions that an image shows: what all its labels have in common, within the dataset's own; else all of theirs."""
+        known = [regions for name in sorted(present) if (regions := self.table.label(name).regions)]
+        given = regions_named(self.datasets[item.dataset].region)
+        found = (set.intersection(*known) or set().union(*known)) if known else set()
+        return frozenset((found & given) or given or found)
 
 
 def without_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candidate], Counter[str]]:

@@ -269,7 +269,7 @@ def _merged(targets: list[PictureLabel]) -> list[PictureLabel]:
             masks[target.label] |= target.mask
         else:
             masks[target.label] = target.mask.copy()
-    return [*merged, *(PictureLabel(label, "mask", mask=mask) for label, mask in masks.items())]
+    return [*merged, *(PictureLabel(label, mask=mask) for label, mask in masks.items())]
 
 
 def _overlap(one: PictureLabel, other: PictureLabel) -> bool:

@@ -13,15 +13,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from curation.images.image_table import cell_text, need_columns, read_any
-from curation.review.page import recorded
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.label_reading import needs_of, read_label, without_side
 from dataset_builders.terms import (
@@ -79,17 +79,15 @@ class LabelTable:
     ) -> None:
         """raw: folded label -> name, of a custom table; written: its labels with all their signs -> name."""
         self.labels, self.raw, self.written = labels, raw, written or {}
-        self._ancestors: dict[str, set[str]] = {}
-        self._names: dict[tuple[str, Place], str | None] = {}
+        self.name_of, self.ancestors = cache(self._name_of), cache(self._ancestors)
 
-    def name_of(self, raw: str, place: Place = NOWHERE) -> str | None:
+    def label(self, name: str) -> CanonicalLabel:
+        """What is known of a name, which may be nothing."""
+        return self.labels.get(name) or CanonicalLabel(name)
+
+    def _name_of(self, raw: str, place: Place = NOWHERE) -> str | None:
         """The canonical name of a raw label of a data set (`place`: its region and modality); None where it has none, for the reason
         that `why_not` gives. Left and right are merged where the label is known without its side."""
-        if (raw, place) not in self._names:
-            self._names[raw, place] = self._name_of(raw, place)
-        return self._names[raw, place]
-
-    def _name_of(self, raw: str, place: Place) -> str | None:
         written = self.written.get(_as_written(raw))
         if written is not None:
             return written
@@ -114,18 +112,15 @@ class LabelTable:
         needs = needs_of(raw)
         return f"means a thing only in some regions and modalities ({needs})" if needs else "is in no table"
 
-    def ancestors(self, name: str) -> set[str]:
+    def _ancestors(self, name: str) -> set[str]:
         """All labels above this one."""
-        if name not in self._ancestors:
-            found: set[str] = set()
-            waiting = list(self.labels[name].parents) if name in self.labels else []
-            while waiting:
-                parent = waiting.pop()
-                if parent not in found:
-                    found.add(parent)
-                    waiting += self.labels[parent].parents if parent in self.labels else []
-            self._ancestors[name] = found
-        return self._ancestors[name]
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            fresh = self.label(waiting.pop()).parents - found
+            found |= fresh
+            waiting += fresh
+        return found
 
     def related(self, one: str, other: str) -> bool:
         """True where two labels are the same thing, or one lies above the other: they cannot be options of one question."""
@@ -135,7 +130,7 @@ class LabelTable:
 
     def can_be_shown(self, name: str, modality: str, regions: Set[str]) -> bool:
         """False where the table says that a label is not visible in a modality, or in none of an image's regions."""
-        label = self.labels.get(name, CanonicalLabel(name))
+        label = self.label(name)
         shown = modalities_in(modality)
         seen = not label.modalities or any(
             each.casefold() == modality.casefold() or modalities_in(each) & shown for each in label.modalities
@@ -144,8 +139,7 @@ class LabelTable:
 
     def words(self, name: str) -> set[str]:
         """The folded name and synonyms of a label."""
-        label = self.labels.get(name)
-        return {folded(name), *(folded(each) for each in (label.synonyms if label else ()))}
+        return {folded(name), *map(folded, self.label(name).synonyms)}
 
     def forbidden_words(self, name: str) -> set[str]:
         """What must not stand in a question about this label: its names, synonyms, raw labels and those of its ancestors."""
@@ -262,39 +256,29 @@ class Tags:
     labels: int
 
 
-def read_votes(log: Path) -> list[dict[str, str]]:
-    """Every tagger's say, by the page's log: label, tagger, task, department."""
-    votes: dict[tuple[str, str], dict[str, str]] = {}
-    for (label, subject, tagger), value in recorded(log).items():
-        known = {"label": label, "tagger": tagger, "task": "", "department": ""}
-        votes.setdefault((label, tagger), known)[subject] = value
-    return list(votes.values())
-
-
 def merge_tags(
-    votes: Iterable[dict[str, str]], table: LabelTable, tasks: Iterable[str], departments: Iterable[str]
+    votes: Mapping[tuple[str, str, str], str], table: LabelTable, tasks: Iterable[str], departments: Iterable[str]
 ) -> Tags:
     """The majority of each label's taggers, of whom there must be three; until then the label table holds. Labels and values that there
-    are no longer do not count. Raises BadInput listing ties that no value in the label table settles."""
+    are no longer do not count. votes: (label, subject, tagger) -> value. Raises BadInput listing ties that no value in the label table
+    settles."""
     allowed = {"task": set(tasks), "department": set(departments)}
-    by_label: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: {subject: {} for subject in SUBJECTS})
-    for vote in votes:
-        name = table.name_of(vote["label"])
-        for subject in SUBJECTS:
-            if name is not None and vote[subject] in allowed[subject]:
-                by_label[name][subject][vote["tagger"]] = vote[subject]
+    said: dict[str, dict[str, dict[str, str]]] = {subject: defaultdict(dict) for subject in SUBJECTS}
+    for (label, subject, tagger), value in votes.items():
+        if (name := table.name_of(label)) is not None and value in allowed[subject]:
+            said[subject][name][tagger] = value
     problems = Problems()
-    values: dict[str, dict[str, str]] = {}
-    for name, subjects in by_label.items():
-        for subject, said in subjects.items():
-            if len(said) >= TAGGERS:
-                values.setdefault(name, {})[subject] = _majority(name, subject, said, table, problems)
+    values: dict[str, dict[str, str]] = defaultdict(dict)
+    for subject, of_labels in said.items():
+        for name, own in of_labels.items():
+            if len(own) >= TAGGERS:
+                values[name][subject] = _majority(name, subject, own, table, problems)
     problems.check("Settle the tie by a value in labels.csv.")
     return Tags(
         values,
-        {subject: _alpha([subjects[subject] for subjects in by_label.values()]) for subject in SUBJECTS},
-        len({tagger for subjects in by_label.values() for said in subjects.values() for tagger in said}),
-        len(by_label),
+        {subject: _alpha(list(of_labels.values())) for subject, of_labels in said.items()},
+        len({tagger for of_labels in said.values() for own in of_labels.values() for tagger in own}),
+        len({name for of_labels in said.values() for name in of_labels}),
     )
 
 

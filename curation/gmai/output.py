@@ -9,8 +9,7 @@ import base64
 import csv
 import json
 import shutil
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,71 +24,26 @@ from curation.gmai.overlay import blackened, shown_png
 from curation.gmai.questions import Branch
 from curation.gmai.selecting import Written
 from curation.gmai.sources import Sources
-from curation.readers.dataset import SourceDataset
-from dataset_builders.build import MANIFEST, BuildReport, build, replacing
+from dataset_builders.build import MANIFEST, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
 from dataset_builders.contents.pseudonyms import KEYED
 from dataset_builders.files import temporary_folder, write_json
-from dataset_builders.lexical_tree import Row, tree_page
+from dataset_builders.lexical_tree import tree_page
 
 COLUMNS = (
     "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
     "clinical vqa task", "department", "perceptual granularity", "modality", "question_type", "group", "license", "source",
 )  # fmt: skip
-BRANCH_COLUMNS = ["modality", "task", "granularity", "questions", "correct", "chance", "p", "flagged"]
 TREE = "LexicalTree.html"
+SUBJECTS = {"task": "tasks", "department": "departments", "granularity": "granularities"}
+"""What the tree and the tables 5 to 7 count over -> the table's file."""
 
 
-def write_tsvs(
-    folder: Path,
-    keys: Path,
-    name: str,
-    written: list[Written],
-    private: Path,
-    sources: Sources,
-    table: LabelTable,
-    checked: Mapping[str, Any],
-) -> None:
-    """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
-    reader of single letters fails on those), and the tree. Into `keys`: the test's answers."""
-    datasets = {dataset.name: dataset for dataset in sources.datasets}
-    black = blackened(private)
-    files: dict[str, list[Written]] = defaultdict(list)
-    for each in sorted(written, key=lambda each: each.index):
-        is_multiple = "_MULTI" if each.case.is_multiple else ""
-        files[f"{name}_{'TEST' if each.split == 'test' else 'VAL'}{is_multiple}.tsv"].append(each)
-    several = any(each.case.item.more for each in written)
-    columns = [name for name in COLUMNS if several or name != "image_path"]
-    with tqdm(total=len(written), desc="writing questions", unit="question", disable=None) as bar:
-        for file, own in files.items():
-            with (folder / file).open("w", encoding="utf-8", newline="") as stream:
-                writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
-                writer.writeheader()
-                for each in own:
-                    shown = (private / PICTURES, each.case.granularity, each.case.item.box, sources.overlay)
-                    pictures = each.case.item.pictures
-                    pngs = [shown_png(picture, mask, *shown, black.get(picture, ())) for picture, mask in pictures]
-                    writer.writerow(_row(each, pngs, datasets[each.case.item.dataset]))
-                    bar.update()
-    manifest: dict[str, Any] = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED}
-    mesh = {label: table.labels[label].mesh for each in written for label in each.case.answers if label in table.labels}
-    known = "; ".join(f"{label} {number}" for label, number in sorted(mesh.items()) if number)
-    manifest |= checked
-    manifest["notes"] = [*checked["notes"], f"MeSH ids of the labels: {known or 'none given'}."]
-    write_json(folder / MANIFEST, manifest)
-    (folder / TREE).write_text(tree_page(tree_rows(written), "Lexical tree"), encoding="utf-8")
-    if any(each.split == "test" for each in written):
-        tests = (each for each in sorted(written, key=lambda each: each.index) if each.split == "test")
-        lines = ["index\tanswer\tcategory", *(f"{each.index}\t{each.letters}\t{each.case.answer}" for each in tests)]
-        (keys / f"{name}_TEST_answers.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _row(each: Written, pngs: list[bytes], dataset: SourceDataset) -> dict[str, Any]:
+def _row(each: Written, licenses: Mapping[str, str]) -> dict[str, Any]:
+    """A question in VLMEvalKit's columns, without its images; the answers of the test are in a file of their own."""
     case, is_test = each.case, each.split == "test"
     return {
         "index": each.index,
-        "image": _listed([base64.b64encode(png).decode("ascii") for png in pngs]),
-        "image_path": _listed([f"{each.index}_{number}.png" for number in range(len(pngs))]),
         "question": each.question,
         **dict(zip("ABCDE", each.choice.options, strict=False)),
         "answer": "" if is_test else each.letters,
@@ -102,8 +56,8 @@ def _row(each: Written, pngs: list[bytes], dataset: SourceDataset) -> dict[str, 
         "modality": case.modality,
         "question_type": "multiple" if case.is_multiple else "single",
         "group": case.item.patient,
-        "license": dataset.license,
-        "source": dataset.name,
+        "license": licenses[case.item.dataset],
+        "source": case.item.dataset,
     }
 
 
@@ -112,64 +66,112 @@ def _listed(texts: list[str]) -> str:
     return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
-def tree_rows(written: list[Written]) -> list[Row]:
-    """(subject, category, modality, label) of every question, sorted, each once."""
-    rows = set()
-    for each in written:
-        for subject in ("task", "department", "granularity"):
-            rows |= {(subject, getattr(each.case, subject), each.case.modality, name) for name in each.case.answers}
-    return sorted(rows)
+def _write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], private: Path, sources: Sources) -> None:
+    """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
+    reader of single letters fails on those). Into `keys`: the test's answers."""
+    licenses = {dataset.name: dataset.license for dataset in sources.datasets}
+    black = blackened(private)
+    several = any(each.case.item.more for each in written)
+    columns = [column for column in COLUMNS if several or column != "image_path"]
+    for each in tqdm(written, desc="writing questions", unit="question", disable=None):
+        row = _row(each, licenses)
+        shown = (private / PICTURES, each.case.granularity, each.case.item.box, sources.overlay)
+        pngs = [shown_png(picture, mask, *shown, black.get(picture, ())) for picture, mask in each.case.item.pictures]
+        row["image"] = _listed([base64.b64encode(png).decode("ascii") for png in pngs])
+        row["image_path"] = _listed([f"{each.index}_{number}.png" for number in range(len(pngs))])
+        _append(folder / f"{name}_{row['split']}{'_MULTI' * each.case.is_multiple}.tsv", columns, row)
+        if each.split == "test":
+            key = {"index": each.index, "answer": each.letters, "category": each.case.answer}
+            _append(keys / f"{name}_TEST_answers.tsv", list(key), key)
 
 
-def write_report(
-    folder: Path, written: list[Written], table: LabelTable, branches: list[Branch], funnel: dict[str, Any]
+def _append(file: Path, columns: list[str], row: dict[str, Any]) -> None:
+    is_new = not file.exists()
+    with file.open("a", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def _write_report(
+    folder: Path, cases: pd.DataFrame, table: LabelTable, branches: list[Branch], funnel: dict[str, Any]
 ) -> None:
     """Tables 5 to 7, cases per label with MeSH ids, what is right without the images per branch, and the funnel. A multiple-choice question
     counts once per right option."""
-    rows = [
-        {"task": e.case.task, "department": e.case.department, "granularity": e.case.granularity, "modality": e.case.modality,
-         "label": name, "kind": "multiple" if e.case.is_multiple else "single", "question": e.index}
-        for e in written for name in e.case.answers
-    ]  # fmt: skip
-    cases = pd.DataFrame(rows)
-    for file, subject in (("tasks", "task"), ("departments", "department"), ("granularities", "granularity")):
+    for subject, file in SUBJECTS.items():
         cases.groupby([subject, "kind"]).agg(
             modalities=("modality", "nunique"),
             labels=("label", "nunique"),
             cases=("label", "size"),
             questions=("question", "nunique"),
         ).to_csv(folder / f"{file}.csv")
-    labels = cases.groupby(["task", "department", "granularity", "modality", "label"], as_index=False).agg(
-        cases=("kind", "size")
-    )
-    labels["mesh"] = [table.labels[name].mesh if name in table.labels else "" for name in labels["label"]]
+    labels = cases.groupby([*SUBJECTS, "modality", "label"], as_index=False).agg(cases=("kind", "size"))
+    labels["mesh"] = [table.label(name).mesh for name in labels["label"]]
     labels.to_csv(folder / "labels.csv", index=False)
-    pd.DataFrame([each.row() for each in branches], columns=BRANCH_COLUMNS).to_csv(
-        folder / "blind_majority.csv", index=False
-    )
+    pd.DataFrame([each.row() for each in branches]).to_csv(folder / "blind_majority.csv", index=False)
     write_json(folder / "funnel.json", funnel)
 
 
 def write_outputs(
-    out: Path, name: str, written: list[Written], private: Path, sources: Sources, table: LabelTable, about: Mapping[str, str],
-    checked: Mapping[str, Any], report: Callable[[Path], None],
-) -> BuildReport:  # fmt: skip
+    out: Path, written: list[Written], private: Path, sources: Sources, table: LabelTable, about: Mapping[str, str],
+    branches: list[Branch], funnel: dict[str, Any],
+) -> None:  # fmt: skip
     """Write `tsv/`, `report/` and the dataset repository `dataset/` (test answers: `dataset-answers/`, private), each whole or not at all.
-    about: what is said of the people in it; checked: `notes` for the card and `validated`, of how far the set was checked.
+    about: what is said of the people in it.
 
     The repository is built by the builder of gmai-mmbench from the same files, so that what it refuses never replaces a good set.
     """
+    name = out.name
+    rows = [
+        {"task": e.case.task, "department": e.case.department, "granularity": e.case.granularity, "modality": e.case.modality,
+         "label": label, "kind": "multiple" if e.case.is_multiple else "single", "question": e.index}
+        for e in written for label in e.case.answers
+    ]  # fmt: skip
+    cases = pd.DataFrame(rows)
     with temporary_folder(out, ".source.") as source, replacing(out / "tsv") as tsv, replacing(out / "report") as page:
         keys = source / "keys"
         keys.mkdir()
-        write_tsvs(tsv, keys, name, written, private, sources, table, checked)
+        _write_tsvs(tsv, keys, name, sorted(written, key=lambda each: each.index), private, sources)
+        tree = {(subject, *row) for subject in SUBJECTS for row in cases[[subject, "modality", "label"]].to_numpy()}
+        (tsv / TREE).write_text(tree_page(sorted(tree), "Lexical tree"), encoding="utf-8")
+        checked = _checked(funnel, branches)
+        mesh = "; ".join(
+            f"{label} {table.label(label).mesh}" for label in sorted(set(cases["label"])) if table.label(label).mesh
+        )
+        checked["notes"].append(f"MeSH ids of the labels: {mesh or 'none given'}.")
+        manifest = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED}
+        write_json(tsv / MANIFEST, manifest | checked)
         if about:
             (tsv / ABOUT).write_text(yaml.safe_dump(dict(about), allow_unicode=True), encoding="utf-8")
-        report(page)
+        _write_report(page, cases, table, branches, funnel)
         for file in [*tsv.iterdir(), *keys.iterdir()]:
             shutil.copyfile(file, source / file.name)
-        built = build(FORMAT, name=name, source=source, out=out / "dataset")
+        build(FORMAT, name=name, source=source, out=out / "dataset")
         for file in keys.iterdir():
             (private / file.name).unlink(missing_ok=True)
             shutil.copyfile(file, private / file.name)
-    return built
+
+
+def _checked(funnel: dict[str, Any], branches: list[Branch]) -> dict[str, Any]:
+    """What the dataset's card and manifest say of how far the set was checked."""
+    validation, text = funnel["validation"], funnel["burned_in_text"]
+    notes = [
+        f"Validation: {validation['validated_questions']} of {funnel['questions']} questions by {validation['reviewers']} people "
+        f"({sum(validation['dropped'].values())} others left out)."
+        if validation["validated_questions"]
+        else "Validation: no person has checked these questions."
+    ]
+    if text is None:
+        notes.append("Burned-in text: not searched.")
+    else:
+        decided = ", ".join(f"{count} {what}" for what, count in text["decisions"].items()) or "none"
+        notes.append(
+            f"Burned-in text: searched in {text['searched']} pictures; {text['with_text']} may hold some. Decided by a person: {decided}; "
+            f"the other {text['undecided']} are in no question."
+        )
+    notes.append(
+        f"Text alone: {branches[0]}, answering with the option that is most often right elsewhere"
+        f"{'; the set was built nonetheless' if any(each.flagged for each in branches) else ''}."
+    )
+    return {"notes": notes, "validated": bool(validation["validated_questions"])}

@@ -18,13 +18,14 @@ import pandas as pd
 from curation.gmai import questions, validation
 from curation.gmai.cases import Candidate, Cell, make_cases, without_duplicates
 from curation.gmai.items import Item, read_items, read_withdrawn
-from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels, read_votes
-from curation.gmai.output import write_outputs, write_report
+from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels
+from curation.gmai.output import write_outputs
 from curation.gmai.overlay import without_text
 from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, read_kept, select, split, write_kept
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside, write_list
 from curation.readers.pictures import reasons
+from curation.review.page import recorded
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import read_about
@@ -72,7 +73,7 @@ def run(
         write_list(named, ((skip.dataset, skip.what, skip.reason) for skip in skips), ("dataset", "file", "reason"))
         notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
         notes += [f"which files these are: {named}"] if skips else []
-        tagged = merge_tags(read_votes(private / TAGS), table, sources.tasks, sources.departments)
+        tagged = merge_tags(recorded(private / TAGS), table, sources.tasks, sources.departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tagged)
         to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
         _table(private / "unmapped.csv", (*COLUMNS, "why", "count"), to_fill_in)
@@ -81,7 +82,7 @@ def run(
             names = "; ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
 
-        said = validation.read_faults(private)
+        said = recorded(private / validation.LOG)
         possible = len(cases)
         cases = [case for case in cases if case.case not in validation.dropped(said)]
         pools = Pools(cases, table)
@@ -135,36 +136,9 @@ def run(
             "ethics": {dataset.name: dataset.ethics for dataset in sources.datasets},
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
-        write_outputs(
-            out, out.name, written, private, sources, table, about, _checked(funnel, branches),
-            lambda page: write_report(page, written, table, branches, funnel),
-        )  # fmt: skip
+        write_outputs(out, written, private, sources, table, about, branches, funnel)
         write_kept(private, written, kept, sources, read_withdrawn(private))
     return Made(out, written, funnel, notes)
-
-
-def _checked(funnel: dict[str, Any], branches: list[questions.Branch]) -> dict[str, Any]:
-    """What the dataset's card and manifest say of how far the set was checked."""
-    validation, text = funnel["validation"], funnel["burned_in_text"]
-    notes = [
-        f"Validation: {validation['validated_questions']} of {funnel['questions']} questions by {validation['reviewers']} people "
-        f"({sum(validation['dropped'].values())} others left out)."
-        if validation["validated_questions"]
-        else "Validation: no person has checked these questions."
-    ]
-    if text is None:
-        notes.append("Burned-in text: not searched.")
-    else:
-        decided = ", ".join(f"{count} {what}" for what, count in text["decisions"].items()) or "none"
-        notes.append(
-            f"Burned-in text: searched in {text['searched']} pictures; {text['with_text']} may hold some. Decided by a person: {decided}; "
-            f"the other {text['undecided']} are in no question."
-        )
-    notes.append(
-        f"Text alone: {branches[0]}, answering with the option that is most often right elsewhere"
-        f"{'; the set was built nonetheless' if any(each.flagged for each in branches) else ''}."
-    )
-    return {"notes": notes, "validated": bool(validation["validated_questions"])}
 
 
 def _about(path: Path, sources: Sources) -> dict[str, str]:
@@ -224,11 +198,12 @@ def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tagged: 
     """How every raw label was understood, in the columns of labels.csv."""
     regions = {dataset.name: dataset.region for dataset in sources.datasets}
     named = Counter(
-        (item.label, table.name_of(item.label, place_of(regions[item.dataset], item.modality))) for item in items
+        (item.label, table.name_of(item.label, place_of(regions[item.dataset], item.modality)) or "") for item in items
     )
-    for raw, name, count in sorted((pair[0], pair[1], count) for pair, count in named.items() if pair[1] is not None):
-        label, own = table.labels[name], tagged.values.get(name, {})
-        listed = ("; ".join(sorted(each)) for each in (label.synonyms, label.parents, label.regions, label.modalities))
-        synonyms, parents, region, modalities = listed
-        task, department = own.get("task", label.task), own.get("department", label.department)
-        yield [name, raw, synonyms, parents, label.mesh, task, department, region, modalities, count]
+    for (raw, name), count in sorted(named.items()):
+        if name:
+            label, own = table.labels[name], tagged.values.get(name, {})
+            listed = (label.synonyms, label.parents, label.regions, label.modalities)
+            synonyms, parents, region, modalities = ("; ".join(sorted(each)) for each in listed)
+            task, department = own.get("task", label.task), own.get("department", label.department)
+            yield [name, raw, synonyms, parents, label.mesh, task, department, region, modalities, count]

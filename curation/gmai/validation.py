@@ -7,22 +7,21 @@ See also: the page (`review/page.py`), what follows from tags (`labels.py`).
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 from fastapi import FastAPI
 
 from curation.gmai.items import PICTURES
-from curation.gmai.labels import SUBJECTS, TAGGERS, TAGS, assigned, read_votes
+from curation.gmai.labels import SUBJECTS, TAGGERS, TAGS, assigned
 from curation.gmai.overlay import blackened, shown_png
 from curation.gmai.selecting import KEPT
 from curation.gmai.sources import Overlay
 from curation.images.image_table import read_any
-from curation.review.page import Field, Shown, Task, build_page, recorded
-from curation.review.page import record as record_value
+from curation.review.page import Field, Shown, Task, build_page, record, recorded
 from curation.review.review_log import gwet_ac1
 from dataset_builders.errors import BadInput
 
@@ -35,42 +34,26 @@ FAULTS = {
 }
 
 
-def read_faults(private: Path) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Case -> reviewer -> faults found (none: the reviewer finds it fine). A reviewer's last word holds."""
-    said: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
-    for (case, _, reviewer), faults in recorded(private / LOG).items():
-        said[case][reviewer] = tuple(faults)
-    return said
+Said = dict[tuple[str, str, str], Any]
+"""(case, `FIELD`, reviewer) -> faults found (none: the reviewer finds it fine). A reviewer's last word holds."""
 
 
-def record(private: Path, reviewer: str, case: str, faults: list[str]) -> None:
-    """Add one verdict; on the disk when this returns. Raises BadInput for faults that there are not."""
-    unknown = [fault for fault in faults if fault not in FAULTS]
-    if unknown:
-        raise BadInput(f"{unknown[0]!r} is not a known fault; choose from {', '.join(FAULTS)}.")
-    record_value(private / LOG, reviewer, case, FIELD, [fault for fault in FAULTS if fault in faults])
-
-
-def dropped(said: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, str]:
+def dropped(said: Said) -> dict[str, str]:
     """Case -> the first fault found, of cases that anybody finds fault with."""
-    return {
-        case: next(faults[0] for _, faults in sorted(reviews.items()) if faults)
-        for case, reviews in said.items()
-        if any(reviews.values())
-    }
+    return {case: faults[0] for (case, _, _), faults in sorted(said.items(), reverse=True) if faults}
 
 
-def summary(said: dict[str, dict[str, tuple[str, ...]]], asked: Set[str]) -> dict[str, Any]:
+def summary(said: Said, asked: Set[str]) -> dict[str, Any]:
     """Verdicts, how many of the questions `asked` a person has checked, drops by fault, and the agreement of keep or drop (Gwet's AC1; None
     with fewer than two reviewers on a case)."""
-    reviewers = sorted({reviewer for reviews in said.values() for reviewer in reviews})
-    ratings = [[(not reviews[who]) if who in reviews else None for who in reviewers] for reviews in said.values()]
+    cases = {case for case, _, _ in said}
+    is_fine = pd.Series({(case, reviewer): not faults for (case, _, reviewer), faults in said.items()})
     return {
-        "validated": len(said),
-        "validated_questions": len(asked & said.keys()),
-        "reviewers": len(reviewers),
+        "validated": len(cases),
+        "validated_questions": len(asked & cases),
+        "reviewers": len({reviewer for _, _, reviewer in said}),
         "dropped": dict(Counter(dropped(said).values())),
-        "agreement_ac1": gwet_ac1(np.array(ratings, dtype=object)) if said else None,
+        "agreement_ac1": gwet_ac1(is_fine.unstack().to_numpy(object)) if said else None,
     }
 
 
@@ -93,21 +76,23 @@ def build_validation(out: Path) -> FastAPI:
     document = read_page_data(private)
     cases = {entry["case"]: entry for entry in document["cases"]}
     overlay, black = Overlay(**document["overlay"]), blackened(private)
-    said = read_faults(private)
+    said: Said = recorded(private / LOG)
 
     def show(reviewer: str, case: str) -> Shown:
         entry = cases[case]
         return Shown(
             question=entry["question"],
-            values={FIELD: list(said.get(case, {}).get(reviewer, ()))},
+            values={FIELD: said.get((case, FIELD, reviewer), [])},
             heading=" › ".join(entry[name] for name in ("department", "modality", "task", "granularity")),
             options=[(text, at in entry["right"]) for at, text in enumerate(entry["options"])],
             pictures=[""] * len(entry["pictures"]),
         )
 
     def save(reviewer: str, case: str, field: str, value: Any, seen: Any) -> str:
-        record(private, reviewer, case, value)
-        said.setdefault(case, {})[reviewer] = tuple(value)
+        if unknown := [fault for fault in value if fault not in FAULTS]:
+            raise BadInput(f"{unknown[0]!r} is not a known fault; choose from {', '.join(FAULTS)}.")
+        record(private / LOG, reviewer, case, FIELD, value)
+        said[case, FIELD, reviewer] = value
         return "saved"
 
     def picture(case: str, number: int) -> tuple[str, bytes]:
@@ -127,7 +112,7 @@ def build_validation(out: Path) -> FastAPI:
             items=lambda _: list(cases),
             show=show,
             save=save,
-            is_done=lambda reviewer, case: reviewer in said.get(case, {}),
+            is_done=lambda reviewer, case: (case, FIELD, reviewer) in said,
             picture=picture,
         )
     )
@@ -146,13 +131,13 @@ def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
     values = {subject: document[f"{subject}s"] for subject in SUBJECTS}
 
     def own(tagger: str, label: str) -> dict[str, str]:
-        votes = {(vote["label"], vote["tagger"]): vote for vote in read_votes(private / TAGS)}
-        return {subject: votes.get((label, tagger), {}).get(subject, "") for subject in SUBJECTS}
+        votes = recorded(private / TAGS)
+        return {subject: votes.get((label, subject, tagger), "") for subject in SUBJECTS}
 
     def save(tagger: str, label: str, subject: str, value: Any, seen: Any) -> str:
         if value not in values[subject]:
             raise BadInput(f"{value!r} is no {subject}.")
-        record_value(private / TAGS, tagger, label, subject, value)
+        record(private / TAGS, tagger, label, subject, value)
         return f"saved {subject}: {value}"
 
     return build_page(

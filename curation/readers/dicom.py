@@ -15,17 +15,7 @@ from typing import Any
 import numpy as np
 
 from curation.readers.dataset import SourceDataset
-from curation.readers.pictures import (
-    Picture,
-    Skip,
-    Unit,
-    below,
-    files_below,
-    is_dicom,
-    load_picture,
-    paired,
-    patient_of,
-)
+from curation.readers.pictures import Files, Picture, Skip, Unit, below, is_dicom, load_picture, paired, patient_of
 from curation.readers.pixels import (
     Skipped,
     about,
@@ -53,9 +43,17 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     A table names pictures by their SOP instances, or as other tables do. Files that share a SOP instance cannot be told apart by what
     refers to it: none of them is used.
     """
-    scanned = list(_scan(dataset))
-    yield from (each for each in scanned if isinstance(each, Skip))
-    found = [each for each in scanned if not isinstance(each, Skip)]
+    files = Files(dataset)
+    found: list[tuple[Path, str, str]] = []
+    for path in files.all:
+        if path != dataset.annotations and path.name != "DICOMDIR":
+            try:
+                if not is_dicom(path):
+                    raise Skipped("is no DICOM file")
+                data = header(path)
+                found.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
+            except Skipped as reason:
+                yield Skip(dataset.name, below(path, dataset.path), str(reason))
     times = Counter(uid for _, uid, _ in found)
     by_uid = {uid: path for path, uid, _ in found if uid and times[uid] == 1}
     used: set[Path] = set()
@@ -75,13 +73,13 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
             continue
         used |= set(slices)
         yield Unit(name, [path, *slices], partial(_annotated, path, slices, dataset))
-    annotations, skips = table(dataset) if dataset.annotations else ([], [])
+    annotations = list(table(dataset, files)) if dataset.annotations else []
     uids = {path: uid for uid, path in by_uid.items()}
-    files = [path for path, _, _ in found]
+    paths = [path for path, _, _ in found]
     # A table names all pictures by their SOP instances, or all by files.
     by_files = {each.image.strip() for each in annotations}.isdisjoint(by_uid)
-    pairs, more, _ = paired(annotations, files, dataset, None if by_files else [uids.get(path, "") for path in files])
-    yield from skips + more
+    pairs, skips, _ = paired(annotations, paths, dataset, None if by_files else [uids.get(path, "") for path in paths])
+    yield from files.skips + skips
     pictures = {path for path, _, modality in found if modality in SINGLE}
     for annotation, path in pairs:
         if path in pictures:
@@ -96,25 +94,6 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
             is_copy = uid and times[uid] > 1
             why = "several files have its SOP instance" if is_copy else "no table, SEG or RTSTRUCT labels it"
             yield Skip(dataset.name, name, why)
-
-
-def _scan(dataset: SourceDataset) -> Iterator[tuple[Path, str, str] | Skip]:
-    """(file, SOP instance, modality) of every DICOM file, whatever it is called, and the files that are none."""
-    files, skips = files_below(dataset.path, dataset)
-    yield from skips
-    for path in files:
-        if path == dataset.annotations or path.name == "DICOMDIR":
-            continue
-        try:
-            if not is_dicom(path):
-                raise Skipped("is no DICOM file")
-            data = header(path)
-        except Skipped as reason:
-            yield Skip(dataset.name, below(path, dataset.path), str(reason))
-        except OSError as error:
-            yield Skip(dataset.name, below(path, dataset.path), f"cannot be read ({cause(error)})")
-        else:
-            yield path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))
 
 
 def _referred(data: Any) -> list[str]:

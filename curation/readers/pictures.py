@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -29,21 +29,21 @@ from eval_harness.records.names import storable
 
 DICOM = (".dcm", ".dicom", ".ima")
 TURNED = "is turned by its EXIF orientation: whether boxes and masks count turned pixels is not known"
-NO_PICTURES = {"", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".pdf", ".html", ".names"}
-"""Suffixes of what lies beside pictures as a matter of course."""
-Kind = Literal["class", "box", "mask"]
 Box = tuple[float, float, float, float]
 """x, y, width, height in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class PictureLabel:
-    """One label on one picture. mask: (height, width) of booleans."""
+    """One label on one picture: of a mask (height, width) of booleans, a box, or the whole picture."""
 
     label: str
-    kind: Kind = "class"
     box: Box | None = None
     mask: np.ndarray | None = None
+
+    @property
+    def kind(self) -> Literal["class", "box", "mask"]:
+        return "mask" if self.mask is not None else "box" if self.box is not None else "class"
 
     @property
     def area(self) -> float:
@@ -118,7 +118,7 @@ Targets = Callable[[tuple[int, int]], list[PictureLabel]]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What a source says of one image, before the image is opened."""
+    """What a source says of one image or volume, before that is opened."""
 
     image: str
     """What it calls the image: its path, or its name."""
@@ -127,6 +127,10 @@ class Annotation:
     facts: Mapping[str, str | None] = field(default_factory=dict)
     """patient, age, sex, site"""
     unsure: frozenset[str] = frozenset()
+    load: Callable[[Path, Annotation, SourceDataset, Unit], list[Picture]] = field(
+        default_factory=lambda: load_picture, repr=False
+    )
+    """Reads the image with its targets; raises Skipped."""
 
 
 def refused(reason: str) -> Targets:
@@ -138,34 +142,41 @@ def refused(reason: str) -> Targets:
     return targets
 
 
-Found = tuple[list[Annotation], list[Skip]]
-"""What a source annotates, and what of it cannot be used."""
+class Files:
+    """The files of a dataset from one walk: `all` below its path, `marks` below its annotations, where these lie apart; `skips`: what can
+    be no file of a set (broken links, devices)."""
+
+    def __init__(self, dataset: SourceDataset) -> None:
+        self.skips: list[Skip] = []
+        self.folder = dataset.annotations or dataset.path
+        self.all = self._below(dataset.path, dataset.name)
+        self.marks = self.all if self.folder == dataset.path else self._below(self.folder, dataset.name)
+
+    def _below(self, folder: Path, dataset: str) -> list[Path]:
+        if folder.is_file():
+            return [folder]
+        names = {name: (folder / name).is_file() and storable(name) == name for name in names_below(folder)}
+        why = "is no regular file, or its name is no text"
+        self.skips += [Skip(dataset, storable(name), why) for name, is_good in names.items() if not is_good]
+        return [folder / name for name, is_good in names.items() if is_good]
+
+    @cached_property
+    def pictures(self) -> list[Path]:
+        return list(filter(is_picture, self.all))
+
+    @cached_property
+    def volumes(self) -> list[Path]:
+        return list(filter(is_volume, self.all))
 
 
-def files_below(folder: Path, dataset: SourceDataset) -> tuple[list[Path], list[Skip]]:
-    """All files below a folder (`names_below`), and what can be no file of a set: broken links, devices. A file is a folder of itself."""
-    if folder.is_file():
-        return [folder], []
-    found, skips = [], []
-    for name in names_below(folder):
-        path = folder / name
-        if path.is_file() and storable(name) == name:
-            found.append(path)
-        else:
-            skips.append(Skip(dataset.name, storable(name), "is no regular file, or its name is no text"))
-    return found, skips
+def is_picture(path: Path) -> bool:
+    """True if a file is called like a picture, or is DICOM without a suffix."""
+    return path.suffix.lower() in (*SUFFIXES, *DICOM) or (not path.suffix and is_dicom(path))
 
 
-def pictures_below(dataset: SourceDataset) -> tuple[list[Path], list[Skip]]:
-    """The pictures below a dataset's path, and the other files that may have been meant as pictures."""
-    files, skips = files_below(dataset.path, dataset)
-    pictures = []
-    for path in files:
-        if path.suffix.lower() in SUFFIXES or path.suffix.lower() in DICOM:
-            pictures.append(path)
-        elif path.suffix.lower() not in NO_PICTURES:
-            skips.append(Skip(dataset.name, below(path, dataset.path), "is no picture"))
-    return pictures, skips
+def is_volume(path: Path) -> bool:
+    """True if a file is called like a NIfTI volume."""
+    return path.name.lower().endswith((".nii.gz", ".nii"))
 
 
 def below(path: Path, root: Path) -> str:
@@ -190,19 +201,6 @@ def paired(
     pairs = [(each, images[at]) for each, at in zip(annotations, found.found, strict=True) if at is not None]
     used = {at for at in found.found if at is not None}
     return pairs, skips, [path for at, path in enumerate(images) if at not in used]
-
-
-def picture_units(found: Found, dataset: SourceDataset, without: str) -> Iterator[Unit | Skip]:
-    """One unit per picture of a dataset that has an annotation. without: what is said of a picture that has none."""
-    annotations, skips = found
-    pictures, odd = pictures_below(dataset)
-    files = {file for each in annotations for file in each.files}
-    pairs, unpaired, alone = paired(annotations, [path for path in pictures if path not in files], dataset)
-    yield from skips + odd + unpaired
-    for annotation, path in pairs:
-        load = partial(load_picture, path, annotation, dataset)
-        yield Unit(below(path, dataset.path), [path, *annotation.files], load)
-    yield from (Skip(dataset.name, below(path, dataset.path), without) for path in alone)
 
 
 def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, unit: Unit) -> list[Picture]:
@@ -241,8 +239,11 @@ def is_turned(data: bytes) -> bool:
 
 def is_dicom(path: Path) -> bool:
     """True if a file is DICOM, whatever it is called. Old ones have no preamble, so that only their name tells."""
-    with path.open("rb") as file:
-        return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
+    try:
+        with path.open("rb") as file:
+            return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
+    except OSError:
+        return False
 
 
 def patient_of(path: str, dataset: SourceDataset) -> str | None:

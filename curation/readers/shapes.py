@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,13 +21,12 @@ from curation.images.pairing import same_path, split, without_suffix
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
-    Found,
+    Files,
     PictureLabel,
     Skip,
+    Targets,
     below,
     box_of,
-    files_below,
-    pictures_below,
     refused,
     size_mismatch,
 )
@@ -75,11 +75,10 @@ class CocoFile(BaseModel):
     annotations: list[CocoAnnotation]
 
 
-def coco(dataset: SourceDataset) -> Found:
+def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
     """What a COCO JSON annotates. Images that share an id are refused: their annotations cannot be told apart. Raises BadInput for a file
     of another form, and one that gives one category id two names."""
-    file = dataset.annotations
-    assert file is not None
+    file = files.folder
     try:
         document = CocoFile.model_validate(read_json(file))
     except ValidationError as error:
@@ -96,15 +95,13 @@ def coco(dataset: SourceDataset) -> Found:
     for annotation in document.annotations:
         own[annotation.image_id].append(annotation)
     times = Counter(image.id for image in document.images)
-    made = []
     for image in document.images:
-        targets = partial(_coco_targets, image, own[image.id], names)
+        targets: Targets = partial(_coco_targets, image, own[image.id], names)
         if times[image.id] > 1:
-            made.append(Annotation(image.file_name, (file,), refused("several images of the JSON have its id")))
-        else:
-            made.append(Annotation(image.file_name, (file,), targets, {"patient": image.patient_id}))
-    lost = [f"image id {key}" for key in own if key not in times]
-    return made, [Skip(dataset.name, each, "annotations of an image that the JSON does not list") for each in lost]
+            targets = refused("several images of the JSON have its id")
+        yield Annotation(image.file_name, (file,), targets, {"patient": image.patient_id})
+    for key in (key for key in own if key not in times):
+        yield Skip(dataset.name, f"image id {key}", "annotations of an image that the JSON does not list")
 
 
 def _check_size(height: float | None, width: float | None, shape: tuple[int, int]) -> None:
@@ -123,11 +120,11 @@ def _coco_targets(
         if not label:
             raise Skipped(f"an annotation's category is not listed (category {each.category_id!r})")
         if each.segmentation:
-            made.append(PictureLabel(label, "mask", mask=decode(each.segmentation, shape)))
+            made.append(PictureLabel(label, mask=decode(each.segmentation, shape)))
         elif each.bbox is None:
             made.append(PictureLabel(label))
         else:
-            made.append(PictureLabel(label, "box", box_of(each.bbox, shape)))
+            made.append(PictureLabel(label, box_of(each.bbox, shape)))
     return made
 
 
@@ -164,28 +161,23 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
 # Pascal VOC
 
 
-def voc(dataset: SourceDataset) -> Found:
+def voc(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """What XMLs annotate: the image of their own path. One that names (`filename`) another image of the set than its own is refused. Raises
     BadInput where there is none."""
-    folder = dataset.annotations or dataset.path
-    files, skips = files_below(folder, dataset)
-    pages = [path for path in files if path.suffix.lower() == ".xml"]
+    pages = [path for path in files.marks if path.suffix.lower() == ".xml"]
     if not pages:
-        raise BadInput(f"dataset {dataset.name}: there is no .xml below {folder}.")
-    images = {_stem(path.name) for path in pictures_below(dataset)[0]}
-    made = []
+        raise BadInput(f"dataset {dataset.name}: there is no .xml below {files.folder}.")
+    images = {_stem(path.name) for path in files.pictures}
     for page in pages:
-        own = without_suffix(below(page, folder))
+        own = without_suffix(below(page, files.folder))
         try:
             root = ElementTree.fromstring(page.read_bytes())
+            named = _stem(root.findtext("filename") or "")
+            is_other = named in images and named != _stem(own)
+            targets = refused("its XML names another image") if is_other else partial(_voc_targets, root)
         except (ElementTree.ParseError, ValueError, LookupError) as error:
-            made.append(Annotation(own, (page,), refused(f"its XML is not complete ({type(error).__name__})")))
-            continue
-        named = _stem(root.findtext("filename") or "")
-        is_other = named in images and named != _stem(own)
-        targets = refused("its XML names another image") if is_other else partial(_voc_targets, root)
-        made.append(Annotation(own, (page,), targets))
-    return made, skips if folder != dataset.path else []
+            targets = refused(f"its XML is not complete ({type(error).__name__})")
+        yield Annotation(own, (page,), targets)
 
 
 def _stem(path: str) -> str:
@@ -203,7 +195,7 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
             sides = (float(each.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax"))
             left, top, right, bottom = sides
             box = box_of((left - 1, top - 1, right - left + 1, bottom - top + 1), shape)
-            made.append(PictureLabel((each.findtext("name") or "").strip(), "box", box))
+            made.append(PictureLabel((each.findtext("name") or "").strip(), box))
     except ValueError:
         raise Skipped("a size or box of its XML is no number") from None
     if not all(target.label for target in made):
@@ -216,21 +208,16 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
 LISTS = ("classes.txt", "obj.names", "data.yaml", "data.yml", "dataset.yaml")
 
 
-def yolo(dataset: SourceDataset) -> Found:
+def yolo(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """What text files annotate, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
     image. Raises BadInput where nothing says what the classes are called."""
-    folder = dataset.annotations or dataset.path
-    files, skips = files_below(folder, dataset)
-    texts = [path for path in files if path.suffix.lower() == ".txt" and path.name not in LISTS]
-    lists = {
-        path for path in (*files, *(dataset.path / name for name in LISTS)) if path.name in LISTS and path.is_file()
-    }
+    there = (*files.marks, *(dataset.path / name for name in LISTS))
+    lists = {path for path in there if path.name in LISTS and path.is_file()}
     classes = dataset.named_classes or _yolo_classes(sorted(lists), dataset)
-    made = [
-        Annotation(without_suffix(below(path, folder)), (path,), partial(_yolo_targets, path, classes))
-        for path in texts
-    ]
-    return made, skips if folder != dataset.path else []
+    for path in files.marks:
+        if path.suffix.lower() == ".txt" and path.name not in LISTS:
+            targets = partial(_yolo_targets, path, classes)
+            yield Annotation(without_suffix(below(path, files.folder)), (path,), targets)
 
 
 def _yolo_classes(lists: list[Path], dataset: SourceDataset) -> dict[int, str]:
@@ -278,11 +265,9 @@ def _yolo_target(label: float, shares: list[float], classes: dict[int, str], sha
         raise Skipped("a line of its text file has numbers outside 0 to 1")
     if len(shares) == 4:
         x, y, w, h = shares
-        return PictureLabel(
-            name, "box", box_of(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape)
-        )
+        return PictureLabel(name, box_of(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape))
     corners = [share * (height if at % 2 else width) for at, share in enumerate(shares)]
-    return PictureLabel(name, "mask", mask=decode([corners], shape))
+    return PictureLabel(name, mask=decode([corners], shape))
 
 
 # Masks
@@ -291,21 +276,19 @@ MASK_WORD = re.compile(r"[\W_](mask|seg|segmentation|label|labels|gt|annotation)
 """What programs put after an image's name for its mask."""
 
 
-def masks(dataset: SourceDataset) -> Found:
+def masks(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """What masks annotate: with a map `classes`, one indexed mask of the image's path (a word like `_mask` may follow it); with a list
     `classes`, masks called `<image>_<class>`; else one mask per class, in a folder of its name.
 
     Raises BadInput where masks are called like their images, and `classes` does not say what their values mean.
     """
-    folder = dataset.annotations
-    assert folder is not None
-    files, skips = files_below(folder, dataset)
-    files = [path for path in files if path.suffix.lower() in SUFFIXES]
-    if folder == dataset.path:
-        files, skips = [path for path in files if MASK_WORD.search(path.stem)], []
-    taken = set(files)
-    images = [below(path, dataset.path) for path in pictures_below(dataset)[0] if path not in taken]
-    names = [without_suffix(below(mask, folder)) for mask in files]
+    is_apart = files.folder != dataset.path
+    masks = [
+        path for path in files.marks if path.suffix.lower() in SUFFIXES and (is_apart or MASK_WORD.search(path.stem))
+    ]
+    taken = set(masks)
+    images = [below(path, dataset.path) for path in files.pictures if path not in taken]
+    names = [without_suffix(below(mask, files.folder)) for mask in masks]
     plain = [MASK_WORD.sub("", name) for name in names]
     if dataset.named_classes:
         divided = [("", name) for name in (names if same_path(names, images) else plain)]
@@ -319,15 +302,14 @@ def masks(dataset: SourceDataset) -> Found:
                 "mean, or a list of the classes that end their names."
             )
     own: dict[str, list[tuple[str, Path]]] = defaultdict(list)
-    for mask, (label, image) in zip(files, divided, strict=True):
+    for mask, (label, image) in zip(masks, divided, strict=True):
         own[image].append((label, mask))
-    made = []
     for image, mine in own.items():
         is_double = len({label for label, _ in mine}) < len(mine)
-        targets = partial(_mask_targets, sorted(mine, key=lambda each: each[0]), dataset.named_classes)
-        files_of_image = tuple(mask for _, mask in mine)
-        made.append(Annotation(image, files_of_image, refused("several masks have one name") if is_double else targets))
-    return made, skips
+        targets: Targets = partial(_mask_targets, sorted(mine, key=lambda each: each[0]), dataset.named_classes)
+        if is_double:
+            targets = refused("several masks have one name")
+        yield Annotation(image, tuple(mask for _, mask in mine), targets)
 
 
 def _divided(name: str, classes: tuple[str, ...]) -> tuple[str, str]:
@@ -348,12 +330,12 @@ def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape:
             raise Skipped(size_mismatch("its mask", values.shape, shape))
         if label:
             shown = values > (127 if mask.suffix.lower() in (".jpg", ".jpeg") else 0)  # JPEG's black is not quite 0
-            made += [PictureLabel(label, "mask", mask=shown)] if shown.any() else []
+            made += [PictureLabel(label, mask=shown)] if shown.any() else []
             continue
         for value in (int(each) for each in np.unique(values) if each):
             if value not in classes:
                 raise Skipped(f"a value of the mask has no name in `classes` (value {value})")
-            made.append(PictureLabel(classes[value], "mask", mask=values == value))
+            made.append(PictureLabel(classes[value], mask=values == value))
     return made
 
 

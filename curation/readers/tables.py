@@ -16,7 +16,7 @@ from curation.images.image_table import cell_text, image_text, need_columns, rea
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
-    Found,
+    Files,
     Picture,
     PictureLabel,
     Skip,
@@ -24,7 +24,6 @@ from curation.readers.pictures import (
     Unit,
     below,
     box_of,
-    pictures_below,
     refused,
 )
 from curation.readers.pixels import Skipped
@@ -40,43 +39,36 @@ PRESENT, ABSENT, UNSURE = ({"1", "1.0", "true", "yes"}, {"0", "0.0", "false", "n
 """Cells of a table with a column per label (-1: mentioned, but uncertain; CheXpert)."""
 
 
-def folders(dataset: SourceDataset) -> Found:
+def folders(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """The class of each picture that lies in a class folder, the first below the dataset's path."""
-    names = [below(path, dataset.path).split("/", 1) for path in pictures_below(dataset)[0]]
-    made = [Annotation("/".join(name), (), partial(_classes, name[:1])) for name in names if len(name) == 2]
-    return made, []
+    for name in (below(path, dataset.path) for path in files.pictures):
+        if "/" in name:
+            yield Annotation(name, (), partial(_classes, [name.partition("/")[0]]))
 
 
 def _classes(labels: list[str], shape: tuple[int, int]) -> list[PictureLabel]:
     return [PictureLabel(label) for label in labels]
 
 
-def table(dataset: SourceDataset) -> Found:
+def table(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """What the rows of a table say of each image: one or several labels per row, or a box per row; several rows of an image add up."""
     sides = dataset.columns.box or ()
-    made = []
     for name, rows in rows_by_image(dataset, [dataset.columns.label, *sides]).items():
         labels = list(dict.fromkeys(label for row in rows for label in labels_in(row[dataset.columns.label], dataset)))
         targets = partial(_boxes, rows, dataset) if sides else partial(_classes, labels)
-        made.append(_of_rows(rows, dataset, name, targets))
-    return made, []
+        yield _of_rows(rows, dataset, name, targets)
 
 
 def _boxes(rows: Rows, dataset: SourceDataset, shape: tuple[int, int]) -> list[PictureLabel]:
     found = [(row, box_of([row[side] for side in dataset.columns.box or ()], shape)) for row in rows]
-    return [
-        PictureLabel(label, "box", box)
-        for row, box in found
-        for label in labels_in(row[dataset.columns.label], dataset)
-    ]
+    return [PictureLabel(label, box) for row, box in found for label in labels_in(row[dataset.columns.label], dataset)]
 
 
-def wide(dataset: SourceDataset) -> Found:
+def wide(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """What a table with a column per label says: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set is exhaustive).
     What is neither present nor absent is never an option beside the image."""
     labels = dataset.columns.labels
     unsure = UNSURE - {""} if dataset.exhaustive else UNSURE
-    made = []
     for name, rows in rows_by_image(dataset, list(labels)).items():
         said = {label: rows[0][label].casefold() for label in labels}
         shown = [label for label, cell in said.items() if cell in PRESENT and label not in dataset.nothing]
@@ -86,8 +78,7 @@ def wide(dataset: SourceDataset) -> Found:
         if len(rows) > 1:
             targets = refused("has several rows")
         open_ = frozenset(label for label, cell in said.items() if cell in unsure)
-        made.append(_of_rows(rows, dataset, name, targets, open_))
-    return made, []
+        yield _of_rows(rows, dataset, name, targets, open_)
 
 
 def labels_in(cell: str, dataset: SourceDataset) -> list[str]:

@@ -17,26 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from curation.images.pairing import split, without_suffix
+from curation.images.pairing import without_suffix
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
-    Pairs,
+    Files,
     Picture,
     PictureLabel,
-    Skip,
     Unit,
     below,
-    files_below,
-    paired,
+    is_volume,
     patient_of,
     refused,
 )
 from curation.readers.pixels import VIEWS, Skipped, cause, square_pixels, to_grey, to_rgb, turn_to, window_for
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_json
-
-SUFFIXES = (".nii.gz", ".nii")
 
 
 @dataclass
@@ -74,7 +70,7 @@ def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Pi
     for (at, window), labels in sorted(chosen.items(), key=lambda each: (each[0][0], str(each[0][1]))):
         values = square_pixels(np.ascontiguousarray(volume.slices(at), dtype=np.float32), volume.spacing)
         shown = {
-            label: PictureLabel(label, "mask", mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing))
+            label: PictureLabel(label, mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing))
             for label, mask in volume.masks.items()
             if mask[at].any()
         }
@@ -115,42 +111,19 @@ def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
 # NIfTI
 
 
-def nifti_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """One unit per image volume that has a label volume of its path, reoriented by nibabel as radiologists see it.
+def nifti(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
+    """What label volumes annotate: the image volume of their path, reoriented by nibabel as radiologists see it.
 
-    nnU-Net's `_0000` at the end of an image's name is no part of it.
+    nnU-Net writes `_0000` after the name of the first channel's image, which is no part of the label's.
     """
     classes = dataset.named_classes or volume_classes(dataset)
-    pairs, skips, alone = volume_pairs(dataset)
-    yield from skips
-    for annotation, image in pairs:
-        label = annotation.files[0]
-        load = partial(_load, image, label, classes, dataset)
-        yield Unit(below(image, dataset.path), [image, label], load)
-    yield from (Skip(dataset.name, below(path, dataset.path), "has no label volume") for path in alone)
-
-
-def volume_pairs(dataset: SourceDataset) -> tuple[Pairs, list[Skip], list[Path]]:
-    """((label volume, image volume), labels without an image, images without a label)."""
-    assert dataset.annotations is not None
-    folder = dataset.annotations
-    labels, skips = files_below(folder, dataset)
-    labels = [path for path in labels if path.name.lower().endswith(SUFFIXES)]
-    files, more = files_below(dataset.path, dataset)
-    skips += more if folder != dataset.path else []
-    taken = set(labels)
-    images = [path for path in files if path.name.lower().endswith(SUFFIXES) and path not in taken]
-    names = [without_suffix(below(path, folder)) for path in labels]
-    last = {split(name)[-1] for name in names}
-    called = [_without_channel(without_suffix(below(path, dataset.path)), last) for path in images]
-    made = [Annotation(name, (path,), refused("is a volume")) for name, path in zip(names, labels, strict=True)]
-    pairs, more, alone = paired(made, images, dataset, called)
-    return pairs, skips + more, alone
-
-
-def _without_channel(name: str, labels: set[str]) -> str:
-    """An image's path as its label is called: nnU-Net writes `_0000` after the name of the first channel's image."""
-    return name if split(name)[-1] in labels else name.removesuffix("_0000")
+    labels = list(filter(is_volume, files.marks))
+    images = {without_suffix(path.name) for path in set(files.volumes).difference(labels)}
+    for path in labels:
+        name = without_suffix(below(path, files.folder))
+        last = without_suffix(path.name)
+        name += "_0000" * (last not in images and f"{last}_0000" in images)
+        yield Annotation(name, (path,), refused("is a volume"), load=partial(_load, classes))
 
 
 def volume_classes(dataset: SourceDataset) -> dict[int, str]:
@@ -175,9 +148,11 @@ def volume_classes(dataset: SourceDataset) -> dict[int, str]:
         ) from None
 
 
-def _load(image: Path, label: Path, classes: dict[int, str], dataset: SourceDataset, unit: Unit) -> list[Picture]:
+def _load(
+    classes: dict[int, str], image: Path, annotation: Annotation, dataset: SourceDataset, unit: Unit
+) -> list[Picture]:
     volume, affine, spacing = _read(image, dataset.plane)
-    values, other, _ = _read(label, dataset.plane)
+    values, other, _ = _read(annotation.files[0], dataset.plane)
     if values.shape != volume.shape:
         raise Skipped(f"its label has another size than its image ({values.shape} and {volume.shape})")
     if not np.allclose(affine, other, atol=1e-2):

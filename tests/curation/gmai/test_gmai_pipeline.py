@@ -18,6 +18,7 @@ from curation.gmai import overlay, pipeline, validation
 from curation.images.burned_in_text import find_text
 from curation.readers.dataset import SourceDataset
 from curation.readers.formats import units_of
+from curation.review.page import record
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
@@ -187,8 +188,9 @@ def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_
     path = write_all(tmp_path, only={"coco", "folders"})
     first = pipeline.run(path, tmp_path / "set")
     victim = first.written[3].case.case
-    validation.record(tmp_path / "set" / "private", "Ada", victim, ["unclear"])
-    validation.record(tmp_path / "set" / "private", "Bo", first.written[4].case.case, [])
+    log = tmp_path / "set" / "private" / validation.LOG
+    record(log, "Ada", victim, validation.FIELD, ["unclear"])
+    record(log, "Bo", first.written[4].case.case, validation.FIELD, [])
     second = pipeline.run(path, tmp_path / "set")
     before = {w.case.case: (w.question, w.choice) for w in first.written}
     after = {w.case.case: (w.question, w.choice) for w in second.written}

@@ -198,11 +198,7 @@ def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
         "liver": ["Organ Recognition - Abdomen"] * 2 + ["Muscle"],
         "lung": ["Muscle", "Organ Recognition - Thorax", "Bone"],
     }
-    votes = [
-        {"label": label, "tagger": f"t{k}", "task": value, "department": "Urology"}
-        for label, values in said.items()
-        for k, value in enumerate(values)
-    ]
+    votes = {(label, "task", f"t{k}"): value for label, values in said.items() for k, value in enumerate(values)}
     tags = merge_tags(votes, table, TASKS, DEPARTMENTS)
     assert tags.values["liver"]["task"] == "Organ Recognition - Abdomen"
     assert (
@@ -211,9 +207,9 @@ def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
     codes = {"Organ Recognition - Abdomen": 0, "Muscle": 1, "Organ Recognition - Thorax": 2, "Bone": 3}
     data = [[codes[said[label][k]] for label in said] for k in range(3)]
     assert tags.agreement["task"] == pytest.approx(krippendorff.alpha(data, level_of_measurement="nominal"))
-    tied = [vote | {"task": task} for vote, task in zip(votes[:3], ("Bone", "Muscle", "Counting"), strict=True)]
+    tied = {("liver", "task", tagger): tagger for tagger in ("Bone", "Muscle", "Counting")}
     assert "a tie of Bone and Counting and Muscle" in refused(merge_tags, tied, table, TASKS, DEPARTMENTS)
-    assert merge_tags(tied[:2], table, TASKS, DEPARTMENTS).values == {}
+    assert merge_tags(dict(list(tied.items())[:2]), table, TASKS, DEPARTMENTS).values == {}
     shares = assigned([f"l{k}" for k in range(40)], list("abcde"), 0)
     counted = Counter(label for own in shares.values() for label in own)
     assert set(counted.values()) == {3}
