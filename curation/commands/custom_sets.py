@@ -8,14 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curation.commands.options import (
-    BaseUrl,
-    ImageColumn,
-    NoTextSearch,
-    SendToProvider,
-    Table,
-    Tries,
-)
+from curation.commands import options
 from curation.commands.questions import open_writer
 
 
@@ -26,15 +19,15 @@ def probe(
             help="table of your images: image, organ, modality, findings, and positions, absent, license, source"
         ),
     ],
-    images: Annotated[Path, typer.Option(help="folder of the images")],
-    out: Annotated[Path, typer.Option(help="folder to write; its name is the benchmark's")],
+    images: options.Images,
+    out: options.SetFolder,
     organ: Annotated[str | None, typer.Option(help="the organ of all images, instead of a column")] = None,
     modality: Annotated[str | None, typer.Option(help="the modality of all images, instead of a column")] = None,
     boxes: Annotated[
         Path | None,
         typer.Option(help="positions from boxes: a table with image, finding, x, y, width, height (pixels)"),
     ] = None,
-    image_column: ImageColumn = "image",
+    image_column: options.ImageColumn = "image",
     findings_column: Annotated[str, typer.Option(help="column with the findings, separated by ; or |")] = "findings",
     seed: Annotated[int, typer.Option(help="seed of the adversarial answers")] = 0,
     unbalanced: Annotated[
@@ -43,7 +36,7 @@ def probe(
             "--unbalanced", help="draw as in the paper: more questions, some of which can be answered without the image"
         ),
     ] = False,
-    no_text_search: NoTextSearch = False,
+    no_text_search: options.NoTextSearch = False,
 ) -> None:
     """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
     from curation.custom_sets.probe_table import read_probed, with_files, with_positions
@@ -109,8 +102,8 @@ def hallucinate(
         Path,
         typer.Argument(help="your questions: .csv, .jsonl ... with image, question, option_A, option_B ..., answer"),
     ],
-    images: Annotated[Path, typer.Option(help="folder of the images")],
-    out: Annotated[Path, typer.Option(help="folder to write; its name is the benchmark's")],
+    images: options.Images,
+    out: options.SetFolder,
     fakes: Annotated[
         int | None,
         typer.Option(min=1, help="number of fake questions to have written by --model (default: as many as yours)"),
@@ -119,9 +112,9 @@ def hallucinate(
         Path | None, typer.Option(help="file of custom fake questions (question and options), instead of --model")
     ] = None,
     model: Annotated[str | None, typer.Option(help="name of the language model that writes the fake questions")] = None,
-    base_url: BaseUrl = None,
-    tries: Tries = 3,
-    send_to_provider: SendToProvider = False,
+    base_url: options.BaseUrl = None,
+    tries: options.Tries = 3,
+    send_to_provider: options.SendToProvider = False,
     modality: Annotated[
         str, typer.Option(help="what kind of images yours are, for the fake questions")
     ] = "medical image",
@@ -129,13 +122,10 @@ def hallucinate(
         str,
         typer.Option(help="column of the questions with the organ in the image; a swapped image shows nothing of it"),
     ] = "organ",
-    table: Table = None,
+    table: options.Table = None,
     seed: Annotated[int, typer.Option(help="seed of the order and of the choice of images")] = 0,
-    no_text_search: NoTextSearch = False,
-    accept_text_alone: Annotated[
-        bool,
-        typer.Option("--accept-text-alone", help="make the set even if the text of your questions gives answers away"),
-    ] = False,
+    no_text_search: options.NoTextSearch = False,
+    accept_text_alone: options.AcceptTextAlone = False,
 ) -> None:
     """Turn your questions into FAKE, NONE and SWAP questions (HALT-MedVQA), for `medprobe build halt-medvqa --as NAME`."""
     from curation.custom_sets import hallucination

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import BaseUrl, NoTextSearch, SendToProvider
+from curation.commands import options
 from curation.commands.questions import open_writer
 
 
@@ -17,12 +17,10 @@ def gmai(
     model: Annotated[
         str | None, typer.Option(help="language model that proposes questions for review (default: only templates)")
     ] = None,
-    base_url: BaseUrl = None,
-    send_to_provider: SendToProvider = False,
-    no_text_search: NoTextSearch = False,
-    accept_text_alone: Annotated[
-        bool, typer.Option("--accept-text-alone", help="build the set even if its text alone gives answers away")
-    ] = False,
+    base_url: options.BaseUrl = None,
+    send_to_provider: options.SendToProvider = False,
+    no_text_search: options.NoTextSearch = False,
+    accept_text_alone: options.AcceptTextAlone = False,
 ) -> None:
     """Build one benchmark from class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM: read, label, ask, select, write."""
     from curation.gmai.pipeline import PRIVATE, run

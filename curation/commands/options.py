@@ -29,6 +29,13 @@ SendToProvider = Annotated[
     typer.Option("--send-to-provider", help="permit sending texts to a server that is not on this machine"),
 ]
 
+Images = Annotated[Path, typer.Option(help="folder of the images")]
+SetFolder = Annotated[Path, typer.Option(help="folder to write; its name is the benchmark's")]
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one) | cpu | cuda: affects speed, never the result")]
+AcceptTextAlone = Annotated[
+    bool,
+    typer.Option("--accept-text-alone", help="make the set even if the text of its questions gives answers away"),
+]
 NoTextSearch = Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")]
 
 Ray = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands.options import GroupColumn, ImageColumn, Table
+from curation.commands import options
 
 
 def deidentify(
@@ -15,10 +15,10 @@ def deidentify(
     out: Annotated[
         Path, typer.Option(help="folder to write; its key and list of names are written beside it and stay private")
     ],
-    table: Table = None,
-    image_column: ImageColumn = "image",
-    group_column: GroupColumn = "group",
-    no_text_search: Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")] = False,
+    table: options.Table = None,
+    image_column: options.ImageColumn = "image",
+    group_column: options.GroupColumn = "group",
+    no_text_search: options.NoTextSearch = False,
     keep_dicom: Annotated[bool, typer.Option("--keep-dicom", help="also write the cleaned DICOM files")] = False,
     keep_column: Annotated[
         list[str] | None, typer.Option(help="also copy this column of the table (may be given again)")

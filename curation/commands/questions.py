@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curation.commands.options import (
-    BaseUrl,
-    ModelName,
-    NoTextSearch,
-    Price,
-    Questions,
-    SendToProvider,
-    Table,
-    Tries,
-)
+from curation.commands import options
 
 if TYPE_CHECKING:
     from curation.writing.asking import Writer
@@ -28,17 +19,17 @@ MOST_PAIRS = 20_000
 def write(
     pairs: Annotated[Path, typer.Argument(help="search folder, made by `medprobe curate pairs`")],
     table: Annotated[Path, typer.Option(help="table with the captions")],
-    model: ModelName,
+    model: options.ModelName,
     out: Annotated[Path, typer.Option(help="questions folder; repeat the command to resume")],
-    base_url: BaseUrl = None,
+    base_url: options.BaseUrl = None,
     limit: Annotated[int | None, typer.Option(min=1, help="only the first N pairs")] = None,
     min_caption: Annotated[
         int, typer.Option(help="only pairs whose captions both have at least this many characters")
     ] = 100,
-    tries: Tries = 3,
+    tries: options.Tries = 3,
     seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
-    price: Price = None,
-    send_to_provider: SendToProvider = False,
+    price: options.Price = None,
+    send_to_provider: options.SendToProvider = False,
 ) -> None:
     """Have a language model write a question for each pair (prompt A.1), check it, and ask again if it fails the checks."""
     import pandas as pd
@@ -80,11 +71,11 @@ def write(
 
 def captions(
     table: Annotated[Path, typer.Argument(help="table of the images with their captions")],
-    model: ModelName,
+    model: options.ModelName,
     out: Annotated[Path, typer.Option(help="table to write (.csv), for a person to check")],
-    base_url: BaseUrl = None,
-    tries: Tries = 3,
-    send_to_provider: SendToProvider = False,
+    base_url: options.BaseUrl = None,
+    tries: options.Tries = 3,
+    send_to_provider: options.SendToProvider = False,
 ) -> None:
     """Have a language model extract organ, modality, findings and positions from captions (ProbMed, section 3), for `curate probe`."""
     from curation.images.image_table import read_table
@@ -110,16 +101,16 @@ def captions(
 
 
 def categorize(
-    questions: Questions,
-    model: ModelName,
-    base_url: BaseUrl = None,
+    questions: options.Questions,
+    model: options.ModelName,
+    base_url: options.BaseUrl = None,
     discover: Annotated[
         bool, typer.Option("--discover", help="first let the model propose the categories from 100 captions")
     ] = False,
     categories: Annotated[str | None, typer.Option(help="comma-separated categories (default: the paper's)")] = None,
-    tries: Tries = 3,
+    tries: options.Tries = 3,
     seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,
-    send_to_provider: SendToProvider = False,
+    send_to_provider: options.SendToProvider = False,
 ) -> None:
     """Have a language model categorize each image by its caption (prompt A.2); replies outside the list are rejected."""
     from curation.writing.asking import Asking
@@ -143,11 +134,11 @@ def categorize(
 
 
 def patterns(
-    questions: Questions,
-    model: ModelName,
-    base_url: BaseUrl = None,
+    questions: options.Questions,
+    model: options.ModelName,
+    base_url: options.BaseUrl = None,
     seed: Annotated[int, typer.Option(help="seed of the pairs shown")] = 0,
-    send_to_provider: SendToProvider = False,
+    send_to_provider: options.SendToProvider = False,
 ) -> None:
     """Have a language model look for visual patterns that the encoder struggles with (prompt A.3)."""
     from curation.writing.asking import Asking
@@ -172,7 +163,7 @@ def open_writer(model: str, base_url: str | None) -> Writer:
 
 
 def review(
-    questions: Questions,
+    questions: options.Questions,
     images: Annotated[Path, typer.Option(help="folder of the embedded images")],
     port: Annotated[int, typer.Option(help="port of the page")] = 7861,
     host: Annotated[
@@ -211,11 +202,11 @@ def export_benchmark(
     images: Annotated[Path, typer.Option(help="folder of the embedded images")],
     out: Annotated[Path | None, typer.Option(help="folder to write (default: NAME)")] = None,
     pairs: Annotated[Path | None, typer.Option(help="search folder, for the counts of the pair search")] = None,
-    table: Table = None,
+    table: options.Table = None,
     unreviewed: Annotated[
         bool, typer.Option("--unreviewed", help="include pairs that have not been reviewed; the manifest says so")
     ] = False,
-    no_text_search: NoTextSearch = False,
+    no_text_search: options.NoTextSearch = False,
 ) -> None:
     """Write the kept pairs in MediConfusion's layout, which `medprobe build mediconfusion --as NAME --source` reads."""
     import json
@@ -247,8 +238,8 @@ def quality(
         str | None,
         typer.Option(help="also ask a model without the images: its name at a server"),
     ] = None,
-    base_url: BaseUrl = None,
-    send_to_provider: SendToProvider = False,
+    base_url: options.BaseUrl = None,
+    send_to_provider: options.SendToProvider = False,
 ) -> None:
     """Check a benchmark before publishing it: scores without images, repeats, balance, power."""
     from curation.report.blind_baseline import BlindAsking

@@ -11,11 +11,11 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
-from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse, RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import PlainTextResponse, RedirectResponse
+from starlette.middleware.base import RequestResponseEndpoint
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
@@ -60,29 +60,23 @@ class ReviewAccess:
         found = [name for key, name in self._names.items() if hmac.compare_digest(key.encode(), given.encode())]
         return found[0] if found else None
 
-    def guard(self, app: ASGIApp, encrypted: bool) -> ASGIApp:
-        """`app` for reviewers only: a link with a secret sets the cookie that every other request needs; all else is 401."""
+    def guard(self, app: FastAPI, encrypted: bool) -> None:
+        """Open `app` to reviewers only: a link with a secret sets the cookie that every other request needs; all else is 401."""
 
-        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] not in ("http", "websocket"):
-                return await app(scope, receive, send)
-            connection = HTTPConnection(scope)
-            query: Sequence[tuple[str, str]] = parse_qsl(connection.url.query)
-            key = dict(query).get(PARAMETER, "")
+        @app.middleware("http")
+        async def guarded(request: Request, call_next: RequestResponseEndpoint) -> Response:
+            key = request.query_params.get(PARAMETER, "")
             if self._of(key):
-                answer = RedirectResponse(connection.url.path, 303)
+                answer = RedirectResponse(request.url.path, 303)
                 answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=encrypted)
-                return await answer(scope, receive, send)
-            if self.name(connection.cookies) is None:
-                refused = PlainTextResponse("This page needs the link that you were given.\n", 401)
-                return await refused(scope, receive, send)
-            return await app(scope, receive, send)
-
-        return guarded
+                return answer
+            if self.name(request.cookies) is None:
+                return PlainTextResponse("This page needs the link that you were given.\n", 401)
+            return await call_next(request)
 
 
 def serve_page(
-    build: Callable[[ReviewAccess | None], ASGIApp],
+    build: Callable[[ReviewAccess | None], FastAPI],
     folder: Path,
     task: str,
     doing: str,
@@ -127,5 +121,6 @@ def serve_page(
     with lock(folder, task):
         app = build(access)
         print(f"{doing} on {address} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
-        app = access.guard(app, certificate is not None) if access else app
+        if access:
+            access.guard(app, certificate is not None)
         uvicorn.run(app, host=host, port=port, log_level="warning", ssl_certfile=certificate)
