@@ -33,6 +33,14 @@ PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "f
 """Model types without a chat template that are made for plain text: the benchmarks' own per-model prompts, such as MediConfusion's
 `mc-blip2`, already hold the words they expect."""
 
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{% for part in message.content if part.type == 'image' %}{{ marker }}{% endfor %}"
+    "{{ ' ' if message.role == 'assistant' }}{% for part in message.content if part.type == 'text' %}{{ part.text }}{% endfor %}"
+    "{{ {'system': ' ', 'user': '', 'assistant': end_of_shot}[message.role] }}{% endfor %}"
+)
+"""A conversation as plain text: image markers, the prompt as it stands. With examples this is the Med-Flamingo form,
+`<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1)."""
+
 TOKEN_KINDS = ("token_type_ids", "mm_token_type_ids")
 """Tensors beside `input_ids` that say which tokens stand for an image; they are cut with the prompt."""
 
@@ -88,9 +96,12 @@ class InputMaker:
         self.image_side = settings.max_image_side
         self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
         self._control_tokens = _control_tokens(processor)
-        self._marker, self._nested = (None, False)
+        self._processor_options: dict[str, Any] = {"padding": True}
         if plain:
-            self._marker, self._nested = self._written_marker()
+            chunk = "<|endofchunk|>"
+            end = chunk if chunk in processor.tokenizer.get_vocab() else "\n"
+            marker = self._written_marker()
+            self.template_variables |= {"chat_template": PLAIN_TEMPLATE, "marker": marker, "end_of_shot": end}
         self._image_token = getattr(processor, "image_token_id", None)
 
     def close(self) -> None:
@@ -152,36 +163,28 @@ class InputMaker:
         return text.rpartition(question)[2]
 
     def _tensors(self, requests: Sequence[Request]) -> dict[str, Any]:
-        pictures = self._decoded(requests)
-        conversations = self._conversations(requests, pictures)
-        if not self.plain:
-            options = {"return_tensors": "pt", "processor_kwargs": {"padding": True}, "return_dict": True}
-            return dict(self.processor.apply_chat_template(conversations, **self._template_options, **options))
-        token = self._marker
-        end = "<|endofchunk|>" if "<|endofchunk|>" in self.processor.tokenizer.get_vocab() else "\n"
-        texts = [plain_text(messages, token, end) for messages in conversations]
-        images: Any = [images_of(messages) for messages in conversations] if pictures else None
-        if images and not self._nested:
-            images = [image for each in images for image in each]
-        return dict(self.processor(text=texts, images=images, padding=True, return_tensors="pt"))
+        options = {"return_tensors": "pt", "processor_kwargs": self._processor_options, "return_dict": True}
+        conversations = self._conversations(requests, self._decoded(requests))
+        return dict(self.processor.apply_chat_template(conversations, **self._template_options, **options))
 
-    def _written_marker(self) -> tuple[str | None, bool]:
-        """What stands for an image in a plain prompt (None where the processor writes its image tokens by itself), and whether the
-        processor takes a list of images for each text."""
+    def _written_marker(self) -> str:
+        """What stands for an image in a plain prompt; "" where the processor writes its image tokens by itself."""
         token = getattr(self.processor, "image_token", None)
         marker = getattr(token, "content", token)
         if not marker or getattr(self.processor, "num_query_tokens", None):  # BLIP-2 takes a second marker silently
-            return None, False
+            return ""
         from PIL import Image
 
-        image = Image.new("RGB", (64, 64))
-        for images in ([[image]], [image]):  # GOT-OCR2 takes the second alone
+        for options in ({}, {"multi_page": True}):  # GOT-OCR2 takes lists of images with the second alone
             try:
-                self.processor(text=[f"{marker} x"], images=images, return_tensors="pt")
-                return str(marker), images[0] is not image
+                self.processor(
+                    text=[f"{marker} x"], images=[[Image.new("RGB", (64, 64))]], return_tensors="pt", **options
+                )
             except ValueError:  # Florence-2, Fuyu: two markers for one image
                 continue
-        return None, False
+            self._processor_options |= options
+            return str(marker)
+        return ""
 
     def raw_ids(self, requests: Sequence[Request]) -> list[list[int]]:
         """Token ids with each image as its one marker, not expanded."""
@@ -354,29 +357,6 @@ def conversation(
     for shot in request.shots:
         messages += [asked(shot.prompt, shot.images), {"role": "assistant", "content": said(shot.answer)}]
     return [*messages, asked(request.prompt, request.images)]
-
-
-def plain_text(messages: list[Message], image_token: str | None, end_of_shot: str) -> str:
-    """A conversation as one text: image markers, the prompt as it stands, examples closed by `end_of_shot`.
-
-    With examples this is the Med-Flamingo form, `<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1).
-    """
-    parts: list[str] = []
-    for message in messages:
-        text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
-        if message["role"] == "assistant":
-            parts.append(f" {text}{end_of_shot}")
-        elif message["role"] == "system":
-            parts.append(f"{text} ")
-        else:
-            images = sum(part["type"] == "image" for part in message["content"])
-            parts.append((image_token or "") * images + text)
-    return "".join(parts)
-
-
-def images_of(messages: list[Message]) -> list[PILImage]:
-    """The images of a conversation in the order they stand."""
-    return [part["image"] for message in messages for part in message["content"] if part["type"] == "image"]
 
 
 @lru_cache(maxsize=8)

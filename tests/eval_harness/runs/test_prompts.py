@@ -61,7 +61,9 @@ def test_mediconfusion_prompts_are_the_authors(sources, name, method, model):
 
 @pytest.mark.sources
 def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
-    from eval_harness.models.local.model_inputs import conversation, plain_text
+    from jinja2 import Template
+
+    from eval_harness.models.local.model_inputs import PLAIN_TEMPLATE, conversation
 
     theirs = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"]["mc"][
         "med_flamingo"
@@ -81,7 +83,8 @@ def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
         system=prompt.intro,
         shots=shots,
     )
-    text = plain_text(conversation(request, {b"": None}), "<image>", "<|endofchunk|>")
+    messages = conversation(request, {b"": None})
+    text = Template(PLAIN_TEMPLATE).render(messages=messages, marker="<image>", end_of_shot="<|endofchunk|>")
     expected = theirs.replace("|endofchunk|>", "<|endofchunk|>").replace(
         "<<", "<"
     )  # one bracket is missing in the file
