@@ -353,6 +353,8 @@ def position_of(boxes: Sequence[Box], size: tuple[int, int]) -> str:
 
     >>> position_of([(700, 100, 100, 100)], (1024, 1024))
     'upper right part of the image'
+    >>> position_of([(400, 300, 300, 400)], (1024, 1024)), position_of([(0, 0, 10, 10), (600, 0, 10, 10)], (1024, 1024))
+    ('', '')
     """
     parts: Counter[str] = Counter()
     for box in boxes:

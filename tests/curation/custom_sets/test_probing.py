@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curation.custom_sets.probe_table import PARTS, excludes_position, position_of, read_probed, shares
+from curation.custom_sets.probe_table import excludes_position, read_probed
 from curation.custom_sets.probing import ASPECT_OF, Fact, balanced_pairs, probe, text_only
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
@@ -93,9 +93,9 @@ def table_of(path, rows):
 
 
 @pytest.mark.parametrize("balanced", [True, False])
-@pytest.mark.parametrize("seed", few(range(4), 2))
+@pytest.mark.parametrize("seed", few(range(2)))
 def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
-    table, truth = ward(random.Random(seed), 200)
+    table, truth = ward(random.Random(seed), 120)
     read = read_probed(table_of(tmp_path / "t.csv", table))
     rows, _ = probe(read.images, seed, balanced)
     by_image = {row["image"]: row for row in table}
@@ -131,9 +131,9 @@ def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
     assert probe(read.images, seed, balanced)[0] == rows
 
 
-@pytest.mark.parametrize("seed", few(range(3)))
+@pytest.mark.parametrize("seed", few(range(2)))
 def test_a_reader_of_the_text_alone_gets_no_more_than_chance_and_five_points(seed, tmp_path):
-    table, _ = ward(random.Random(f"text {seed}"), 300)
+    table, _ = ward(random.Random(f"text {seed}"), 200)
     images = read_probed(table_of(tmp_path / "t.csv", table)).images
     rows, _ = probe(images, seed)
     assert len(rows) > 100
@@ -165,7 +165,7 @@ OCT; OCTA
 SAME = [{"X-ray", "radiograph"}]
 
 
-@pytest.mark.parametrize("seed", few(range(4), 2))
+@pytest.mark.parametrize("seed", few(range(3)))
 def test_kinds_and_parts_never_stand_for_one_another(seed, tmp_path):
     """A T1 image is none of T2, a finger no wrist; neither is asked about as absent on the other."""
     rng = random.Random(seed)
@@ -282,24 +282,6 @@ def test_columns_that_are_missing_are_refused_and_unused_ones_named(tmp_path):
     assert read.unused == ["absents", "Patient ID"]
 
 
-def test_abnormality_is_never_derived_from_what_is_uncertain_normal_or_unknown(tmp_path):
-    rows = [
-        {"findings": label}
-        for label in ("normal study", "clear lungs", "Pneumonia?", "no mass", "our device", "BI-RADS 1", "")
-    ]
-    asked = asked_of(
-        tmp_path,
-        [
-            *rows,
-            {"findings": "No Finding"},
-            {"findings": "cardiomegaly", "absent": "pneumonia"},
-            {"findings": "pneumonia"},
-        ],
-    )
-    about = {image for image, question in asked if "abnormal" in question}
-    assert about <= {"7.png", "8.png", "9.png"} and len(about) == 2
-
-
 def test_a_finding_that_its_organ_cannot_show_is_skipped_and_rules_nothing_out(tmp_path):
     path = table_of(
         tmp_path / "t.csv",
@@ -312,7 +294,7 @@ def test_a_finding_that_its_organ_cannot_show_is_skipped_and_rules_nothing_out(t
     ]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_pairs_are_balanced_and_as_many_as_there_can_be(seed):
     """Against brute force on small cases: every text as often present as absent, and no larger such choice exists."""
     from itertools import product
@@ -384,14 +366,6 @@ def test_which_positions_rule_each_other_out():
             assert excludes_position(there, asked) is excludes_position(asked, there) is expected, line
 
 
-def test_a_box_over_several_parts_has_no_position():
-    assert position_of([(700, 100, 100, 100)], (1024, 1024)) == "upper right part of the image"
-    assert position_of([(400, 300, 300, 400)], (1024, 1024)) == ""
-    assert position_of([(0, 0, 10, 10), (600, 0, 10, 10)], (1024, 1024)) == ""
-    assert sum(shares((400, 300, 300, 400), (1024, 1024)).values()) == pytest.approx(1)
-    assert tuple(shares((0, 0, 1, 1), (9, 9))) == PARTS
-
-
 def test_boxes_that_match_nothing_are_counted(tmp_path):
     (tmp_path / "images").mkdir()
     rng = np.random.default_rng(0)
@@ -404,7 +378,11 @@ def test_boxes_that_match_nothing_are_counted(tmp_path):
         )
         if number % 2:
             boxes.append((f"{number}.png", "Infiltrate", 5 if number % 4 == 1 else 60, 5, 20, 20))
-    boxes.append(("99.png", "Infiltrate", 1, 1, 5, 5))
+    boxes += [
+        ("99.png", "Infiltrate", 1, 1, 5, 5),
+        ("1.png", "Hernias of the hiatus", 1, 1, 5, 5),
+        ("2.png", "Mass", 1, 1, 5, 5),
+    ]
     for name, table in (("table.csv", rows), ("boxes.csv", boxes)):
         with (tmp_path / name).open("w", newline="") as file:
             csv.writer(file).writerows(table)
@@ -415,7 +393,7 @@ def test_boxes_that_match_nothing_are_counted(tmp_path):
     said = curate(line, "--out", tmp_path / "o")
     assert (
         "boxes: 6 give a position, 0 lie across" in said
-        and "1 are of images that the table does not have, 0 belong" in said
+        and "1 are of images that the table does not have, 2 belong" in said
     )
     asked = json.loads((tmp_path / "o" / "probmed.json").read_text())
     assert sum(row["qa_type"].startswith("grounding_gt") for row in asked) == 6
@@ -425,13 +403,7 @@ def test_boxes_that_match_nothing_are_counted(tmp_path):
     assert "Without the image" in (tmp_path / "data" / "README.md").read_text() and any(
         "chance: 50" in line for line in report.lines
     )
-    with (tmp_path / "boxes.csv").open("a", newline="") as file:
-        csv.writer(file).writerow(("1.png", "Hernias of the hiatus", 1, 1, 5, 5))
-        csv.writer(file).writerow(("2.png", "Pneumothorax", 1, 1, 5, 5))
-    assert "2 belong to no finding" in curate(line, "--out", tmp_path / "p")
-    (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Infiltrate,0,80,40,40\n")
-    with pytest.raises(BadInput, match="leaves its image"):
-        curate(line, "--out", tmp_path / "q")
-    (tmp_path / "boxes.csv").write_text("image,finding,x,y,width,height\n3.png,Infiltrate,0,x,4,4\n")
-    with pytest.raises(BadInput, match="row 1"):
-        curate(line, "--out", tmp_path / "q")
+    for rows, says in (("3.png,Infiltrate,0,80,40,40", "leaves its image"), ("3.png,Infiltrate,0,x,4,4", "row 1")):
+        (tmp_path / "boxes.csv").write_text(f"image,finding,x,y,width,height\n{rows}\n")
+        with pytest.raises(BadInput, match=says):
+            curate(line, "--out", tmp_path / "q")

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import time
-import unicodedata
 from types import SimpleNamespace
 
 import numpy as np
@@ -269,15 +268,6 @@ def test_numbers_stay_as_they_stand_beside_blanks(tmp_path):
     (tmp_path / "t.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-300])
     with pytest.raises(BadInput, match="cannot be read as parquet"):
         read_table(tmp_path / "t.parquet")
-
-
-@pytest.mark.parametrize("spelled", [str, lambda name: unicodedata.normalize("NFD", name).replace("/", "\\")])
-def test_rows_fit_files_whatever_system_wrote_their_names_and_a_missing_image_gives_its_row_to_no_other(
-    spelled, tmp_path
-):
-    names = ["p1/Ünïcode.PNG", "p1/scan.png", "p2/scan.png", "p3/a.png"]
-    table = pd.DataFrame({"image": [spelled(name) for name in ["p0/scan.png", *names]], "caption": list("01234")})
-    assert join_table(names, table, tmp_path)["caption"].tolist() == list("1234")
 
 
 def test_odd_files_are_listed_and_links_end(tmp_path):

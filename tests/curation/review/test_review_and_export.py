@@ -18,6 +18,7 @@ from curation.writing.question_writing import DRAFTS
 from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.metadata import strip_metadata
 from dataset_builders.journal import read_journal
 from tests.sampling import few
@@ -77,7 +78,7 @@ def decided(reviews):
     return "unreviewed" if not keeps else "kept" if all(keeps) else "rejected"
 
 
-@pytest.mark.parametrize("seed", few(range(10), 3))
+@pytest.mark.parametrize("seed", few(range(4), 2))
 def test_what_reviewers_say_decides_and_outlives_torn_lines_and_restarts(made, seed):
     """Any order of scores and ticks by three reviewers."""
     rng, log, said, entries = random.Random(seed), ReviewLog(made[0]), {name: {} for name in "ABC"}, 0
@@ -115,9 +116,6 @@ def test_agreement_on_cases_done_by_hand(made):
 
 
 def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
-    from dataset_builders.build import build
-    from dataset_builders.hub.repository import open_repository
-
     questions, images = made
     log = ReviewLog(questions)
     with pytest.raises(BadInput, match="no pair is kept"):
@@ -162,6 +160,10 @@ def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
     }
     with pytest.raises(BadInput, match="exists already"):
         export("mine", questions, images, tmp_path / "mine")
+    next((tmp_path / "mine" / "images").iterdir()).write_bytes((images / "6.png").read_bytes())
+    with pytest.raises(BadInput, match="is another image"):
+        build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path):
@@ -170,7 +172,6 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
 
     from curation.images.image_index import list_images
     from curation.images.image_table import join_table, read_table
-    from dataset_builders.build import build
     from dataset_builders.hub.dataset_files import dataset_files
 
     questions, images = made
@@ -215,18 +216,6 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
             with pytest.raises(BadInput, match="private"):
                 dataset_files(data, "ORG/mine", private=False)
         assert dataset_files(data, "ORG/mine", private=bool(closed))[0]
-
-
-def test_an_image_that_is_not_the_exported_one_is_refused(made, tmp_path):
-    from dataset_builders.build import build
-
-    questions, images = made
-    score(ReviewLog(questions), "Ada", "0-1", 9, 9)
-    export("mine", questions, images, tmp_path / "mine")
-    next((tmp_path / "mine" / "images").iterdir()).write_bytes((images / "6.png").read_bytes())
-    with pytest.raises(BadInput, match="is another image"):
-        build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "data")
-    assert not (tmp_path / "data").exists()
 
 
 def test_quality_finds_what_was_put_there(made, tmp_path):

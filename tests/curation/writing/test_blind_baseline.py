@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from curation.command_line import app
-from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from tests.curation.model_server import model_server
 
@@ -63,15 +62,6 @@ def test_a_model_that_declines_is_counted_not_guessed(source, tmp_path, reply, a
     assert value(numbers, "individual_accuracy") == accuracy
     assert numbers["blind_model"]["scores"]["confusion"]["value"] is None
     assert any("gave no answer" in line and said in line for line in numbers["warnings"])
-
-
-@pytest.mark.sources
-def test_the_real_questions_tell_a_blind_model_nothing(sources, tmp_path):
-    with model_server(lambda prompt, before: letter(prompt)) as (url, log):
-        data = build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "data", text_only=True).folder
-        _, numbers = quality(data, tmp_path / "q.html", url)
-    assert len(log.asked) == 352
-    assert [value(numbers, name) for name in ("set_accuracy", "individual_accuracy", "confusion")] == [0, 50, 100]
 
 
 def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -86,6 +86,7 @@ DOCUMENTS = st.recursive(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(DOCUMENTS)
 def test_any_reply_is_read_or_refused_and_never_says_more_than_the_caption(document):
     facts = read_facts(json.dumps(document), CAPTION)

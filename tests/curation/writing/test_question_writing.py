@@ -83,12 +83,6 @@ def test_replies_that_say_no_question_are_refused():
         assert draft is None and says in wrong[0], reply
 
 
-@given(st.text())
-def test_no_reply_breaks_the_reader(reply):
-    draft, wrong = read_reply(reply)
-    assert (draft is None) == bool(wrong)
-
-
 CAPTIONS = (
     "A chest radiograph that shows a dense opacity in the left lower lobe of the lung",
     "A normal chest radiograph of an adult",
@@ -202,6 +196,9 @@ def test_questions_are_written_checked_and_asked_again(tmp_path):
     for row in drafts.to_dict("records"):
         assert row[f"option_{row['correct_1']}"] == "The left lung"
         assert row[f"option_{row['correct_2']}"] == "The right lung"
+    changed = captions | {"a1.png": "a1 " + "something else " * 20}
+    with pytest.raises(BadInput, match="on other images or captions"):
+        write_questions(pairs, changed, chat(url), tmp_path / "q", Asking())
 
 
 def test_another_model_is_asked_anew_until_there_are_reviews_and_no_question_is_an_error(tmp_path):
@@ -233,19 +230,7 @@ def test_another_model_is_asked_anew_until_there_are_reviews_and_no_question_is_
     assert not log.asked
 
 
-def test_a_reply_may_hold_any_sign_that_ends_a_line_and_half_a_character(tmp_path):
-    """Journals are read line by line, and a line ends at a line feed alone."""
-    pairs, captions = made_pairs(1)
-    reply = "\u2028Well\x85now\u2029\n" + PLAIN.format("The left lung", "The right lung") + "\nbye \ud83d"
-    with model_server(lambda prompt, before: reply) as (url, log):
-        for _ in range(2):
-            funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(min_caption=0))
-        assert len(log.asked) == 1
-    assert funnel["written"] == 1
-    assert read_journal(tmp_path / "q" / "journal.jsonl")[0]["reply"].endswith("bye ?")
-
-
-@pytest.mark.parametrize("seed", few(range(8), 4))
+@pytest.mark.parametrize("seed", few(range(4), 2))
 def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(tmp_path, seed):
     """Runs over more or fewer pairs, killed anywhere, over replies that are good, bad, refused or fail, with torn lines in the journal:
     a failure is no try, no pair has more than three, a good question is final, and so is its letter, by which reviewers fix options."""
@@ -265,7 +250,12 @@ def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(
                 assert pair not in good and tries[pair] < 3
                 tries[pair] += kind != "failed"
                 good.update({pair} if kind == "good" else ())
-                text = PLAIN.format("The left lung", "The right lung") if kind == "good" else "I see a lung."
+                around = (
+                    "\u2028Well\x85now\u2029\n{}\nbye \ud83d"  # signs that end a line elsewhere, and half a character
+                )
+                text = around.format(
+                    PLAIN.format("The left lung", "The right lung") if kind == "good" else "I see a lung."
+                )
                 status = kind if kind in ("refused", "failed") else "answered"
                 yield Response(
                     request.question_id, request.sample, text if status == "answered" else "", status, error=kind
@@ -291,20 +281,6 @@ def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(
         assert drafts == {pair: letters.setdefault(pair, letter) for pair, letter in drafts.items()}
     assert set(letters) >= good and all(pair in good or tries[pair] == 3 for pair in map("{0}-10{0}".format, range(9)))
     assert abs(list(letters.values()).count("A") - list(letters.values()).count("B")) <= 1
-
-
-def test_a_journal_is_not_used_for_other_captions(tmp_path):
-    pairs, captions = made_pairs(3)
-    with model_server(template) as (url, _):
-        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
-        with pytest.raises(BadInput, match="on other images or captions"):
-            write_questions(
-                pairs,
-                captions | {"a1.png": "a1 " + "something else " * 20},
-                chat(url),
-                tmp_path / "q",
-                Asking(),
-            )
 
 
 @pytest.fixture
