@@ -93,6 +93,12 @@ def tab(page: Any, name: str) -> Any:
     return page.locator("#mp-nav").get_by_role("link", name=name, exact=True)
 
 
+def mark(shown: Any) -> Any:
+    """Mark what is shown now, so that a test can wait until it was drawn anew: until what is there is `:not([data-before])`."""
+    shown.evaluate("one => one.dataset.before = ''")
+    return shown
+
+
 def fits(page: Any, width: int) -> None:
     """Wait until the page needs no sideways scrolling."""
     page.wait_for_function(f"document.documentElement.scrollWidth <= {width}")

@@ -1,5 +1,6 @@
 // Addresses: #/PAGE/ID?key=value names every view (#/b/NAME a benchmark's), so that links, back, forward and reload work everywhere.
-// A page calls `register(name, arrive)`: `arrive(route)` draws what the address says, now and whenever the reader comes back to it.
+// A page calls `register(name, arrive)`: `arrive(route)` draws what the address says, whenever the reader comes to it. None is shown before
+// all are registered: what is seen can be used.
 // A page that changes its own state calls `push` (a step in the history) or `rewrite` (the same view, said in full).
 window.medprobe = (() => {
   const pages = new Map(), last = new Map();
@@ -36,22 +37,17 @@ window.medprobe = (() => {
     title(chosen ? chosen.textContent : route.id);
   }
   const title = (said) => { document.title = (said ? said + " · " : "") + "medprobe"; };
-  function show(again) {
+  function show() {
     const here = location.hash || home();
-    if (here === shown && !again) return;
-    const route = read(here), before = shown === null ? null : read(shown);
-    const chosen = panel(route.page);
-    if (!chosen) {
-      if (tabs().some((tab) => !panel(tab.dataset.page))) { requestAnimationFrame(() => show(true)); return; }  // not drawn yet
-      visit(home() + "?unknown=" + encodeURIComponent(route.page), true);
-      return;
-    }
+    if (here === shown) return;
+    if (tabs().some((tab) => !pages.has(tab.dataset.page))) { requestAnimationFrame(show); return; }
+    const route = read(here), before = shown === null ? null : read(shown), chosen = panel(route.page);
+    if (!chosen) { visit(home() + "?unknown=" + encodeURIComponent(route.page), true); return; }
     shown = here;
     for (const one of document.querySelectorAll("[id^=page-]")) one.classList.toggle("here", one === chosen);
     mark(route);
     if (before && !isSameView(before, route)) scrollTo(0, 0);
-    const arrive = pages.get(route.page);
-    if (arrive) arrive(route);
+    pages.get(route.page)(route);
   }
   const isSameView = (one, other) => one.page === other.page && one.id === other.id;
   function focusPanel() {  // the link that led here is gone: Tab goes on from the new page's beginning
@@ -69,11 +65,7 @@ window.medprobe = (() => {
     shown = address;
     mark(read(address));
   };
-  function register(page, arrive) {
-    pages.set(page, arrive);
-    const route = read(location.hash);
-    if (route.page === page) arrive(route);
-  }
+  const register = (page, arrive) => { pages.set(page, arrive); };
   function comeBack() {  // signing in leads away and back without the hash
     const before = sessionStorage.getItem("medprobe-signing-in");
     sessionStorage.removeItem("medprobe-signing-in");
@@ -81,8 +73,7 @@ window.medprobe = (() => {
   }
   function start() {
     comeBack();
-    addEventListener("popstate", () => show());
-    addEventListener("hashchange", () => show());
+    for (const moved of ["popstate", "hashchange"]) addEventListener(moved, show);
     document.addEventListener("click", (event) => {
       if (event.target.closest("#mp-sign-in")) sessionStorage.setItem("medprobe-signing-in", location.hash);
     }, true);
@@ -96,7 +87,7 @@ window.medprobe = (() => {
       event.preventDefault();
       const before = read(location.hash), isTab = link.closest("#mp-nav");
       visit(link.getAttribute("href"));
-      if (!isTab && !isSameView(before, read(location.hash))) requestAnimationFrame(focusPanel);
+      if (!isTab && !isSameView(before, read(location.hash))) focusPanel();
     });
     show();
   }

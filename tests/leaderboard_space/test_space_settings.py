@@ -1,8 +1,16 @@
-"""The Space's variables, set wrongly: one line in its log instead of a traceback."""
+"""The Space's variables, set wrongly, and a port that is taken: one line instead of a traceback."""
+
+import socket
 
 import pytest
 
+from dataset_builders.errors import BadInput
 from leaderboard_space import app
+
+
+def test_a_taken_port_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BadInput, match=r"--port .* cannot be used"):
+        app.serve(None, port=taken.getsockname()[1])
 
 
 @pytest.mark.parametrize(
