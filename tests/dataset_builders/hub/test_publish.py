@@ -277,10 +277,3 @@ def test_folders_that_are_no_dataset(folder, tmp_path, local_hub):
 def test_a_card_that_the_hub_refuses_is_named(folder):
     (folder / "README.md").write_text("---\na: [\n---\n")
     assert "the Hub answered 400 (while parsing" in refused(folder, "ORG/x")
-
-
-def test_a_larger_folder_travels_in_pages(tmp_path, local_hub):
-    local_hub.hub.page_size = 3
-    folder = small_repo(tmp_path / "small")
-    assert publish(folder, "ORG/small").committed
-    assert not publish(folder, "ORG/small").committed
