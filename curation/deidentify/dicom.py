@@ -25,6 +25,12 @@ TEXT = ("LO", "SH", "LT", "ST", "UT", "UC", "UR", "PN", "AE", "UN")
 """Value representations that hold free text (or anything)."""
 TIMES = ("DA", "TM", "DT", "AS")
 CODE = re.compile(r"[A-Z0-9_ ]{0,16}")
+BYTES = ("OB", "OW", "OF", "OD", "OL", "OV")
+"""Of what is no pixels: audio, encapsulated documents, icons, palettes of images that have none."""
+FOREIGN = {0x4000, 0x0032, *range(0x5000, 0x501F), *range(0x6000, 0x6100)}
+"""Groups of old comments, curves and overlays."""
+DELETING = (None, "delete", "replace_UID", "delete_or_empty_or_replace_UID")
+"""Rules by which nothing of an element stays."""
 PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
 DESCRIBES_PIXELS = ("PhotometricInterpretation", "Modality", "PatientIdentityRemoved")
 NUMBER = 6
@@ -73,62 +79,35 @@ def _meta(dataset: Dataset, syntax: Any) -> Any:
 
 
 def _clean(dataset: Dataset, pseudonyms: Pseudonyms, removed: Counter[str], words: set[str]) -> None:
-    """One level and, before it, the sequences in it."""
+    """One level and, before it, the sequences in it. What its module demands (type 1 and 2) stays without a value, as the table says with
+    Z and D."""
     rules = _rules()
     for element in list(dataset):
-        tag = element.tag
-        name = element.keyword or ("private elements" if tag.is_private else f"group {tag.group:04x}")
+        tag, kind = element.tag, element.VR
         rule = rules.get((tag.group, tag.element))
-        kept = False
+        is_foreign = tag.is_private or tag.group in FOREIGN
+        is_text = kind in (*TEXT, *TIMES) or (
+            kind == "CS" and not all(map(CODE.fullmatch, map(str, values_of(element))))
+        )
         if tag in PIXELS:
             continue
-        if (
-            tag.is_private
-            or 0x5000 <= tag.group <= 0x501E
-            or 0x6000 <= tag.group <= 0x60FF
-            or tag.group in (0x4000, 0x0032)
-        ):
-            words.update(_words(element))
-        elif rule == "replace_UID" and element.VR == "UI":
-            values = element.value if isinstance(element.value, (list, tuple)) or element.VM > 1 else [element.value]
-            dataset[tag].value = (
-                [_uid(str(value), pseudonyms) for value in values]
-                if element.VM > 1
-                else _uid(str(values[0]), pseudonyms)
-            )
-            kept = True
-        elif rule is not None:
-            words.update(_words(element))
-        elif element.VR == "SQ":
+        if rule == "replace_UID" and kind == "UI" and not is_foreign:
+            made = [_uid(str(value), pseudonyms) for value in values_of(element)]
+            dataset[tag].value = made if len(made) > 1 else "".join(made)
+        elif kind == "SQ" and rule is None and not is_foreign:
             for item in element.value:
                 _clean(item, pseudonyms, removed, words)
             continue
-        elif element.VR in (*TEXT, *TIMES) or (
-            element.VR == "CS" and not all(map(CODE.fullmatch, map(str, values_of(element))))
-        ):
-            words.update(_words(element))
-        elif element.VR in ("OB", "OW", "OF", "OD", "OL", "OV") and tag != LOOKUP_TABLE:
-            pass  # bytes that are no pixels: audio, encapsulated documents, icons, palettes of images that have none
+        elif is_foreign or is_text or rule is not None or (kind in BYTES and tag != LOOKUP_TABLE):
+            if is_foreign or is_text or rule is not None:
+                words.update(_words(element))
+            if rule in DELETING:
+                del dataset[tag]
+            else:
+                dataset[tag].value = [] if kind == "SQ" else b"" if kind in ("OB", "OW", "UN") else None
         else:
             continue
-        removed[name] += 1
-        if not kept:
-            _empty(dataset, element, rule)
-
-
-def _empty(dataset: Dataset, element: Any, rule: str | None) -> None:
-    """Take an element out; what its module demands (type 1 and 2) stays without a value, as the table says with Z and D."""
-    if rule in (
-        "empty",
-        "replace",
-        "empty_or_replace",
-        "delete_or_empty",
-        "delete_or_replace",
-        "delete_or_empty_or_replace",
-    ):
-        dataset[element.tag].value = [] if element.VR == "SQ" else b"" if element.VR in ("OB", "OW", "UN") else None
-    else:
-        del dataset[element.tag]
+        removed[element.keyword or ("private elements" if tag.is_private else f"group {tag.group:04x}")] += 1
 
 
 @cache
