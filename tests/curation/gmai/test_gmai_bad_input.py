@@ -53,24 +53,16 @@ def damage(path, rng):
             shape = rng.choice([(5, 5, 3), (8, 8, 1), (8, 8, 4, 2), (1, 1, 1), (0, 4, 4)])
             values = np.full(shape, rng.choice([np.nan, np.inf, 0.5, -1, 7]), np.float32)
             nibabel.save(nibabel.Nifti1Image(values, np.diag([rng.choice([1, -3]), 1, 1, 1])), path)
-            return
-        if path.suffix == ".dcm":
+        elif path.suffix == ".dcm":
             read = pydicom.dcmread(path)
-            for element in rng.sample(list(read), 4):
-                if element.tag == (0x7FE0, 0x10):
-                    read.PixelData = b"\0" * 10
-                elif element.VR in ("DS", "IS", "US"):
-                    element._value = (
-                        rng.choice([None, 0, -7]) if element.VR == "US" else rng.choice([None, "", [1.0], [0.0, 0.0]])
-                    )
-                elif element.VR not in ("SQ", "OW"):
-                    element._value = rng.choice([None, "", "x"])
+            for element in rng.sample([each for each in read if each.VR not in ("SQ", "OW")], 4):
+                element._value = rng.choice([None, "", "x", 0, -7, [1.0], [0.0, 0.0]])
             try:
                 read.save_as(path)
             except Exception:  # pydicom does not write everything
                 path.write_bytes(data[: rng.randrange(len(data))])
-            return
-        Image.fromarray(np.random.default_rng(0).integers(0, 255, (7, 9, 4), dtype=np.uint8)).save(path)
+        else:
+            Image.fromarray(np.random.default_rng(0).integers(0, 255, (7, 9, 4), dtype=np.uint8)).save(path)
     elif kind == "cut":
         path.write_bytes(data[: rng.randrange(len(data) + 1)])
     elif kind == "noise":

@@ -11,14 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from fastapi.testclient import TestClient
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
 from curation.deidentify.review_texts import build_app, decide, pending_images
-from curation.gmai import overlay, pipeline, validation
-from curation.images.burned_in_text import find_text
+from curation.gmai import overlay, pipeline
 from curation.readers.dataset import SourceDataset
 from curation.readers.formats import units_of
-from curation.review.page import record
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
@@ -96,17 +94,9 @@ def test_a_benchmark_of_this_form_is_a_source_again(made):
         assert picture.modality == row["modality"]
 
 
-def test_the_same_seed_gives_the_same_set_and_another_one_another(tmp_path):
-    path = write_all(tmp_path, only={"coco", "folders"})
-    runs = [pipeline.run(path, tmp_path / name).written for name in ("one", "two")]
-    assert [(w.question, w.choice, w.split) for w in runs[0]] == [(w.question, w.choice, w.split) for w in runs[1]]
-    other = tmp_path / "sources.yaml"
-    other.write_text(path.read_text() + "seed: 7\n")
-    assert [w.choice for w in pipeline.run(other, tmp_path / "three").written] != [w.choice for w in runs[0]]
-
-
 def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
-    """Killed after every number of units, and with a torn last line: each unit is read once, and the set is the same."""
+    """Killed after every number of units, and with a torn last line: each unit is read once, and the set is the same, as the same seed
+    gives it; another seed gives another."""
     from curation.gmai import items
 
     path = write_all(tmp_path, only={"coco", "nifti"})
@@ -131,6 +121,8 @@ def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
     dying.after = -1
     assert [(w.question, w.choice) for w in pipeline.run(path, out).written] == whole
     assert set(read.values()) == {1}
+    path.write_text(path.read_text() + "seed: 7\n")
+    assert {choice for _, choice in whole} != {w.choice for w in pipeline.run(path, tmp_path / "other").written}
 
 
 def test_a_changed_file_is_read_again_and_a_lost_picture_made_again(tmp_path):
@@ -182,23 +174,6 @@ def test_a_good_set_stays_when_a_later_run_can_make_nothing(tmp_path):
     with pytest.raises(BadInput, match="Bakery"):
         pipeline.run(path, tmp_path / "set")
     assert {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()} == before
-
-
-def test_what_a_person_rejects_is_gone_from_the_next_run_and_the_rest_stays(tmp_path):
-    path = write_all(tmp_path, only={"coco", "folders"})
-    first = pipeline.run(path, tmp_path / "set")
-    victim = first.written[3].case.case
-    log = tmp_path / "set" / "private" / validation.LOG
-    record(log, "Ada", victim, validation.FIELD, ["unclear"])
-    record(log, "Bo", first.written[4].case.case, validation.FIELD, [])
-    second = pipeline.run(path, tmp_path / "set")
-    before = {w.case.case: (w.question, w.choice) for w in first.written}
-    after = {w.case.case: (w.question, w.choice) for w in second.written}
-    assert victim not in after
-    assert {case: after[case] for case in after.keys() & before.keys()} == {
-        c: before[c] for c in after.keys() & before.keys()
-    }
-    assert second.funnel["validation"]["dropped"] == {"unclear": 1}
 
 
 def test_tables_and_funnel_count_what_is_there(made):
@@ -293,17 +268,17 @@ def test_a_set_whose_text_gives_answers_away_is_not_built_unless_that_is_accepte
 
 
 def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
-    """Planted names are found before anything is written; what is decided holds in the next run, and black is black in what goes out."""
-    monkeypatch.setattr(overlay, "find_text", find_text)
+    """What seems to hold text (how it is found: `test_no_patient_leaves.py`) is in nothing that is written; what is decided holds in the
+    next run, and black is black in what goes out."""
+    monkeypatch.setattr(
+        overlay, "find_text", lambda image: [(4, 6, 20, 16)] * (max(image.convert("L").tobytes()) == 235)
+    )
     rng = random.Random(1)
     for label in ("Melanoma", "nevus"):
         for at in range(3):
-            picture = Image.fromarray(noise(rng) // 6).resize((320, 240), Image.Resampling.BICUBIC)
-            if at:
-                ImageDraw.Draw(picture).text(
-                    (20, 30), f"MUSTERFRAU^{at}{at}", font=ImageFont.load_default(24), fill=235
-                )
-            save(tmp_path / "skin" / label / f"{at}.png", np.asarray(picture))
+            pixels = noise(rng) // 6
+            pixels[6:16, 4:20] = 235 if at else 0
+            save(tmp_path / "skin" / label / f"{at}.png", pixels)
     entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
     out = tmp_path / "set"

@@ -57,15 +57,6 @@ def test_targets_lie_where_they_were_drawn(everything, name):
     assert found >= 12
 
 
-def test_every_source_skips_what_it_must_by_name(everything):
-    assert read(everything, "chest")[1] == [("900.png", "its image is missing")]
-    assert ("gone.png", "its image is missing") in read(everything, "coco-ct")[1]
-    assert read(everything, "masks-mr")[1] == [
-        ("odd.png", "its mask has another size than its image (64 x 32 and 64 x 64)")
-    ]
-    assert ("four.nii.gz", "is no volume of three dimensions (8 x 8 x 4 x 3)") in read(everything, "nifti-ct")[1]
-
-
 def test_patients_come_from_patterns_tables_and_headers(everything):
     skin, _ = read(everything, "skin")
     assert {p.patient for p in skin} == {f"P{sign}{k}" for sign in "MnB" for k in range(6)}
