@@ -1,5 +1,5 @@
-"""Shared by the harnesses: what a file says of itself and of an answer, the questions of an exported task, and a sample of another harness
-as an answer that can be scored.
+"""Shared by the harnesses: what is said of a file and of an answer, the questions to export, and a sample of another harness as an answer
+that can be scored.
 
 Harnesses score sample by sample and then sum up; a pair or an image with nine probes is scored from the records of its samples.
 """
@@ -7,10 +7,8 @@ Harnesses score sample by sample and then sum up; a pair or an image with nine p
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +17,11 @@ import pandas as pd
 from dataset_builders.benchmarks import question_columns
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
-from dataset_builders.hub.repository import Repository, open_repository
+from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
-from eval_harness.derive.reading import read_answers
 from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.reading import read_answers
 from eval_harness.derive.scoring import score, units
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.scores.intervals import clustered_interval
@@ -57,32 +55,12 @@ def record_of(said: Any, sample: int = 0) -> dict[str, Any]:
     return {"response": None if failed else said, "status": status, "sample": sample, "seconds": None}
 
 
-@dataclass(frozen=True)
-class Exported:
-    """The questions to export, and where they are."""
-
-    repository: Repository
-    chosen: Selection
-
-    @property
-    def task(self) -> str:
-        """The task's name, one that is a Python module's too."""
-        return f"medprobe_{re.sub(r'[^A-Za-z0-9]+', '_', self.repository.name)}"
-
-    @property
-    def path(self) -> str:
-        """The dataset as `datasets.load_dataset` takes it, from any folder."""
-        folder = Path(str(self.repository.data))
-        return str(folder.resolve()) if folder.is_dir() else str(self.repository.data)
-
-
-def to_export(data: str, split: str | None) -> Exported:
+def to_export(data: str, split: str | None) -> Selection:
     """The questions of a dataset folder or Hub repository. Raises BadInput as `medprobe eval` does, and for a dataset without images."""
-    repository = open_repository(data)
-    chosen = select_questions(repository.name, data, split)
-    if not repository.has_images:
+    chosen = select_questions(open_repository(data).name, data, split)
+    if not chosen.repository.has_images:
         raise BadInput(f"{data}: holds no images (a text-only build). Build it again without --text-only.")
-    return Exported(repository, chosen)
+    return chosen
 
 
 KEPT = tuple(dict.fromkeys((*READ_BY_SCORING, *FACETS_READ)))
@@ -118,16 +96,10 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, list | tuple | np.ndarray) else value
 
 
-def read_answer(
-    family: str, question: Mapping[str, Any], text: str | None, answer: Mapping[str, Any]
-) -> dict[str, Any]:
-    """An answer read as `medprobe score` does: `choice`, `status`, `rule`, `right`.
-
-    `question`: its columns `KEPT`; `text`: its wording, which the reader uses where it may. `answer`: a line of a journal.
-    """
-    table = pd.DataFrame([{**question, "question": text}] if text is not None else [dict(question)])
+def read_answer(family: str, question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer, a line of a journal, as `medprobe score` reads it: `choice`, `status`, `rule`, `right`. `question`: its columns `KEPT`."""
     line = {"question_id": str(question["question_id"]), "sample": 0} | dict(answer)
-    [read] = read_answers(pd.DataFrame([line]), table, family).to_dict("records")
+    [read] = read_answers(pd.DataFrame([line]), pd.DataFrame([dict(question)]), family).to_dict("records")
     choice = sorted(int(index) for index in read["choice"])
     right = read["status"] == "answered" and choice == sorted(question["answer"])
     return {"choice": choice, "status": read["status"], "rule": read["rule"], "right": right}
@@ -145,12 +117,6 @@ def scores_of(
         name: each.value for name, each in score(family, frame, given).scores.items() if name in spec(family).metrics
     }
     return {name: value for name, value in found.items() if value is not None}, _errors(units(family, frame, given))
-
-
-def scores_of_records(family: str, records: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    """`scores_of` records that hold both a question's columns and the answer that was read to it."""
-    answers = [{"sample": 0, **{name: each[name] for name in ("question_id", "choice", "status")}} for each in records]
-    return scores_of(family, records, answers)
 
 
 def _errors(table: pd.DataFrame) -> dict[str, float]:

@@ -31,9 +31,8 @@ from inspect_ai.solver import TaskState, generate
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.images.lookup import data_uri
-from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
-from eval_harness.interop.harness_file import kept_columns, read_answer, scores_of
+from eval_harness.interop.harness_file import kept_columns, letters_of, read_answer, scores_of
 from eval_harness.interop.inspect_log import delivered
 from eval_harness.prompts import prompt_for
 from eval_harness.records.conversation import DEFAULT_FORM
@@ -49,75 +48,6 @@ def _of_package(function: Callable[..., Any]) -> Callable[..., Any]:
     importlib.import_module(PACKAGE)
     function.__module__ = PACKAGE
     return function
-
-
-def make_task(
-    benchmark: str,
-    data: str | None = None,
-    split: str | None = None,
-    limit: int | None = None,
-    prompt: str | None = None,
-    form: str = DEFAULT_FORM,
-) -> Task:
-    """The task of a benchmark.
-
-    `data`: dataset folder or Hub repository (data/<benchmark> if not said), `split` of it; `limit`: only the first questions, with the rest
-    of their cases (inspect's own --limit cuts cases in two); `prompt`: name of a template; `form`: of the conversation. Raises BadInput as
-    `medprobe eval` does.
-    """
-    chosen = select_questions(benchmark, data, split, limit=limit)
-    family = chosen.repository.family
-    generation = {"max_tokens": spec(family).max_tokens, "temperature": 0.0, "seed": 0, "form": form, "system": None}
-    request = RunRequest(
-        benchmark=chosen.repository.name,
-        data=str(chosen.repository.data),
-        split=chosen.split,
-        fingerprint=chosen.fingerprint,
-        model="inspect-ai",
-        method="mc",
-        prompt=prompt,
-        samples=1,
-        generation=generation,
-    )
-    about = {
-        "benchmark": chosen.repository.name,
-        "data": str(chosen.repository.data),
-        "revision": chosen.repository.revision,
-        "split": chosen.split,
-        "fingerprint": chosen.fingerprint,
-        "left_out": chosen.left_out,
-        "form": form,
-    }
-    rows = {row["question_id"]: row for row in chosen.questions.to_dict("records")}
-    maker = RequestMaker(request, family)
-    instances = [(row, 0) for row in range(len(chosen.questions))]
-    samples = {}
-    for batch in make_requests(chosen, maker, instances, chosen.repository.has_images):
-        for ours in batch:
-            row = rows[ours.question_id]
-            content = [ContentText(text=ours.prompt)]
-            pictures = [ContentImage(image=data_uri(image)) for image in ours.images]
-            messages: list[ChatMessage] = [ChatMessageSystem(content=ours.system)] if ours.system else []
-            messages.append(
-                ChatMessageUser(content=[*pictures, *content] if ours.image_first else [*content, *pictures])
-            )
-            kind = str(row["question_type"])
-            samples[ours.question_id] = Sample(
-                id=ours.question_id,
-                input=messages,
-                target="".join(LETTERS[index] for index in row["answer"]),
-                choices=[str(option) for option in row["options"]],
-                metadata=kept_columns(row)
-                | {"question": str(row["question"]), "prompt": prompt_for(family, prompt, kind).name, "asked": about},
-            )
-    return Task(
-        dataset=MemoryDataset([samples[name] for name in rows], name=chosen.repository.name),
-        solver=generate(),
-        scorer=SCORERS[family](),
-        epochs=Epochs(1, "medprobe_every_answer"),
-        config=GenerateConfig(max_tokens=generation["max_tokens"], temperature=0.0, seed=0),
-        metadata={"medprobe": about},
-    )
 
 
 @metric
@@ -157,12 +87,10 @@ def _scorer_of(family: str) -> Callable[..., Scorer]:
         async def read(state: TaskState, target: Target) -> Score:
             question = state.metadata
             line = {"question_id": str(question["question_id"]), "sample": state.epoch - 1}
-            found = read_answer(
-                family, question, question.get("question"), line | delivered(state.output, failed=False)
-            )
+            found = read_answer(family, question, line | delivered(state.output, failed=False))
             return Score(
                 value=CORRECT if found["right"] else INCORRECT,
-                answer="".join(LETTERS[index] for index in found["choice"]),
+                answer=letters_of(found["choice"]),
                 explanation=f"{found['status']} ({found['rule']})",
                 metadata={"medprobe": [line | found]},
             )
@@ -184,7 +112,63 @@ def _task_of(benchmark: str) -> Callable[..., Task]:
         prompt: str | None = None,
         form: str = DEFAULT_FORM,
     ) -> Task:
-        return make_task(benchmark, data, split, limit, prompt, form)
+        """The task of a benchmark.
+
+        `data`: dataset folder or Hub repository (data/<benchmark> if not said), `split` of it; `limit`: only the first questions, with the
+        rest of their cases (inspect's own --limit cuts cases in two); `prompt`: name of a template; `form`: of the conversation. Raises
+        BadInput as `medprobe eval` does.
+        """
+        chosen = select_questions(benchmark, data, split, limit=limit)
+        family = chosen.repository.family
+        generation = {
+            "max_tokens": spec(family).max_tokens,
+            "temperature": 0.0,
+            "seed": 0,
+            "form": form,
+            "system": None,
+        }
+        asked = {
+            "benchmark": chosen.repository.name,
+            "data": str(chosen.repository.data),
+            "split": chosen.split,
+            "fingerprint": chosen.fingerprint,
+        }
+        request = RunRequest(**asked, model="inspect-ai", method="mc", prompt=prompt, samples=1, generation=generation)
+        about = asked | {"revision": chosen.repository.revision, "left_out": chosen.left_out, "form": form}
+        rows = {row["question_id"]: row for row in chosen.questions.to_dict("records")}
+        maker = RequestMaker(request, family)
+        instances = [(row, 0) for row in range(len(chosen.questions))]
+        samples = {}
+        for batch in make_requests(chosen, maker, instances, chosen.repository.has_images):
+            for ours in batch:
+                row = rows[ours.question_id]
+                content = [ContentText(text=ours.prompt)]
+                pictures = [ContentImage(image=data_uri(image)) for image in ours.images]
+                messages: list[ChatMessage] = [ChatMessageSystem(content=ours.system)] if ours.system else []
+                messages.append(
+                    ChatMessageUser(content=[*pictures, *content] if ours.image_first else [*content, *pictures])
+                )
+                kind = str(row["question_type"])
+                samples[ours.question_id] = Sample(
+                    id=ours.question_id,
+                    input=messages,
+                    target=letters_of(row["answer"]),
+                    choices=[str(option) for option in row["options"]],
+                    metadata=kept_columns(row)
+                    | {
+                        "question": str(row["question"]),
+                        "prompt": prompt_for(family, prompt, kind).name,
+                        "asked": about,
+                    },
+                )
+        return Task(
+            dataset=MemoryDataset([samples[name] for name in rows], name=chosen.repository.name),
+            solver=generate(),
+            scorer=SCORERS[family](),
+            epochs=Epochs(1, "medprobe_every_answer"),
+            config=GenerateConfig(max_tokens=generation["max_tokens"], temperature=0.0, seed=0),
+            metadata={"medprobe": about},
+        )
 
     return task(_of_package(make), name=benchmark)
 

@@ -12,6 +12,7 @@ Format: lmms-eval 0.7.3.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,16 @@ from dataset_builders.files import replace_file
 from eval_harness.benchmarks import spec
 from eval_harness.interop.harness_file import (
     Described,
-    Exported,
     images_of,
     kept_columns,
-    letters_of,
     question_of,
     read_answer,
     record_of,
-    scores_of_records,
+    scores_of,
     to_export,
 )
 from eval_harness.prompts import prompt_for
+from eval_harness.records.selection import Selection
 from eval_harness.store.untrusted import ProblemList, json_lines
 
 IDS = "medprobe_answer"
@@ -49,39 +49,35 @@ def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [*pictures, *content]}]
 
 
-def target(family: str, doc: Mapping[str, Any]) -> str:
-    """The key of a question, as letters."""
-    return letters_of(doc["answer"])
-
-
 def process(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
     """What lmms-eval keeps of a sample: the record that every metric is summed up from. `score`: 1 where it is right."""
     row = question_of(family, doc)
-    found = read_answer(family, kept_columns(row), row["question"], record_of(results))
-    record = kept_columns(row) | found | {"score": int(found["right"])}
-    return {
-        IDS: {"question_id": row["question_id"], "score": record["score"], "case_id": row["case_id"]}
-    } | dict.fromkeys(spec(family).metrics, record)
+    found = read_answer(family, kept_columns(row), record_of(results))
+    record = kept_columns(row) | found | {"score": int(found["right"]), "sample": 0}
+    ids = {name: record[name] for name in ("question_id", "score", "case_id")}
+    return {IDS: ids} | dict.fromkeys(spec(family).metrics, record)
 
 
 def aggregate(family: str, metric: str, records: Iterable[Mapping[str, Any]]) -> float | None:
     """The value of a metric in percent; None where the questions asked do not speak for it."""
-    return scores_of_records(family, list(records))[0].get(metric)
+    held = list(records)  # of the questions, and of the answers that were read to them
+    return scores_of(family, held, held)[0].get(metric)
 
 
 def export(data: str, split: str | None, out: Path) -> str:
     """Write the task of a dataset into the folder `out`; returns the task's name. Raises BadInput as `medprobe eval` does."""
-    found = to_export(data, split)
-    folder = out / found.task
+    chosen = to_export(data, split)
+    task = f"medprobe_{re.sub(r'[^A-Za-z0-9]+', '_', chosen.repository.name)}"  # a Python module's name, too
+    folder = out / task
     folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / "utils.py", _functions(found.repository.family).encode())
-    replace_file(folder / f"{found.task}.yaml", _yaml(found).encode())
-    return found.task
+    replace_file(folder / "utils.py", _functions(chosen.repository.family).encode())
+    replace_file(folder / f"{task}.yaml", _yaml(task, chosen).encode())
+    return task
 
 
 _UTILS = """# Written by `medprobe export-lmms-eval`: the functions of the task, for the benchmark {family}.
 
-from eval_harness.interop import lmms_eval
+from eval_harness.interop import harness_file, lmms_eval
 
 FORMAT = {family!r}
 
@@ -91,7 +87,7 @@ def doc_to_messages(doc, lmms_eval_specific_kwargs=None):
 
 
 def doc_to_visual(doc):
-    return lmms_eval.images_of(doc)
+    return harness_file.images_of(doc)
 
 
 def doc_to_text(doc, lmms_eval_specific_kwargs=None):
@@ -99,7 +95,7 @@ def doc_to_text(doc, lmms_eval_specific_kwargs=None):
 
 
 def doc_to_target(doc):
-    return lmms_eval.target(FORMAT, doc)
+    return harness_file.letters_of(doc["answer"])
 
 
 def process_results(doc, results):
@@ -117,16 +113,17 @@ def _functions(family: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _yaml(found: Exported) -> str:
-    repository = found.repository
+def _yaml(task: str, chosen: Selection) -> str:
+    repository = chosen.repository
+    folder = Path(str(repository.data))
     known = spec(repository.family).metrics
     listed = [(IDS, "right", True), *((name, name, info.higher_is_better is not False) for name, info in known.items())]
     document = {
-        "dataset_path": found.path,
+        "dataset_path": str(folder.resolve() if folder.is_dir() else repository.data),
         "dataset_name": "questions",
         **({"dataset_kwargs": {"revision": repository.revision}} if repository.revision else {}),
-        "task": found.task,
-        "test_split": found.chosen.split,
+        "task": task,
+        "test_split": chosen.split,
         "output_type": "generate_until",
         "cluster_key": "case_id",
         "generation_kwargs": {

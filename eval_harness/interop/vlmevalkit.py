@@ -46,8 +46,8 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
     Images that several questions show are stored in the first of them. Several images of one question are a list, with the names that
     VLMEvalKit asks for (`image_path`). Raises BadInput for an unknown dataset and one without images.
     """
-    found = to_export(data, split)
-    repository, chosen = found.repository, found.chosen
+    chosen = to_export(data, split)
+    repository = chosen.repository
     rows = chosen.questions.to_dict("records")
     most = max(len(row["options"]) for row in rows)
     several = any(len(image_ids(row)) > 1 for row in rows)
