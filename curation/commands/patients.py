@@ -69,12 +69,12 @@ def deidentify(
         typer.echo(f"names of classes, copied without the names that are known (read them): {', '.join(classes)}")
     typer.echo(f"elements removed from DICOM: {sum(report['removed_elements'].values())}")
     if known is not None:
-        if known.report.columns:
+        if known.left_out:
             typer.echo(
-                f"columns of {table} left out: {', '.join(known.report.columns)} (--keep-column copies one; --name-column takes its words "
+                f"columns of {table} left out: {', '.join(known.left_out)} (--keep-column copies one; --name-column takes its words "
                 "out of the other texts)"
             )
-        for what, count in known.report.document().items():
+        for what, count in known.counts.items():
             typer.echo(f"{table}: {count} {what.replace('_', ' ')}")
     if waiting := report["text"]["images_with_text"]:
         typer.echo(f"{waiting} images may hold burned-in text: decide with medprobe curate texts {out}")

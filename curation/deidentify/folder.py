@@ -88,7 +88,7 @@ def deidentify(
             for path in tqdm(paths, desc="de-identifying", unit="file", disable=None):
                 try:
                     data, patient, words, dataset = _picture(path, pseudonyms, counts["removed_elements"])
-                except (ImageError, OSError) as error:
+                except (ImageError, Skipped, OSError) as error:
                     counts["not_taken"][_reason(str(error))] += 1
                     continue
                 counts["files"]["images" if dataset is None else "dicom"] += 1
@@ -136,7 +136,7 @@ def deidentify(
             "key": pseudonyms.of("k", ""), "method": METHOD, **{what: dict(sorted(found.items())) for what, found in counts.items()},
             "groups": len({*groups.values()} - {""}),
             "patient_ids_in_several_groups": sum(len(found) > 1 for patient, found in groups_of.items() if patient),
-            "table": known.report.document() if known else {},
+            "table": known.counts if known else {},
             "text": {"searched": search_text, "images_with_text": pending, "undecided": pending, "decisions": {}},
         }  # fmt: skip
         write_json(work / REPORT, report)
@@ -163,27 +163,20 @@ def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
 
 def _picture(path: Path, pseudonyms: Pseudonyms, removed: Counter[str]) -> tuple[bytes, str, set[str], Any]:
     """(the picture without metadata, the patient's id where the file has one, words in it that name people, the cleaned DICOM data set).
-    Raises ImageError, OSError."""
+    Raises ImageError, Skipped, OSError."""
     if path.suffix.lower() in SUFFIXES and not is_dicom(path):
         data = path.read_bytes()
         check_image(data)
         return strip_metadata(data), "", set(), None
     import pydicom
 
-    with reading():
-        try:
-            dataset = pydicom.dcmread(path, force=path.suffix.lower() in DICOM)
-            if int(dataset.get("NumberOfFrames", 1) or 1) > 1:
-                raise ImageError("a DICOM file of several frames")
-            picture = Image.fromarray(shown(dataset, None))
-            patient, words = str(dataset.get("PatientID", "") or ""), identifiers_of(dataset)
-            removed.update(deidentify_dataset(dataset, pseudonyms))
-        except ImageError:
-            raise
-        except Skipped as error:
-            raise ImageError(str(error)) from None
-        except Exception as error:  # pydicom raises errors of many kinds on damaged files
-            raise ImageError(f"a DICOM file that cannot be read: {type(error).__name__}") from None
+    with reading("a DICOM file that cannot be read"):
+        dataset = pydicom.dcmread(path, force=path.suffix.lower() in DICOM)
+        if int(dataset.get("NumberOfFrames", 1) or 1) > 1:
+            raise Skipped("a DICOM file of several frames")
+        picture = Image.fromarray(shown(dataset, None))
+        patient, words = str(dataset.get("PatientID", "") or ""), identifiers_of(dataset)
+        removed.update(deidentify_dataset(dataset, pseudonyms))
     return strip_metadata(as_png(picture)), patient, words, dataset
 
 

@@ -23,7 +23,7 @@ from curation.deidentify.table import without_births, without_words
 from curation.readers.dataset import SourceDataset
 from curation.readers.formats import pairs_of
 from curation.readers.pictures import TURNED, Files, Pairs, PictureLabel, Skip, is_volume
-from curation.readers.pixels import Skipped, cause, encode_mask
+from curation.readers.pixels import Skipped, encode_mask, reading
 from curation.readers.shapes import LISTS
 from curation.readers.volumes import volume_classes
 from dataset_builders.errors import BadInput
@@ -157,20 +157,17 @@ def write_volume(path: Path, out: Path) -> None:
     import nibabel as untyped
 
     nibabel: Any = untyped
-    try:
+    with reading("is no complete NIfTI"):
         loaded = nibabel.load(path)
         given = loaded.header
         slope, intercept = given.get_slope_inter() if hasattr(given, "get_slope_inter") else (None, None)
-        made = nibabel.Nifti1Image(
-            np.asanyarray(loaded.dataobj.get_unscaled()), loaded.affine, dtype=given.get_data_dtype()
-        )
+        stored = np.asanyarray(loaded.dataobj.get_unscaled())
+        made = nibabel.Nifti1Image(stored, loaded.affine, dtype=given.get_data_dtype())
         made.header.set_zooms(given.get_zooms())
         made.header.set_slope_inter(slope, intercept)
         if hasattr(given, "get_xyzt_units"):
             made.header.set_xyzt_units(*given.get_xyzt_units())
         nibabel.save(made, out)
-    except Exception as error:  # nibabel raises errors of many kinds on damaged files
-        raise Skipped(f"is no complete NIfTI ({cause(error)})") from None
 
 
 def drop_labels(out: Path, image: str) -> None:

@@ -12,7 +12,6 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
 
@@ -164,26 +163,13 @@ READ = {
     "question", "options", "answer",  # hallucinate; option_A ... too
 }  # fmt: skip
 """Columns that later steps read by these names."""
+FILE_WORDS = "rows_with_a_word_of_their_file_name"
 OPTION = re.compile(r"(?i)(?:option|choice)_[a-z]")
 
 
-@dataclass
-class TableReport:
-    """Counts of what was taken out of a table. `columns`: the names of those left out, for the screen."""
-
-    columns: list[str] = field(default_factory=list)
-    words_removed: int = 0
-    rows_without_image: int = 0
-    images_without_row: int = 0
-    rows_with_a_word_of_their_file_name: int = 0
-    """To be read by a person."""
-
-    def document(self) -> dict[str, int]:
-        return {name: count for name, count in vars(self).items() if name != "columns"}
-
-
 class PatientTable:
-    """The rows of a table by image, and what is known to name the patients of each.
+    """The rows of a table by image, and what is known to name the patients of each. `left_out`: names of columns, for the screen;
+    `counts`: of what was taken out, and of what a person has to read.
 
     known: has a column `image`, which names `files` as `pairing.py` says (several rows of an image stay several). keep: further columns to
     copy. names: columns whose words are taken out of the other texts of their row. Raises BadInput where the table names no image, one row
@@ -211,8 +197,9 @@ class PatientTable:
         self._names = tuple(names)
         columns = [str(name) for name in texts.columns]
         self.columns = [name for name in columns if name in READ or OPTION.fullmatch(name) or name in keep]
-        left_out = [name for name in columns if name not in self.columns]
-        self.report = TableReport(left_out, rows_without_image=len(texts) - sum(map(len, self._rows.values())))
+        self.left_out = [name for name in columns if name not in self.columns]
+        lost = len(texts) - sum(map(len, self._rows.values()))
+        self.counts = {"words_removed": 0, "rows_without_image": lost, "images_without_row": 0, FILE_WORDS: 0}
 
     def group_of(self, file: str) -> str:
         """What the table says a file belongs to; "" where it does not say."""
@@ -229,18 +216,18 @@ class PatientTable:
     def rows_of(self, file: str, identifiers: set[str]) -> list[dict[str, str]]:
         """The rows of a file without its name and group, their texts without words that name its patient."""
         made = []
-        self.report.images_without_row += file not in self._rows
+        self.counts["images_without_row"] += file not in self._rows
         in_path = words_of(re.sub(r"\.\w+$", "", file), 5)
         own = identifiers | self.names_of(file)
         for row in self._rows.get(file, ()):
             kept = {name: row[name] for name in self.columns if name in row and name not in ("image", "group")}
             clean = {name: self._without(text, own) for name, text in kept.items()}
-            self.report.rows_with_a_word_of_their_file_name += any(words_of(text) & in_path for text in clean.values())
+            self.counts[FILE_WORDS] += any(words_of(text) & in_path for text in clean.values())
             made.append(clean)
         return made
 
     def _without(self, text: str, words: set[str]) -> str:
         text, births = without_births(text)
         clean, count = without_words(text, words)
-        self.report.words_removed += count + births
+        self.counts["words_removed"] += count + births
         return clean

@@ -17,15 +17,14 @@ import numpy as np
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import Files, Picture, Skip, Unit, below, is_dicom, load_picture, paired, patient_of
 from curation.readers.pixels import (
+    USED,
     Skipped,
     about,
-    cause,
     header,
     reading,
     refuse_burned_in,
     shown,
     upright,
-    used_header,
     values,
 )
 from curation.readers.shapes import decode
@@ -105,7 +104,7 @@ def _referred(data: Any) -> list[str]:
 def _annotated(path: Path, files: list[Path], dataset: SourceDataset, unit: Unit) -> list[Picture]:
     """The pictures of one SEG or RTSTRUCT: its slices in order along the patient, turned upright with their masks."""
     data = header(path)
-    with used_header():
+    with reading(USED):
         volume = _volume(data, path, [header(file) for file in files], dataset, unit)
         return pictures_of(volume, dataset, unit)
 
@@ -155,25 +154,20 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
     import highdicom
 
     uids = [str(each.SOPInstanceUID) for each in slices]
-    with reading():
-        try:
-            segmentation = highdicom.seg.segread(path)
-            if (segmentation.Rows, segmentation.Columns) != (slices[0].Rows, slices[0].Columns):
-                raise Skipped(
-                    f"its mask has another size than its image ({segmentation.Columns} x {segmentation.Rows} and "
-                    f"{slices[0].Columns} x {slices[0].Rows})"
-                )
-            planes = segmentation.get_pixels_by_source_instance(
-                uids, ignore_spatial_locations=True, assert_missing_frames_are_empty=True
+    with reading("a SEG that highdicom cannot read"):
+        segmentation = highdicom.seg.segread(path)
+        if (segmentation.Rows, segmentation.Columns) != (slices[0].Rows, slices[0].Columns):
+            raise Skipped(
+                f"its mask has another size than its image ({segmentation.Columns} x {segmentation.Rows} and "
+                f"{slices[0].Columns} x {slices[0].Rows})"
             )
-            names = {
-                number: str(segmentation.get_segment_description(number).segment_label)
-                for number in segmentation.segment_numbers
-            }
-        except Skipped:
-            raise
-        except Exception as error:  # highdicom raises errors of many kinds on what it does not take
-            raise Skipped(f"a SEG that highdicom cannot read ({cause(error)})") from None
+        planes = segmentation.get_pixels_by_source_instance(
+            uids, ignore_spatial_locations=True, assert_missing_frames_are_empty=True
+        )
+        names = {
+            number: str(segmentation.get_segment_description(number).segment_label)
+            for number in segmentation.segment_numbers
+        }
     found: dict[str, np.ndarray] = {}
     for at, number in enumerate(sorted(names)):
         mask = planes[..., at] > 0.5

@@ -102,39 +102,33 @@ def decode_mask(rle: dict[str, Any]) -> np.ndarray:
 
 
 @contextmanager
-def reading() -> Iterator[None]:
-    """pydicom warns of every odd value in old files; what matters is counted by us."""
+def reading(reason: str) -> Iterator[None]:
+    """Raise Skipped with this reason where a library raises, as they do in many kinds on damaged files: pydicom also when a value is used.
+    It warns of every odd value in old files, too; what matters is counted by us."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
-
-
-@contextmanager
-def used_header() -> Iterator[None]:
-    """Raise Skipped where numbers of a header are none: pydicom converts them when they are used."""
-    with reading():
         try:
             yield
-        except (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, ZeroDivisionError) as error:
-            raise Skipped(f"its header has values that cannot be used ({cause(error)})") from None
+        except Skipped:
+            raise
+        except Exception as error:
+            raise Skipped(f"{reason} ({cause(error)})") from None
+
+
+USED = "its header has values that cannot be used"
 
 
 def header(path: Path) -> Any:
     """The data set of a file, its pixels not yet read. Raises Skipped where the file is no DICOM."""
     import pydicom
 
-    with reading():
-        try:
-            data = pydicom.dcmread(path, defer_size=4096, force=True)  # old files have no preamble
-            if "SOPClassUID" not in data and "Modality" not in data:
-                raise Skipped("is no DICOM file")
-            if "TransferSyntaxUID" not in data.file_meta:
-                data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian  # the default of such files
-            return data
-        except Skipped:
-            raise
-        except Exception as error:  # pydicom raises errors of many kinds on damaged files
-            raise Skipped(f"is no DICOM file ({cause(error)})") from None
+    with reading("is no DICOM file"):
+        data = pydicom.dcmread(path, defer_size=4096, force=True)  # old files have no preamble
+        if "SOPClassUID" not in data and "Modality" not in data:
+            raise Skipped("is no DICOM file")
+        if "TransferSyntaxUID" not in data.file_meta:
+            data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian  # the default of such files
+    return data
 
 
 def about(data: Any) -> dict[str, str]:
@@ -153,11 +147,11 @@ def read_frame(path: Path, dataset: SourceDataset) -> tuple[np.ndarray, dict[str
     """(height, width, 3) uint8 of a file with one frame, and what it says of itself: upright with square pixels, or as its pixels are
     stored, where boxes and masks count these. Raises Skipped."""
     data = header(path)
-    with used_header():
+    with reading(USED):
         refuse_burned_in(data)
-        if "Rows" not in data or not {"PixelData", "FloatPixelData", "DoubleFloatPixelData"} & {
-            e.keyword for e in data
-        }:
+        if "Rows" not in data or not any(
+            each in data for each in ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
+        ):
             raise Skipped(f"a DICOM file without pixels ({data.get('Modality', 'no modality')})")
         if int(data.get("NumberOfFrames", 1) or 1) > 1:
             raise Skipped("has several frames")
@@ -184,52 +178,35 @@ def _has_voi(data: Any) -> bool:
     return "WindowCenter" in data or "VOILUTSequence" in data
 
 
-def pixels(data: Any) -> np.ndarray:
-    """The stored values, in RGB where they are colours. Raises Skipped where they cannot be decoded."""
-    from pydicom.pixels import pixel_array
+def values(data: Any, after_modality: bool = True) -> np.ndarray:
+    """The stored values, in RGB where they are colours; after the modality LUT Hounsfield units for CT. Raises Skipped."""
+    from pydicom.pixels import apply_modality_lut, pixel_array
 
-    with reading():
-        try:
-            array: np.ndarray = pixel_array(data)
-        except Exception as error:  # decoders raise errors of many kinds
-            raise Skipped(f"its pixels cannot be decoded ({cause(error)})") from None
-    return array
-
-
-def values(data: Any) -> np.ndarray:
-    """The stored values after the modality LUT: Hounsfield units for CT."""
-    from pydicom.pixels import apply_modality_lut
-
-    with reading():
-        rescaled: np.ndarray = apply_modality_lut(pixels(data), data)
-    return rescaled
+    with reading("its pixels cannot be decoded"):
+        stored = pixel_array(data)
+        made: np.ndarray = apply_modality_lut(stored, data) if after_modality else stored
+    return made
 
 
 def shown(data: Any, window: tuple[float, float] | None) -> np.ndarray:
     """uint8 of a grey or colour frame: under `window`, else the file's VOI (highdicom's), else percentiles; white is always high."""
     import highdicom
 
+    kind = str(data.get("PhotometricInterpretation", ""))
     if int(data.get("SamplesPerPixel", 1)) > 1:
-        return _colour(data)
-    if str(data.get("PhotometricInterpretation", "")) == "PALETTE COLOR":
+        colours = values(data, after_modality=False)
+        if colours.dtype != np.uint8 or colours.ndim != 3:
+            raise Skipped("is a colour picture of more than 8 bits")
+        return colours
+    if kind == "PALETTE COLOR":
         raise Skipped("is a palette picture")
     if window is None and _has_voi(data):
-        with reading():
-            try:
-                image = highdicom.Image.from_dataset(data)
-                grey = image.get_frame(1, apply_voi_transform=True, voi_output_range=(0, 255))
-            except Exception as error:  # highdicom and decoders raise errors of many kinds
-                raise Skipped(f"its pixels cannot be decoded ({cause(error)})") from None
+        with reading("its pixels cannot be decoded"):
+            image = highdicom.Image.from_dataset(data)
+            grey = image.get_frame(1, apply_voi_transform=True, voi_output_range=(0, 255))
         return np.asarray(grey.round(), np.uint8)
     grey = to_grey(values(data), window)
-    return 255 - grey if str(data.get("PhotometricInterpretation", "")) == "MONOCHROME1" else grey
-
-
-def _colour(data: Any) -> np.ndarray:
-    array = pixels(data)
-    if array.dtype != np.uint8 or array.ndim != 3:
-        raise Skipped("is a colour picture of more than 8 bits")
-    return array
+    return 255 - grey if kind == "MONOCHROME1" else grey
 
 
 VIEWS = {"sagittal": "RIP", "coronal": "AIL", "axial": "SPL"}

@@ -30,7 +30,7 @@ from curation.readers.pictures import (
     patient_of,
     refused,
 )
-from curation.readers.pixels import VIEWS, Skipped, cause, square_pixels, to_grey, to_rgb, turn_to, window_for
+from curation.readers.pixels import VIEWS, Skipped, reading, square_pixels, to_grey, to_rgb, turn_to, window_for
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_json
 
@@ -183,7 +183,7 @@ def _read(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, 
     import nibabel as untyped
 
     nibabel: Any = untyped
-    try:
+    with reading("is no complete NIfTI"):
         loaded: Any = nibabel.load(path)
         if len(loaded.shape) == 4 and loaded.shape[3] == 1:
             loaded = nibabel.funcs.four_to_three(loaded)[0]
@@ -192,8 +192,4 @@ def _read(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, 
         turned = loaded.as_reoriented(turn_to(VIEWS[plane], loaded.affine))
         values = np.asarray(turned.get_fdata(dtype=np.float32))
         _, rows, columns = (float(side) for side in turned.header.get_zooms()[:3])
-    except Skipped:
-        raise
-    except Exception as error:  # nibabel raises errors of many kinds on damaged files
-        raise Skipped(f"is no complete NIfTI ({cause(error)})") from None
     return values, np.asarray(turned.affine), (rows, columns)

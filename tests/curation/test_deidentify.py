@@ -139,9 +139,9 @@ def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, se
             r"(\[removed\]-?)+, \[removed\]: effusion of study \d; white matter of patient \d", row["caption"]
         )
     assert (
-        table.report.columns == ["mrn"]
-        and table.report.rows_without_image == 1
-        and table.report.words_removed >= len(rows)
+        table.left_out == ["mrn"]
+        and table.counts["rows_without_image"] == 1
+        and table.counts["words_removed"] >= len(rows)
     )
 
 
