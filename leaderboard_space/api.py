@@ -14,10 +14,9 @@ from dataset_builders.errors import BadInput
 from dataset_builders.facets import read_facets
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of
-from leaderboard_space.data.facets import choice, facet_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name
+from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name, choice, facet_of
 from leaderboard_space.export import breakdown_table, leaderboard_table
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.service import Service

@@ -21,11 +21,10 @@ from eval_harness.scores.unpaired import METHOD as UNPAIRED
 from eval_harness.scores.unpaired import unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.model_names import find_result, identity_of, labels
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import Owner, group_of, order_of, owner_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of
-from leaderboard_space.data.result_names import find_result, labels
 from leaderboard_space.data.scoring import scores_of
 from leaderboard_space.data.store.sections import Entry, Section
 

@@ -17,13 +17,12 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result, Score
 from eval_harness.store.table import harmless
 from leaderboard_space import sentences
-from leaderboard_space.data.facets import facet_of
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.groups import judge_of
 from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import SEPARATOR, Path
+from leaderboard_space.data.tree import SEPARATOR, Path, facet_of
 
 Table = list[dict[str, Any]]
 

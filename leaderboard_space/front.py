@@ -14,7 +14,6 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
-from leaderboard_space.data.facets import choice
 from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section
@@ -28,13 +27,13 @@ from leaderboard_space.data.topics import (
     matching,
     topics,
 )
-from leaderboard_space.data.tree import FACET_LABEL
+from leaderboard_space.data.tree import FACET_LABEL, choice
 from leaderboard_space.html import count
 from leaderboard_space.overview import OFFICIAL, Overview, overview
 from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
 from leaderboard_space.views import topic as topic_view
-from leaderboard_space.views.addresses import address_of
+from leaderboard_space.views.parts import address_of
 from leaderboard_space.views.topic import Aspect, LabelSummary
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data import cells
-from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
 from leaderboard_space.data.ranks.standings import ONE, Row, info_of, metrics_of

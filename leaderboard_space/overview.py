@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.records.result import Model, Score
+from leaderboard_space import headlines
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.sentences import Trust, findings
+from leaderboard_space.headlines import Trust
 
 OFFICIAL = ("complete", "unconfirmed")
 """Kinds of sets whose results stand in the matrix: the official questions."""
@@ -132,7 +133,7 @@ def _finding(columns: list[Column], lines: list[ModelRow]) -> Trust | None:
         marks = [mark for mark in marks if mark is not None]
         if marks:
             better, worse = marks.count("better"), marks.count("worse")
-            guess = findings.guessing(column.family, column.metric)
+            guess = headlines.guessing(column.family, column.metric)
             trust = Trust(column.task, len(marks), better, worse, guess)
             found.append((better / len(marks), -len(marks), trust))
     return min(found, key=lambda item: item[:2])[2] if found else None

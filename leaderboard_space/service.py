@@ -6,17 +6,185 @@ selection cost one computation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from leaderboard_space import breakdowns
+from eval_harness.records.result import Score
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.export import as_file, citation
+from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of, scores_by_entry, speaks_of
+from leaderboard_space.data.model_names import labels
+from leaderboard_space.data.ranks.standings import Row, info_of, shown_method
+from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.data.tree import branch_name, groups_of
+from leaderboard_space.export import (
+    as_file,
+    breakdown_table,
+    citation,
+    leaderboard_table,
+    plot_note,
+    selection_in_words,
+)
 from leaderboard_space.html import text
 from leaderboard_space.memory import ViewCache
-from leaderboard_space.views.tables import leaderboard, provenance
+from leaderboard_space.query import BoardQuery
+from leaderboard_space.views import plots
+from leaderboard_space.views.parts import FIRST, all_rows
+from leaderboard_space.views.tables import breakdown, leaderboard, provenance
+
+
+def breakdown_of(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> str:
+    """The plots and the breakdown table of a selection, as HTML."""
+    facet, facets = _facet(memory, query, request)
+    one, every = str(request.get("one") or "")[:1000], request.get("all") == "yes"  # it stands in a key that is kept
+
+    def draw() -> str:
+        entries = _drawn(memory, query, facet)
+        chosen = entries if every else entries[:FIRST]
+        keys = frozenset(entry.key for entry in chosen)
+        found, family = memory.standings(query), query.section.family
+        about = plot_note(query.section, found, query.branches)
+        rows = [row for row in found.standing if row.entry.key in keys]
+        stated = _stated(query, rows)
+        drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, family, stated, about)
+        drawn += plots.by_date(rows, query.metric, family, stated, about)
+        if spec(query.section.family).by_image_type and (entry := _one(memory, query, one)) is not None:
+            by_image_type = _by_image_type(query, frozenset({entry.key}))
+            drawn += breakdown.aspects(entry, by_image_type, labels(memory.entries(query)))
+        cells = _cells(query, facet, keys=keys)
+        under = all_rows(len(chosen), len(entries))
+        return breakdown.view(query.section, cells, found, facet, facets, chosen, under) + drawn
+
+    return memory.remember(("breakdown", facet, one, every, *query.key), draw)
+
+
+def _drawn(memory: ViewCache, query: BoardQuery, facet: str) -> list[Entry]:
+    """The results that the breakdown shows."""
+    entries = [entry for entry in memory.entries(query) if speaks_of(entry, query.outcomes, facet, query.metric)]
+    if not memory.standings(query).rows:  # nothing is ranked above: the best in the first column stands first
+        known = _cells(query, facet)
+        leading = known.get(next(iter(breakdown.columns_of(known, facet)), ""), {})
+        sign = -1 if info_of(query.metric).higher_is_better is not False else 1
+        entries.sort(key=lambda entry: sign * (leading[entry.key].value or 0.0) if entry.key in leading else math.inf)
+    return entries
+
+
+def _plot(memory: ViewCache, query: BoardQuery, keys: frozenset[str], about: str) -> str:
+    """The benchmark's plot of the results `keys`, of the table's own rows; where a selection as a whole has none, that of the largest image
+    type in it (papers print by these)."""
+    drawn = _plot_of(memory, query, keys, query.metric, "", about)
+    if drawn or not spec(query.section.family).by_image_type:
+        return drawn
+    for branch in plots.image_types(query.tree, query.branches):
+        name = branch_name(branch)
+        part = memory.fitting(replace(query, branches=(branch,)))
+        drawn = _plot_of(memory, part, keys, query.metric, f"Known by image type only: {name}, the largest.", about)
+        if drawn:
+            return drawn
+    return ""
+
+
+def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], wanted: str, where: str, about: str) -> str:
+    rows = [row for row in memory.standings(query).standing if row.entry.key in keys]
+
+    def known(metric: str) -> dict[str, Score]:
+        """A score of every row: the table's where it is the table's score, else that of the same result or of the same model's result
+        with the same score, since a paper prints the best over methods without its other scores."""
+        if metric == query.metric:
+            return {row.entry.key: row.score for row in rows}
+        every = scores_by_entry(query.section, query.outcomes, query.tree, metric, query.branches)
+        found = {}
+        for row in rows:
+            same = [row.entry, *(entry for entry in query.section.entries if _is_same(entry, row, query.metric))]
+            score = next((every[entry.key] for entry in same if entry.key in every), None)
+            if score is not None:
+                found[row.entry.key] = score
+        return found
+
+    stated = f"{where} {_stated(query, rows)}".strip()
+    return plots.plot(query.section.family, rows, known, wanted, stated, about)
+
+
+def _is_same(entry: Entry, row: Row, metric: str) -> bool:
+    score = entry.result.scores.get(metric)
+    return (
+        entry.result.model.name == row.entry.result.model.name
+        and score is not None
+        and score.value is not None
+        and abs(score.value - (row.score.value or math.inf)) < 0.005
+    )
+
+
+def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
+    """What a chart is of: the set of questions, the selection and the method."""
+    groups = [" or ".join(branch_name(path) for path in group) for group in groups_of(query.branches)]
+    only = f", only {' and '.join(groups)}" if groups else ""
+    methods = {shown_method(row.entry.result.method.name) for row in rows if not row.is_baseline}
+    return f"{query.section.title()}{only}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
+
+
+def _one(memory: ViewCache, query: BoardQuery, wanted: str) -> Entry | None:
+    """The result that the table of a single one shows, the first of which anything is known by image type."""
+    entries = memory.entries(query)
+    for entry in breakdown.preferred(entries, wanted, labels(entries)):
+        cells = _by_image_type(query, frozenset({entry.key}))("organ")
+        if any(entry.key in held for held in cells.values()):
+            return entry
+    return None
+
+
+def _facet(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
+    facets = facets_of(query.section, query.outcomes)
+    wanted = str(request.get("facet") or "")
+    found = memory.standings(query)
+    if not found.rows and (parts := found.facets_of_parts(query.branches)):  # the parts are the answer
+        return (wanted if wanted in facets else next(name for name in facets if name in parts)), facets
+    known = (
+        name
+        for name in facets
+        if any(speaks_of(entry, query.outcomes, name, query.metric) for entry in query.section.entries)
+    )
+    return (wanted if wanted in facets else next(known)), facets
+
+
+def _cells(
+    query: BoardQuery,
+    facet: str,
+    metric: str | None = None,
+    keys: frozenset[str] | None = None,
+) -> Cells:
+    return cells_of(query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, keys)
+
+
+def _by_image_type(query: BoardQuery, keys: frozenset[str] | None = None) -> Callable[[str], Cells]:
+    return lambda metric: _cells(query, "image_type", metric, keys)
+
+
+def table_to_save(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """A table and the name of its file. `of`: leaderboard, breakdown or aspects."""
+    section, found, of = query.section, memory.standings(query), str(request.get("of") or "leaderboard")
+    name, rows = f"{section.benchmark}-{section.key}-{query.metric}", list[dict[str, Any]]()
+    if of == "breakdown":
+        facet, _ = _facet(memory, query, request)
+        metric = None if facet == METRICS_FACET else query.metric
+        cells = _cells(query, facet)
+        rows = breakdown_table(section, memory.entries(query), facet, cells, metric, query.branches)
+        name += f"-by-{facet}"
+    elif of == "aspects":
+        one = _one(memory, query, str(request.get("one") or ""))
+        for metric in breakdown.ASPECTS:
+            cells = _by_image_type(query)(metric)
+            rows += breakdown_table(section, [one] if one else [], "image_type", cells, metric, query.branches)
+        name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
+    else:
+        rows = leaderboard_table(section, found, query.branches)
+    if query.branches:
+        name += f"-{selection_in_words(query.branches)}"
+    return rows, name
 
 
 class Service:
@@ -78,7 +246,7 @@ class Service:
         """The plots and the breakdown table of a selection, as HTML."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
-        return breakdowns.view(self.memory, self.memory.query(request), request)
+        return breakdown_of(self.memory, self.memory.query(request), request)
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """The provenance of one result, as HTML."""
@@ -91,7 +259,7 @@ class Service:
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown or aspects; `as`: csv or json."""
-        table, name = breakdowns.table(self.memory, self.memory.query(request), request)
+        table, name = table_to_save(self.memory, self.memory.query(request), request)
         return as_file(table, name, str(request.get("as")))
 
     def cite(self, request: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ class BoardSpec:
     "guessing" by default). `chains`: the facets of the tree of branches from the trunk to the leaves, one tuple for each group of the
     tree (None: each facet is a group of its own). `first_facet`: what the breakdown shows first. `hidden_splits`: splits whose answers
     their source keeps from the public. `chance`: exact chance of printed scores in percent, by metric; `prints_chance`: the paper's own
-    random run stands in for it, cell by cell (a sample: `data/ranks/significance.py` tests against it).
+    random run stands in for it, cell by cell (a sample: `data/ranks/standings.py` tests against it).
     `cases_sharing`: by facet value ("": all), how many cases a component that shares images holds on average over the components and over
     the cases, for the intervals of printed scores (`printed_interval`). `facet_metrics`: printed metrics that are cells of a facet:
     (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units are questions, which may share a case with another

@@ -20,7 +20,7 @@ from eval_harness.store.scan import Store, scan_store
 from leaderboard_space.data.outcomes import read_outcomes, read_questions
 from leaderboard_space.data.ranks.sight import read_sights
 from leaderboard_space.data.ranks.standings import for_board
-from leaderboard_space.data.store.result_files import ResultFiles, stamp_of
+from leaderboard_space.data.result_files import ResultFiles, stamp_of
 from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.data.tree import published_tree, tree_of

@@ -9,13 +9,11 @@ import numpy as np
 from dataset_builders.benchmarks import FACETS
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.facets import cells_in
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.significance import is_random_run, random_run, tested
-from leaderboard_space.data.ranks.standings import info_of, metrics_of, own_score
+from leaderboard_space.data.ranks.standings import info_of, is_random_run, metrics_of, own_score, random_run, tested
 from leaderboard_space.data.scoring import Bools, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import UNLABELLED, Path, Tree
+from leaderboard_space.data.tree import UNLABELLED, Path, Tree, cells_in
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""

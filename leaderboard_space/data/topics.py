@@ -17,8 +17,7 @@ from typing import Literal
 
 from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.facets import organ_and_modality
-from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Tree, shown_label
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Tree, organ_and_modality, shown_label
 
 Relation = Literal["same", "related"]
 

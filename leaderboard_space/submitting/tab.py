@@ -27,7 +27,7 @@ from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import deliver
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.published_results import models
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
@@ -35,7 +35,7 @@ from leaderboard_space.serving.access import on_space
 from leaderboard_space.submitting.intake import bundle_archive, receive
 from leaderboard_space.submitting.targets import targets
 from leaderboard_space.views import submit as words
-from leaderboard_space.views.addresses import benchmark_address, model_address
+from leaderboard_space.views.parts import benchmark_address, model_address
 from leaderboard_space.views.parts import KINDS
 
 HIDDEN = "hidden test"

@@ -10,17 +10,15 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.data.answers_shown import NONE, Answer, answers_to
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.case_images import CaseImages, Dataset
-from leaderboard_space.data.case_lists import headline_of
+from leaderboard_space.data.cases import NONE, Answer, answers_to, headline_of
+from leaderboard_space.data.model_names import labels
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.result_names import labels
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import shown_label
 from leaderboard_space.html import count, names, text
-from leaderboard_space.views.addresses import address_of, case_address, set_name
-from leaderboard_space.views.tables.choices import key_of
+from leaderboard_space.views.parts import address_of, case_address, key_of, set_name
 
 LARGEST_IMAGE = 3_000_000
 MOST_NAMED = 30

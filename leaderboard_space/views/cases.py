@@ -11,9 +11,10 @@ import numpy as np
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Images
 from leaderboard_space import sentences
-from leaderboard_space.data.answers_shown import NONE, answers_to, shown_to
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.case_lists import (
+from leaderboard_space.data.cases import (
+    NONE,
+    answers_to,
     label_choices,
     labelled,
     matching,
@@ -21,16 +22,16 @@ from leaderboard_space.data.case_lists import (
     ordered,
     right_shares,
     sharing_images,
+    shown_to,
 )
+from leaderboard_space.data.model_names import find_result, labels
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.sight import arms_of
-from leaderboard_space.data.result_names import find_result, labels
 from leaderboard_space.data.scoring import Ints
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, options, plural, text
-from leaderboard_space.views.addresses import address_of, case_address, set_name
 from leaderboard_space.views.case import (
     MOST_SAID,
     answered_of,
@@ -43,16 +44,21 @@ from leaderboard_space.views.case import (
     letters,
     shown_of,
 )
-from leaderboard_space.views.parts import CITE_BOX, acts, files
-from leaderboard_space.views.tables.choices import (
+from leaderboard_space.views.parts import (
+    CITE_BOX,
     Request,
+    acts,
+    address_of,
+    case_address,
     chosen_section,
+    files,
     key_of,
     name_input,
     no_answers,
     not_known,
     result_input,
     section_select,
+    set_name,
 )
 
 PER_PAGE = 8

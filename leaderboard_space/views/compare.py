@@ -17,18 +17,33 @@ from leaderboard_space.comparing import (
     comparable_sections,
     compared,
 )
-from leaderboard_space.data.answers_shown import NONE, Answer, answers_to
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.cases import NONE, Answer, answers_to
+from leaderboard_space.data.model_names import entry_mark, identity_of
 from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, interval, number, options, prose, score_text, text
-from leaderboard_space.views.addresses import address_of, model_address, set_name
 from leaderboard_space.views.case import article, datasets_of, given_to, in_full
-from leaderboard_space.views.parts import CITE_BOX, WHOLE, acts, dots, files, fitted, framed, sorted_by
-from leaderboard_space.views.tables.choices import Request, key_of, name_input, not_known, result_input, set_select
+from leaderboard_space.views.parts import (
+    CITE_BOX,
+    WHOLE,
+    Request,
+    acts,
+    address_of,
+    dots,
+    files,
+    fitted,
+    framed,
+    key_of,
+    model_address,
+    name_input,
+    not_known,
+    result_input,
+    set_name,
+    set_select,
+    sorted_by,
+)
 
 MOST_PAIRS = 28
 

@@ -11,13 +11,11 @@ from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from leaderboard_space import sentences
+from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.identity import Identity, identity, snapshot_of
+from leaderboard_space.data.model_names import Identity, entry_mark, identity, snapshot_of
 from leaderboard_space.data.ranks.sight import sights_of
-from leaderboard_space.data.ranks.significance import is_random_run
-from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.data.result_names import entry_mark
+from leaderboard_space.data.ranks.standings import info_of, is_random_run
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, as_file, breakdown_table, cited, number_columns
 from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, plural, prose, score_text, text
@@ -32,11 +30,22 @@ from leaderboard_space.model_results import (
     main_lines,
     weak_spots,
 )
-from leaderboard_space.sentences import MARK, findings
+from leaderboard_space.sentences import MARK
 from leaderboard_space.views import model_parts
-from leaderboard_space.views.addresses import address_of, benchmark_address, model_address
 from leaderboard_space.views.model_parts import part_name
-from leaderboard_space.views.parts import CITE_BOX, KINDS, TONE, WHOLE, acts, dots, files, sorted_by
+from leaderboard_space.views.parts import (
+    CITE_BOX,
+    KINDS,
+    TONE,
+    WHOLE,
+    acts,
+    address_of,
+    benchmark_address,
+    dots,
+    files,
+    model_address,
+    sorted_by,
+)
 
 Request = Mapping[str, Any]
 
@@ -53,10 +62,10 @@ def page(memory: ViewCache, request: Request) -> str:
     main = main_lines(lines)
     judged = [(line.questions, line.score.verdict) for line in main]
     spots = weak_spots(main)
-    finding = sentences.model_verdicts(who.name, judged)
+    finding = headlines.model_verdicts(who.name, judged)
     if spots:
         worst = spots[0]
-        finding += " " + sentences.weakest(
+        finding += " " + headlines.weakest(
             worst.name, worst.line.questions, worst.score.value or 0.0, worst.score.chance or 0.0
         )
     return "".join(
@@ -233,7 +242,7 @@ def _verdict(line: Line, who: Identity) -> str:
     )  # drawn images and others' sets are not the questions that were published then
     published = spec(section.family).published if own else None
     shown = sentences.exposure(published, snapshot_of(row.entry.result.model) or who.released)
-    verdict = sentences.in_short(score.verdict, findings.guess_of(line.row, section.family, line.metric), score.chance)
+    verdict = sentences.in_short(score.verdict, headlines.guess_of(line.row, section.family, line.metric), score.chance)
     if score.verdict is None and is_random_run(row.entry.result):
         verdict = f"{sentences.RANDOM_RUN} itself"
     verdict = sentences.no_score(score, row.entry.result) or f"{MARK[score.verdict]} {verdict}"

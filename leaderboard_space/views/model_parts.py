@@ -7,21 +7,28 @@ import html
 from collections.abc import Sequence
 
 from eval_harness.records.result import Score
-from leaderboard_space import sentences
+from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.data.identity import Identity
+from leaderboard_space.data.model_names import Identity, entry_mark
 from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method
-from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.html import interval, percent, plural, prose, score_text, text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import Ends, Line, Spot, ends_of, scores_by_metric, shares_of
-from leaderboard_space.sentences import FEW, MARK, findings
+from leaderboard_space.sentences import FEW, MARK
 from leaderboard_space.views import cases
-from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
-from leaderboard_space.views.parts import TONE, WHOLE, behind_with_chance, dots, files
+from leaderboard_space.views.parts import (
+    TONE,
+    WHOLE,
+    address_of,
+    behind_with_chance,
+    benchmark_address,
+    dots,
+    files,
+    set_name,
+)
 from leaderboard_space.views.tables.provenance import detail
 
 
@@ -254,7 +261,7 @@ def markdown(who: Identity, lines: Sequence[Line]) -> str:
         result = line.row.entry.result
         source = result.source.table if result.source and result.source.table else result.kind
         verdict = sentences.in_short(
-            score.verdict, findings.guess_of(line.row, line.section.family, line.metric), score.chance
+            score.verdict, headlines.guess_of(line.row, line.section.family, line.metric), score.chance
         )
         cells = (
             line.questions,

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leaderboard_space import sentences
+from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.topics import Topic, TopicLabel, counts, known_topics
 from leaderboard_space.export import Table, as_file, cited, number_columns
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.overview import Column, ModelRow, Overview, ScoreCell, selected
-from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
 from leaderboard_space.views.parts import (
     CITE_BOX,
     FIRST_MODELS,
     KINDS,
     WORD,
     acts,
+    address_of,
     all_rows,
+    benchmark_address,
     cell,
     column_head,
+    model_address,
     no_cell,
+    set_name,
 )
 
 CHIPS = {"modality": 3, "department": 4}
@@ -38,7 +41,7 @@ def page(found: Overview, labels: Sequence[TopicLabel], request: Request) -> str
     unknown = str(request.get("unknown") or "")
     said = f'<p class="note">There is no page {text(unknown)} here. This is the overview.</p>' if unknown else ""
     return (
-        f'{said}<h2 class="finding">{prose(sentences.trust(found.finding), 400)}</h2>'
+        f'{said}<h2 class="finding">{prose(headlines.trust(found.finding), 400)}</h2>'
         f"{_chips(labels)}{_bar(found, request, len(lines))}{_matrix(found, lines, request)}"
         f'<div class="bar-head below only-narrow"><span class="acts">{acts("matrix")}</span></div>{_legend(found)}'
     )

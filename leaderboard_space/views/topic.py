@@ -7,19 +7,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leaderboard_space import sentences
+from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.facets import choice
 from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Relation, Topic, TopicLabel
+from leaderboard_space.data.tree import choice
 from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, plural, prose, text
-from leaderboard_space.sentences import findings
-from leaderboard_space.views.addresses import address_of, benchmark_address, model_address, set_name
-from leaderboard_space.views.parts import CITE_BOX, FIRST_MODELS, WORD, acts, all_rows, cell, column_head, no_cell
+from leaderboard_space.views.parts import (
+    CITE_BOX,
+    FIRST_MODELS,
+    WORD,
+    acts,
+    address_of,
+    all_rows,
+    benchmark_address,
+    cell,
+    column_head,
+    model_address,
+    no_cell,
+    set_name,
+)
 from leaderboard_space.views.tables.leaderboard import rank_cell
 
 
@@ -92,8 +103,8 @@ def headline(shown: LabelSummary) -> str:
     ranking = shown.ranking
     name = label_name(shown.label)
     if len(ranking) == 1:
-        return f"{name}: {findings.headline(shown.section.family, ranking[0].standings)}"
-    return sentences.by_aspect(name, [(one.does, findings.ranked(one.standings)) for one in ranking])
+        return f"{name}: {headlines.finding(shown.section.family, ranking[0].standings)}"
+    return headlines.by_aspect(name, [(one.does, headlines.ranked(one.standings)) for one in ranking])
 
 
 def _about(shown: LabelSummary) -> str:

@@ -45,7 +45,7 @@ def results(
     """Print what models scored: a table of models x benchmarks with 95 % intervals, the best first; or every number (csv, json)."""
     from dataset_builders.errors import BadInput
     from eval_harness.store.table import harmless_table
-    from leaderboard_space.data.facets import of_facets
+    from leaderboard_space.data.tree import of_facets
     from medprobe.score_table import FORMS
     from medprobe.stores import load_results
 

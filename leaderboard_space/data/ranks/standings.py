@@ -1,12 +1,12 @@
 """A section seen through a selection: one row per result, with its score there, its verdict, and the ranks it may hold.
 
-See also: the mathematics (`ranking.py`), sentences (`sentences/findings.py`), HTML (`views/`).
+See also: the mathematics (`ranking.py`), sentences (`headlines.py`), HTML (`views/`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,11 +16,11 @@ from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score, Scores
-from eval_harness.scores.intervals import METHOD, printed_interval
+from eval_harness.scores.intervals import LEVEL, METHOD, printed_interval
 from eval_harness.scores.ranks import rank_ranges
-from eval_harness.scores.unpaired import unpaired_differences
+from eval_harness.scores.unpaired import METHOD as UNPAIRED
+from eval_harness.scores.unpaired import unpaired_difference, unpaired_differences
 from leaderboard_space.benchmarks import headline_of
-from leaderboard_space.data.facets import cells_in, groups_of
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.published_results import ONLY_PRINTED, errors_named
 from leaderboard_space.data.ranks.groups import (
@@ -32,10 +32,50 @@ from leaderboard_space.data.ranks.groups import (
     owner_of,
     runs_tried,
 )
-from leaderboard_space.data.ranks.significance import is_random_run, random_run, tested
 from leaderboard_space.data.scoring import Bools, Floats, MetricUnits, p_values, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import Path, Tree
+from leaderboard_space.data.tree import Path, Tree, cells_in, groups_of
+
+ALPHA = 1 - LEVEL
+"""Every score is tested by itself, at 95 %, so that its mark agrees with its interval wherever it stands."""
+
+
+def is_random_run(result: Result) -> bool:
+    """True if a result is a paper's own run of random answers."""
+    return result.kind == "published" and result.model.kind == "baseline"
+
+
+def random_run(entries: Iterable[Entry], scores: Mapping[str, Score]) -> Score | None:
+    """The score of the paper's random run among these entries. `scores`: entry key -> score, all of one metric and selection."""
+    found = (scores.get(entry.key) for entry in entries if is_random_run(entry.result))
+    return next((score for score in found if score is not None and score.value is not None and score.n_cases > 0), None)
+
+
+def tested(score: Score, run: Score | None, info: MetricInfo) -> Score | None:
+    """The score with its verdict against a random run, which is its `chance` then; None where it is not tested so: exact chance is known,
+    there is no run, most of its responses say nothing, or neither end of the metric is good.
+
+    Two independent samples (Agresti and Caffo 2000), by itself, at 95 %. The interval is that of the tested difference, counted from the
+    run's score, so that it excludes the run exactly where the verdict does: both samples' uncertainty is in it.
+    """
+    if run is None or run.value is None or score.verdict is not None or score.value is None or score.n_cases <= 0:
+        return None
+    if score.nonresponse is not None:
+        return None
+    if info.unit != "percent" or info.higher_is_better is None:
+        return None
+    low, high, p = unpaired_difference(score, run)
+    found = "no different"
+    if p < ALPHA:
+        found = "better" if (score.value > run.value) == info.higher_is_better else "worse"
+    low, high = (
+        max(run.value + min(low, score.value - run.value), 0.0),
+        min(run.value + max(high, score.value - run.value), 100.0),
+    )
+    return score.model_copy(
+        update={"chance": run.value, "verdict": found, "low": low, "high": high, "interval_method": UNPAIRED}
+    )
+
 
 ALL, ONE = "all", "one"
 """Which results are shown: every one of them, or one per model and account."""
@@ -65,7 +105,7 @@ class Row:
     ends: tuple[int, ...] = ()
     """How the responses to the selection ended (`nonresponse.COUNTS`), where the answers are known."""
     run: Score | None = None
-    """The paper's random run, where chance and verdict are against it (`significance.tested`) and not against exact chance."""
+    """The paper's random run, where chance and verdict are against it (`tested`) and not against exact chance."""
 
     @property
     def is_baseline(self) -> bool:

@@ -10,18 +10,25 @@ from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.data.cells import METRICS_FACET, Cells
-from leaderboard_space.data.facets import choice
+from leaderboard_space.data.model_names import entry_mark
 from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Standings, info_of
-from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, organ_and_modality, shown_label
+from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, choice, organ_and_modality, shown_label
 from leaderboard_space.html import count, is_shown_as, options, plural, score_text, text
 from leaderboard_space.sentences import FEW
-from leaderboard_space.views.addresses import address_of, benchmark_address, set_name
-from leaderboard_space.views.parts import behind_with_chance, column_head, explained, files, sorted_by
-from leaderboard_space.views.tables.choices import name_input
+from leaderboard_space.views.parts import (
+    address_of,
+    behind_with_chance,
+    benchmark_address,
+    column_head,
+    explained,
+    files,
+    name_input,
+    set_name,
+    sorted_by,
+)
 from leaderboard_space.views.tables.provenance import tags
 
 MOST_COLUMNS = 60

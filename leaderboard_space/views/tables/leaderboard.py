@@ -7,30 +7,27 @@ from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.sight import Sight
-from leaderboard_space import sentences
-from leaderboard_space.data.facets import facet_of, groups_of
-from leaderboard_space.data.identity import identity_of
+from leaderboard_space import headlines, sentences
+from leaderboard_space.data.model_names import entry_mark, identity_of
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, display_names
 from leaderboard_space.data.ranks.sight import sights_of
-from leaderboard_space.data.ranks.significance import is_random_run
 from leaderboard_space.data.ranks.standings import (
     ALL,
     ONE,
     Row,
     Standings,
     info_of,
+    is_random_run,
     methods_of,
     own_cell,
     shown_method,
 )
-from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import FACET_LABEL, Path, branch_name
+from leaderboard_space.data.tree import FACET_LABEL, Path, branch_name, facet_of, groups_of
 from leaderboard_space.html import count, interval, number, options, percent, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
-from leaderboard_space.sentences import FEW, findings
-from leaderboard_space.views.addresses import benchmark_address, model_address
+from leaderboard_space.sentences import FEW
 from leaderboard_space.views.parts import (
     CITE_BOX,
     FIRST,
@@ -38,11 +35,13 @@ from leaderboard_space.views.parts import (
     Axis,
     acts,
     all_rows,
+    benchmark_address,
     column_head,
     dots,
     explained,
     fitted,
     look,
+    model_address,
     sorted_by,
 )
 from leaderboard_space.views.tables.breakdown import misprint_mark
@@ -71,14 +70,14 @@ def panel(query: BoardQuery, found: Standings, every: bool) -> str:
         info_of(found.metric, section.family).unit,
     )
     tag = tags([row.entry for row in found.rows])
-    said = findings.headline(section.family, found)
+    said = headlines.finding(section.family, found)
     return "".join(
         [
             _toolbar(query.snapshot, section, found.metric, query.metrics, query.shown),
             _dead_end(query, found)
             if _is_dead_end(query, found)
             else f'<h2 class="finding">{prose(said, 300)}</h2>'
-            f'<p class="sub">{prose(findings.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
+            f'<p class="sub">{prose(headlines.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
             _notes(query, found),
             _table(section, found, axis, branches, every, tag, seen) if found.rows else "",
             _legend(found, bool(seen)) if found.rows else "",
@@ -91,7 +90,7 @@ def _dead_end(query: BoardQuery, found: Standings) -> str:
     groups = groups_of(query.branches)
     names = [" or ".join(branch_name(path) for path in group) for group in groups]
     unprinted = [FACET_LABEL[facet_of(group[0]) or ""] for group in groups if query.tree.is_unprinted(group[0])]
-    said = sentences.nothing_together(names, query.tree.size > 0 and not found.selected, unprinted)
+    said = headlines.nothing_together(names, query.tree.size > 0 and not found.selected, unprinted)
     links = "".join(
         f'<a class="choice" href="{benchmark_address(query.section, None, group[0])}">Show {text(name, 80)}</a> '
         for group, name in zip(groups, names, strict=True)
@@ -210,7 +209,7 @@ def _table(
 def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Rows by their verdict against chance; those that have none (no chance known, no value) follow."""
     tested = [row for row in rows if row.score.verdict is not None]
-    guess = sentences.RANDOM_RUN if tested and all(row.run for row in tested) else findings.short_guess(family)
+    guess = sentences.RANDOM_RUN if tested and all(row.run for row in tested) else headlines.short_guess(family)
     ranked = [row for row in rows if row.group == "ranked"]
     groups = [
         (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict]) for verdict, words in GROUPS

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
+from leaderboard_space.data.model_names import entry_mark
 from leaderboard_space.data.ranks.groups import group_of, judge_of
-from leaderboard_space.data.result_names import entry_mark
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import count, number, plural, text
-from leaderboard_space.views.addresses import address_of, set_name
+from leaderboard_space.views.parts import address_of, set_name
 
 
 def tags(entries: Sequence[Entry]) -> dict[str, str]:

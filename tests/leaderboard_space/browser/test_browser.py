@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.facets import choice
+from leaderboard_space.data.tree import choice
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.html import number
 from tests.browser import download, eventually, fits, here, tab

@@ -13,13 +13,13 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.derive.files import read_readings
 from eval_harness.records.result import read_result
-from leaderboard_space.data.answers_shown import answers_to
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.cases import answers_to
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.views import case, cases
 from leaderboard_space.views import model as model_page
-from leaderboard_space.views.tables.choices import measured_sections
+from leaderboard_space.views.parts import measured_sections
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 

@@ -12,11 +12,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
 from eval_harness.store.table import tidy
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.facets import cells_in, cells_under, choice, of_facets
 from leaderboard_space.data.published_results import board_results, published_results
 from leaderboard_space.data.ranks.standings import own_score
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.data.tree import UNLABELLED, published_tree, tree_of
+from leaderboard_space.data.tree import UNLABELLED, cells_in, cells_under, choice, of_facets, published_tree, tree_of
 from leaderboard_space.service import Service
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions

@@ -10,7 +10,7 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.derive.scoring import units
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.identity import identity_of
+from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.published_results import board_results, models, read_table
 from leaderboard_space.html import number
 from leaderboard_space.memory import ViewCache

@@ -18,7 +18,7 @@ from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import in_words, number
 from leaderboard_space.service import Service
 from leaderboard_space.views import model
-from leaderboard_space.views.addresses import address_of
+from leaderboard_space.views.parts import address_of
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 
 PUBLISHED = board_results()

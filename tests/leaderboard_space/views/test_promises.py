@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
-from leaderboard_space import breakdowns
+from leaderboard_space import service as services
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
@@ -86,7 +86,7 @@ def test_no_pair_of_labels_leads_to_a_blank_page(service: Service, family: str) 
 def test_every_result_of_a_long_table_can_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first rows, then all: in the table and in the breakdown alike."""
     asked, models, first = questions("gmai-mmbench", 6), 8, 5
-    for module in (breakdowns, leaderboard):
+    for module in (services, leaderboard):
         monkeypatch.setattr(module, "FIRST", first)
     for number in range(models):
         add_run(tmp_path, "gmai-mmbench", asked, answers(asked, number / 100, seed=number), f"Model {number:03}")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_harness.scores.sight import Sight
-from leaderboard_space import sentences
+from leaderboard_space import headlines, sentences
+from leaderboard_space.headlines import HeadlineFacts, Ranked
 from leaderboard_space.html import number, percent
-from leaderboard_space.sentences import HeadlineFacts, Ranked
 from tests.leaderboard_space.checks.claims import Truth, check_headline, check_trust, rounds_to
 
 # What differs by less than 1e-9 counts as equal: no value lies on that edge.
@@ -58,7 +58,7 @@ def findings(draw: st.DrawFn, untested: bool = False) -> tuple[HeadlineFacts, li
 def test_a_headline_claims_what_its_numbers_show(drawn: tuple[HeadlineFacts, list[Truth]]) -> None:
     found, rows = drawn
     check_headline(
-        sentences.headline(found), rows, baselines=found.baselines, uncounted=found.uncounted, partial=found.partial,
+        headlines.headline(found), rows, baselines=found.baselines, uncounted=found.uncounted, partial=found.partial,
         up=found.higher, models=found.are_models, stand_apart=found.apart,
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_the_first_sentence_claims_what_was_tested() -> None:
     for models in (1, 2, 3, 14, 40):
         for better in range(models + 1):
             for worse in range(models - better + 1):
-                said = sentences.trust(
-                    sentences.Trust("tell two images apart", models, better, worse, "flipping a coin")
+                said = headlines.trust(
+                    headlines.Trust("tell two images apart", models, better, worse, "flipping a coin")
                 )
                 check_trust(said, models, better, worse)

@@ -1,0 +1,141 @@
+"""Names of models and results: which mean one model, what is known of it, and what tells results apart in lists and in what a reader types.
+
+Two small tables in `published/`, which the board shows, are about models. `model_names.csv`: a name as it is written in results, the model
+it means, and the snapshot where the name states one. `model_facts.csv`: when a model was first released (year and month) and what says so,
+its licence, where its weights are, its paper. What nothing was found to confirm is left out: an empty cell says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from eval_harness.records.result import Model, Result
+from leaderboard_space.data.published_results import models as published_models
+from leaderboard_space.data.published_results import read_table, table_of
+from leaderboard_space.data.ranks.groups import display_names
+from leaderboard_space.data.store.sections import Entry
+from leaderboard_space.html import is_shown_as
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A model under its one name. `released`: YYYY-MM, as `released_by` says; `weights`: a repository on the Hub;
+    `paper`: an arXiv number with "arXiv:"."""
+
+    name: str
+    kind: str | None = None
+    parameters: int | None = None
+    released: str | None = None
+    released_by: str | None = None
+    licence: str | None = None
+    weights: str | None = None
+    paper: str | None = None
+    written: tuple[tuple[str, str | None], ...] = ()
+    """The names that mean it, each with the snapshot that the name states."""
+
+
+def identity_of(name: str) -> str:
+    """The one name of a model that a result calls `name`; a name that no table knows is its own. Case does not matter for known names.
+
+    >>> identity_of("gpt-4o-2024-08-06"), identity_of("gpt-4o"), identity_of("My model")
+    ('GPT-4o', 'GPT-4o', 'My model')
+    """
+    return _meant().get(name.strip().casefold(), (name, None))[0]
+
+
+def snapshot_of(model: Model) -> str | None:
+    """The snapshot that a result was got with: as it says itself, else as the model's name states it."""
+    return model.snapshot_date or _meant().get(model.name.strip().casefold(), ("", None))[1]
+
+
+def identity(name: str, results: Iterable[Result] = ()) -> Identity:
+    """What is known of the model that `name` means. Kind and size: of the papers' table, else of the first of its `results` that says."""
+    name = identity_of(name)
+    facts = _facts().get(name, {})
+    said = [*([published_models()[name]] if name in published_models() else []), *(result.model for result in results)]
+    return Identity(
+        name,
+        kind=next((model.kind for model in said if model.kind), None),
+        parameters=next((model.parameters for model in said if model.parameters), None),
+        released=facts.get("released") or None,
+        released_by=facts.get("released_by") or None,
+        licence=facts.get("licence") or None,
+        weights=facts.get("weights") or None,
+        paper=facts.get("paper") or None,
+        written=tuple(
+            (row["written"], row["snapshot"] or None) for row in read_table("model_names") if row["name"] == name
+        ),
+    )
+
+
+@cache
+def _meant() -> dict[str, tuple[str, str | None]]:
+    """A written name, folded -> the model it means, and the snapshot it states."""
+    known = {name.casefold(): (name, None) for name in published_models()}
+    weights = {row["weights"].casefold(): (row["name"], None) for row in read_table("model_facts") if row["weights"]}
+    named = {row["written"].casefold(): (row["name"], row["snapshot"] or None) for row in read_table("model_names")}
+    return {**weights, **named, **known}
+
+
+@cache
+def _facts() -> dict[str, dict[str, str]]:
+    return {row["name"]: row for row in read_table("model_facts")}
+
+
+def labels(entries: list[Entry]) -> dict[str, str]:
+    """A unique name for every result: the model, then what distinguishes its results."""
+    names, marks = display_names(entries), {entry.key: _settings(entry) for entry in entries}
+    alike = Counter(names[entry.key] for entry in entries)
+    twice = Counter((names[entry.key], marks[entry.key]) for entry in entries)
+    named: dict[str, str] = {}
+    for entry in entries:
+        parts = [names[entry.key]]
+        if alike[parts[0]] > 1:
+            parts += marks[entry.key]
+            if twice[names[entry.key], marks[entry.key]] > 1:
+                parts.append(entry.key.rsplit("/", 1)[-1])
+        if entry.provenance.withdrawal is not None:
+            parts.append("withdrawn")
+        named[entry.key] = " · ".join(parts)
+    return named
+
+
+def find_result(entries: Sequence[Entry], said: str) -> Entry | None:
+    """The result that is meant: by its key, its name in the list, its model's name, or another name of that model."""
+    named, meant = labels(list(entries)), identity_of(said)
+    exact = (entry for entry in entries if said in (entry.key, named[entry.key]))
+    as_shown = (entry for entry in entries if is_shown_as(named[entry.key], said))
+    by_model = (entry for entry in entries if entry.result.model.name.lower() == said.lower())
+    by_identity = (entry for entry in entries if identity_of(entry.result.model.name) == meant)
+    return next(exact, None) or next(as_shown, None) or next(by_model, None) or next(by_identity, None)
+
+
+def _settings(entry: Entry) -> tuple[str, ...]:
+    """What tells results of one model apart."""
+    method = entry.result.method
+    return tuple(part for part in (method.name, method.prompt, entry_mark(entry)) if part)
+
+
+def entry_mark(entry: Entry, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
+    """`source_mark` with the account that submitted the result, where the store knows it: `measured · alice`."""
+    mark = source_mark(entry.result, metric, cell)
+    return f"{mark} · {entry.account}" if mark in ("measured", "aggregate") and entry.account else mark
+
+
+def source_mark(result: Result, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
+    """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`.
+
+    With `metric` (and `cell`, a facet and its value) it is the one table that prints this number, else all the result's tables.
+    """
+    if result.kind == "published":
+        own = table_of(result, metric, *(cell or ("", ""))) if metric else None
+        tables = re.findall(r"[0-9]+", own or (result.source.table if result.source else None) or "")
+        shown = ", ".join(tables) if len(tables) < 4 else f"{', '.join(tables[:2])} … {tables[-1]}"
+        return f"published · T{shown}" if tables else "published"
+    if result.kind == "aggregate":
+        return "aggregate"
+    return "measured · by us" if result.provenance == "reproduced" else "measured"
