@@ -12,22 +12,13 @@ from dataset_builders.schema import Case
 T = TypeVar("T")
 
 
-def sharing_images(cases: list[Case]) -> list[list[Case]]:
-    """The connected components of cases that share images, in order of their first case."""
-    return connected(cases, lambda case: [image.image_id for image in case.images])
-
-
-def sharing_groups(cases: list[Case]) -> list[list[Case]]:
-    """The connected components of cases whose images share a group (patient, study, article); an image without one is alone."""
-    return connected(cases, lambda case: [image.group for image in case.images if image.group])
-
-
-def sharing_anything(cases: list[Case]) -> list[list[Case]]:
-    """The connected components of cases that share images or groups."""
+def sharing(cases: Sequence[Case], *, images: bool, groups: bool) -> list[list[Case]]:
+    """The connected components of cases that share images, or whose images share a group (patient, study, article), in order of their
+    first case; an image without a group is alone."""
 
     def held(case: Case) -> list[tuple[str, str]]:
-        images = [("image", image.image_id) for image in case.images]
-        return images + [("group", image.group) for image in case.images if image.group]
+        shown = [("image", image.image_id) for image in case.images if images]
+        return shown + [("group", image.group) for image in case.images if groups and image.group]
 
     return connected(cases, held)
 

@@ -85,54 +85,29 @@ class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.rows: list[Row] = []
-        self.subject: str | None = None
-        self.depth = 0
+        self.subject = self.text = ""
         self.lists = 0
         self.names = ["", ""]
-        self.text: list[str] | None = None
-        self.in_link = False
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        given = dict(attributes)
         if tag == "div":
-            if self.subject is None and given.get("id") in SUBJECT_OF_ID:
-                self.subject, self.depth = SUBJECT_OF_ID[str(given["id"])], 0
-            self.depth += self.subject is not None
-        elif self.subject is None:
-            return
+            self.subject = SUBJECT_OF_ID.get(dict(attributes).get("id") or "", self.subject)
         elif tag == "ul":
-            self.lists += 1
-            self.text = None
-        elif tag == "a":
-            self.in_link, self.text = True, []
-        elif tag == "li":
-            self.text = []
+            self.lists += bool(self.subject)
+        elif tag in ("a", "li"):
+            self.text = ""
 
     def handle_endtag(self, tag: str) -> None:
-        if self.subject is None:
-            return
-        if tag == "div":
-            self.depth -= 1
-            if self.depth == 0:
-                self.subject, self.lists = None, 0
-        elif tag == "ul":
-            self.lists -= 1
-        elif tag == "a" and self.in_link:
-            name = self._taken()
-            self.in_link = False
-            if 1 <= self.lists <= 2:
-                self.names[self.lists - 1] = name
-        elif tag == "li" and self.lists == 3 and self.text is not None:
-            self.rows.append((self.subject, self.names[0], self.names[1], self._taken()))
+        text = " ".join(self.text.split())
+        if tag == "ul":
+            self.lists -= bool(self.subject)
+        elif tag == "a" and 1 <= self.lists <= 2:
+            self.names[self.lists - 1] = text
+        elif tag == "li" and self.lists == 3:
+            self.rows.append((self.subject, self.names[0], self.names[1], text))
 
     def handle_data(self, data: str) -> None:
-        if self.text is not None:
-            self.text.append(data)
-
-    def _taken(self) -> str:
-        text = " ".join("".join(self.text or []).split())
-        self.text = None
-        return text
+        self.text += data
 
 
 def select(questions: pd.DataFrame, branches: Sequence[str]) -> np.ndarray:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from dataset_builders.benchmarks import question_columns
-from dataset_builders.case_groups import sharing_images
+from dataset_builders.case_groups import sharing
 from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError, check_image, data_uri
 from dataset_builders.images.metadata import file_name, strip_metadata
@@ -92,7 +92,7 @@ def plan(cases: Sequence[Case], *, images: bool) -> Plan:
     if images:
         sizes = {image.image_id: image.size for case in cases for image in case.images}
         if sum(sizes.values()) > ROW_GROUP_BYTES:
-            groups = sharing_images(list(cases))
+            groups = sharing(cases, images=True, groups=False)
     shards: Plan = [[[]]]
     held: set[str] = set()
     in_group = in_shard = rows = 0

@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,14 +114,6 @@ class Repository:
                             images = dict(zip(row["image_ids"], pictures, strict=True))
                             yield StoredCase(row["case_id"], images, [each["question_id"] for each in row["questions"]])
 
-    @cached_property
-    def lexical_tree(self) -> pd.DataFrame:
-        """The rows (subject, category, modality, keyword) of the official lexical tree; empty where the repository has none."""
-        names = ["subject", "category", "modality", "keyword"]
-        splits = self._files.get("lexical_tree", {})
-        tables = [_read_table(path) for split in splits for path in self._paths("lexical_tree", split)]
-        return pd.DataFrame({name: _column(tables, name) for name in names})
-
     def file_names(self, config: str, split: str) -> list[str]:
         """The paths within the repository of the files of a config's split. Raises BadInput where there are none."""
         names = self._files.get(config, {}).get(split, [])
@@ -208,7 +199,7 @@ def _from_hub(data: str, revision: str | None) -> Repository:
         commit = str(with_retries(lambda: connect().repo_info(data, revision=revision, repo_type="dataset").sha))
         names = with_retries(lambda: connect().list_repo_files(data, repo_type="dataset", revision=commit))
         for name in sorted(names):
-            if name in ("README.md", "manifest.json") or name.startswith(("questions_text/", "lexical_tree/")):
+            if name in ("README.md", "manifest.json") or name.startswith("questions_text/"):
                 _downloaded(data, commit, name)
         folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=data, repo_type="dataset") / "snapshots" / commit
         return _opened(data, folder, commit, names)

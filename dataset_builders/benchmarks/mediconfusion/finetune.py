@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 
-from dataset_builders.case_groups import sharing_anything, sharing_groups
+from dataset_builders.case_groups import sharing
 from dataset_builders.schema import Case
 
 SEED = "medprobe finetune 1"
@@ -19,8 +19,8 @@ SEED = "medprobe finetune 1"
 def halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
     """Configs `finetune` and `finetune_disjoint`, each with splits train and test; left out where a half would be empty."""
     made = {}
-    for config, groups in (("finetune", sharing_groups(cases)), ("finetune_disjoint", sharing_anything(cases))):
-        train = _choose(groups)
+    for config, images in (("finetune", False), ("finetune_disjoint", True)):
+        train = _choose(sharing(cases, images=images, groups=True))
         split = {
             "train": [case for case in cases if case.case_id in train],
             "test": [case for case in cases if case.case_id not in train],

@@ -11,7 +11,7 @@ from PIL import Image
 
 from dataset_builders.benchmarks.mediconfusion.finetune import halves
 from dataset_builders.build import build
-from dataset_builders.case_groups import in_several_splits, sharing_anything
+from dataset_builders.case_groups import in_several_splits, sharing
 from dataset_builders.contents.pseudonyms import key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
@@ -122,7 +122,7 @@ def test_clusters_are_the_components_of_images_and_patients(seed):
         columns=["question_id", "case_id", "image_id", "group"],
     )
     label = dict(zip(table["case_id"], clusters(table), strict=True))
-    parts = [{case.case_id for case in part} for part in sharing_anything(cases)]
+    parts = [{case.case_id for case in part} for part in sharing(cases, images=True, groups=True)]
     assert sorted(map(sorted, parts)) == sorted(
         sorted(case for case in label if label[case] == number) for number in set(label.values())
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import pandas as pd
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
@@ -52,7 +53,7 @@ def test_gmai_phantoms_hide_the_test_answers_and_fit_their_tree(phantoms):
     assert set(validation["question_type"]) == {"single", "multiple"}
     assert all(not answer for answer in test["answer"])
     assert test["keyword"].isna().all()
-    tree = set(repository.lexical_tree.itertuples(index=False, name=None))
+    tree = set(pd.read_parquet(phantoms / "gmai-mmbench/lexical_tree").itertuples(index=False, name=None))
     for row in validation.itertuples():
         for subject in ("task", "department", "granularity"):
             assert (subject, getattr(row, subject), row.modality, row.keyword) in tree

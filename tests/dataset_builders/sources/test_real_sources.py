@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 
+import pandas as pd
 import pytest
 
 from dataset_builders.benchmarks.mediconfusion import reader as mediconfusion
@@ -70,7 +71,7 @@ def test_the_gmai_sample_is_read_and_not_taken_for_the_whole(sources, tmp_path):
     assert row["options"][3] == "operation not started or operation ended\\tor out of patient"
     assert row["keyword"] == "nasal corridor creation"
     assert row["department"] == "Otolaryngology (ENT)/Head and Neck Surgery"
-    tree = repository.lexical_tree
+    tree = pd.read_parquet(tmp_path / "d/lexical_tree")
     assert tree["modality"].nunique() == 38
     assert tree["keyword"].nunique() == 717
     assert len(tree.groupby(["subject", "category", "modality"])) == 293
