@@ -104,7 +104,7 @@ def build_app(
 
     def begin() -> None:
         board.watch()
-        sandbox.start("eval_harness.store.packaging")
+        sandbox.start("eval_harness.store.submit")
 
     return app, Middleware(Endpoint, functions=functions), begin
 

@@ -32,7 +32,7 @@ from filelock import FileLock
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = (
     *("torch", "medprobe.command_line", "leaderboard_space.app", "curation.review.review"),
-    *("eval_harness.runs.runner", "eval_harness.store.packaging"),
+    *("eval_harness.runs.runner", "eval_harness.store.submit"),
     *("eval_harness.models.local.transformers_vlm", "pyarrow.dataset", "scipy.optimize"),
     *("transformers.models.llava.modeling_llava", "transformers.models.llava.processing_llava"),
     *("transformers.models.clip.modeling_clip", "transformers.models.clip.image_processing_clip"),
@@ -222,7 +222,7 @@ def _serve(descriptor: int, address: Path) -> None:
         importlib.import_module(name)
     collect_less_garbage()
     if SANDBOX in sys.modules:
-        sys.modules[SANDBOX].start("eval_harness.store.packaging")
+        sys.modules[SANDBOX].start("eval_harness.store.submit")
     children: dict[socket.socket, set[int]] = {}
     with socket.socket(fileno=descriptor) as listener:
         while True:

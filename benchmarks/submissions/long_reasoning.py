@@ -23,9 +23,9 @@ import pandas as pd
 
 from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.build import build
+from eval_harness.interop.convert import submit_any as submit
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from eval_harness.store.submit import submit
 from eval_harness.store.verification import verify
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData

@@ -26,8 +26,9 @@ from huggingface_hub import HfApi, constants
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from eval_harness.interop.convert import submit_any as submit
 from eval_harness.store.scan import scan_store
-from eval_harness.store.submit import prepare, submit
+from eval_harness.store.submit import prepare
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import phantom, questions_of, run_folder, said
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
@@ -40,7 +41,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 ADD = """
 import sys
 from pathlib import Path
-from eval_harness.store.submit import submit
+from eval_harness.interop.convert import submit_any as submit
 folder, data, numbers = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
 for number in numbers:
     done = submit(Path(f"{folder}/{number}.jsonl"), f"{folder}/store",

@@ -24,8 +24,10 @@ from dataset_builders.files import temporary_folder
 from eval_harness.interop import inspect_log, lmms_eval, paper_outputs, vlmevalkit
 from eval_harness.interop.harness_file import Described, letters_of
 from eval_harness.records.selection import select_questions
+from eval_harness.store.checks import Published
+from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
-from eval_harness.store.submit import Submitted, prepare, submit
+from eval_harness.store.submit import Submitted, deliver, prepare
 from eval_harness.store.untrusted import ProblemList
 
 
@@ -43,12 +45,23 @@ def prepare_any(
 
 
 def submit_any(
-    what: Path, to: str | Path, benchmark: str | None = None, model: str | None = None, data: str | None = None,
-    split: str | None = None, **more: Any,
-) -> Submitted:  # fmt: skip
-    """`store.submit.submit` of the same."""
-    with as_answer_file(what, benchmark, data, split) as (plain, said):
-        return submit(plain, to, said.benchmark, model or said.model, said.data, said.split, **more)
+    what: Path,
+    to: str | Path,
+    benchmark: str | None = None,
+    model: str | None = None,
+    data: str | None = None,
+    split: str | None = None,
+    *,
+    account: str | None = None,
+    published: Published | None = None,
+    with_questions: bool = False,
+    **more: Any,
+) -> Submitted:
+    """Check what is handed in (`prepare_any`) and add it to a store (`store.submit.deliver`). Raises BadInput with every problem found."""
+    owner = str(to).split("/")[0] if is_hub_store(to) else None
+    submission = prepare_any(what, benchmark, model, data, split, owner=owner, **more)
+    submission.check(what)
+    return deliver(submission, to, account=account, published=published, with_questions=with_questions)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ given twice, wrong types, and numbers that are none; all at once, each with wher
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -45,7 +45,7 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     """
     found = ProblemList()
     rows = _rows(read_records(path, found), found)
-    kept = checked_rows(rows, Expected.of(questions, MOST_SAMPLES, "mc"), found)
+    kept = checked_rows(rows, questions, MOST_SAMPLES, "mc", found)
     if kept and all(row["sample"] > 0 for row in kept):
         found.add(str(path), f"its samples begin with {min(row['sample'] for row in kept)}. Number them from 0.")
     if not kept and not found.problems:
@@ -96,46 +96,34 @@ class AnswerRow(BaseModel):
     shown: list[str | None] | None = None
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What answers are due: id of each question -> its number of options, samples of each, and how they were asked."""
+def checked_rows(
+    rows: Iterable[Placed], questions: pd.DataFrame, samples: int, method: str, problems: ProblemList
+) -> list[Record]:
+    """The rows (where, row) of answers to `questions`, asked so many times by this method, in the columns of `answers.parquet`. What is
+    wrong goes to `problems`; when it is full, the rest is not read."""
+    options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
+    kept: dict[tuple[str, int], Record] = {}
 
-    options: Mapping[str, int]
-    samples: int
-    method: str
-
-    @classmethod
-    def of(cls, questions: pd.DataFrame, samples: int, method: str) -> Expected:
-        options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
-        return cls(options, samples, method)
-
-    def wrong(self, answer: AnswerRow) -> str | None:
+    def wrong(answer: AnswerRow) -> str | None:
         """Why an answer is none of those due."""
         name = answer.question_id
-        if name not in self.options:
+        if name not in options:
             return f"question {clip(name)} is not in this split of the dataset. Check which benchmark and split it answers."
-        if answer.sample >= self.samples:
-            return f"sample {answer.sample} of question {clip(name)} is not one of {self.samples:,} (from 0)"
-        if answer.scores is not None and self.method not in ("gd", "ps", "ps_official"):
-            return f"holds option scores, which the method {clip(self.method)} has none of"
+        if (name, answer.sample) in kept:
+            return f"question {clip(name)}, sample {answer.sample}, is answered twice. Keep one of them."
+        if answer.sample >= samples:
+            return f"sample {answer.sample} of question {clip(name)} is not one of {samples:,} (from 0)"
+        if answer.scores is not None and method not in ("gd", "ps", "ps_official"):
+            return f"holds option scores, which the method {clip(method)} has none of"
         # NaN and infinity are what a model may give; a choice is only read where every score is a number.
-        if answer.scores is not None and len(answer.scores) != self.options[name]:
-            return f"option scores must be {self.options[name]} numbers"
+        if answer.scores is not None and len(answer.scores) != options[name]:
+            return f"option scores must be {options[name]} numbers"
         return None
 
-
-def checked_rows(rows: Iterable[Placed], expected: Expected, problems: ProblemList) -> list[Record]:
-    """The rows (where, row) in the columns of `answers.parquet`. What is wrong goes to `problems`; when it is full, the rest is not
-    read."""
-    kept: dict[tuple[str, int], Record] = {}
     for where, row in rows:
         try:
             answer = AnswerRow.model_validate({name: value for name, value in row.items() if value is not None})
-            what = expected.wrong(answer)
-            if (answer.question_id, answer.sample) in kept:
-                what = (
-                    f"question {clip(answer.question_id)}, sample {answer.sample}, is answered twice. Keep one of them."
-                )
+            what = wrong(answer)
         except ValidationError as error:
             what = first_misfit(error)
         if what is None:

@@ -37,6 +37,12 @@ class Side:
     answers: pd.DataFrame | None = None
     questions: pd.DataFrame | None = None
 
+    def units(self) -> pd.DataFrame | None:
+        """What its scores are computed from; None where its answers or questions are not there."""
+        if self.answers is None or self.questions is None:
+            return None
+        return units(self.result.benchmark.family, self.questions, self.answers)
+
 
 def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
     """A run folder, a result.json (in a run folder or a store), or `published:MODEL/BENCHMARK/METHOD/Table 1` (as many words as it takes).
@@ -216,15 +222,13 @@ def _are_paired(a: Side, b: Side) -> bool:
 
 
 def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    if not _are_paired(a, b):
+    left, right = (a.units(), b.units()) if _are_paired(a, b) else (None, None)
+    if left is None or right is None:
         return None
-    assert a.answers is not None and b.answers is not None and a.questions is not None and b.questions is not None
-    family = a.result.benchmark.family
-    tables = units(family, a.questions, a.answers), units(family, b.questions, b.answers)
     if any(side.result.method.generation.get("permute") for side in (a, b)):
         # Their shares of letters are of the letters as shown; units are in the question's own order.
-        tables = tables[0][~tables[0]["metric"].str.startswith("share_")], tables[1]
-    return tables
+        left = left[~left["metric"].str.startswith("share_")]
+    return left, right
 
 
 def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score) -> dict[str, Any]:

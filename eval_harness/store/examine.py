@@ -1,22 +1,18 @@
 """Examine the exact bytes of a submission against questions that we trust: the one function from bytes to verdict.
 
 `submit`, the Submit page and `verify` all call it before anything is proposed or added, and `verify` on what a store holds already. A
-submission holds no number that could be wrong: every one is derived here. See also: where the bytes come from (`packaging.py`), which
+submission holds no number that could be wrong: every one is derived here. See also: where the bytes come from (`submit.py`), which
 questions (`datasets.py`), what follows (`verification.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable, clip, first_misfit
@@ -31,10 +27,9 @@ from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.store import sandbox
-from eval_harness.store.answer_files import Expected, checked_rows
-from eval_harness.store.baseline import not_reproduced
+from eval_harness.store.answer_files import checked_rows
+from eval_harness.store.checks import asked_in_part, doubts, not_reproduced
 from eval_harness.store.datasets import Dataset, Find
-from eval_harness.store.flags import asked_in_part, doubts
 from eval_harness.store.likeness import digests_of
 from eval_harness.store.submission import Submission, row_digest, submission_id
 from eval_harness.store.untrusted import Placed, ProblemList, Record, check_file, parquet_rows, parse_object, printable
@@ -63,8 +58,8 @@ def examine(sent: Sent, find: Find) -> Submission:
         sandbox.go_on_within(limits)
         rows, answers_digest = _read(sent.answers, limits)
         questions = _questions(run.benchmark, rows, dataset)
-        expected = Expected.of(questions, run.request.samples, run.method.name)
-        answers = answer_frame(checked_rows(rows, expected, problems))
+        checked = checked_rows(rows, questions, run.request.samples, run.method.name, problems)
+        answers = answer_frame(checked)
         replies, replies_digest = _replies(run, sent.judge, limits, answers, problems)
         key = key_of(sent, fingerprint_of(questions), facets_digest(questions))
         derived = derive(run, answers, questions, replies, key)
@@ -109,15 +104,10 @@ def parsed_run(content: bytes) -> RunRecord:
 
 
 def _rows(content: bytes, name: str, schema: pa.Schema, limits: Limits) -> Iterator[Record]:
-    """The rows of a file. Raises BadInput where it is larger, or its footer tells of more rows or other columns, before it is unpacked."""
+    """The rows of a file. Raises BadInput where it is larger."""
     if len(content) > limits.file:
         raise BadInput(f"{name} has {len(content):,} bytes, and these answers take at most {limits.file:,}")
-    rows = parquet_rows(content, most_bytes=limits.unpacked, most_rows=limits.rows, name=name)
-    first = list(islice(rows, 1))
-    there, wanted = _columns(pq.read_schema(pa.BufferReader(content))), _columns(schema)
-    if there != wanted:
-        raise BadInput(f"{name} has the columns {clip(there, 300)}, not {wanted}")
-    yield from chain(first, rows)
+    return parquet_rows(content, most_bytes=limits.unpacked, most_rows=limits.rows, name=name, schema=schema)
 
 
 def _read(content: bytes, limits: Limits) -> tuple[list[Placed], str]:
@@ -150,11 +140,6 @@ def _replies(
         problems.add("judge.parquet", "holds two replies about one answer")
     digest = hashlib.sha256(b"".join(sorted(row_digest(row, JUDGE_ROW) for row in rows))).hexdigest()
     return pd.DataFrame(rows, columns=list(JUDGE_ROW)), digest
-
-
-def _columns(schema: Any) -> dict[str, str]:
-    """Column -> type; what a list calls its values (item, element) is no difference."""
-    return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 
 
 def _questions(said: Benchmark, rows: Sequence[Placed], dataset: Dataset) -> pd.DataFrame:

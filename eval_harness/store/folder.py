@@ -17,12 +17,12 @@ from dataset_builders.hub.client import is_unavailable
 from eval_harness.derive.files import ANSWERS
 from eval_harness.records.result import UNDELIVERED, Result, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
+from eval_harness.store.checks import Published, look_alike
 from eval_harness.store.likeness import Digests, likeness, stored_digests
-from eval_harness.store.names import Published, look_alike
 from eval_harness.store.submission import Submission
 
 
-def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[Path, bool]:
+def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[str, bool]:
     """Add a submission with what was derived from it; returns where it lies, and whether it is new (the same one twice is no error).
 
     Its questions are stored as well where the store's owner vouches for them.
@@ -41,7 +41,7 @@ def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[Pa
                 _write(staging / Path(path).name, content)
             _write(staging / ACCEPTANCE, acceptance.to_bytes())
             target.parent.mkdir(parents=True, exist_ok=True)
-            return target, _move(staging, target)
+            return str(target), _move(staging, target)
     except OSError as error:
         raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
 

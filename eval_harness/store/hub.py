@@ -46,10 +46,7 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
 
     def propose_it() -> tuple[str, bool]:
         done = commit_files(api, repo_id, files, title, description=_description(submission), pull_request=True)
-        url = done.pr_url or _proposed(api, repo_id, who, submission.folder, files)
-        if url is None:
-            raise BadInput(f"{repo_id}: the Hub does not say where the pull request is. Run this again to find it.")
-        return url, True
+        return str(done.pr_url), True
 
     with quiet(), hub_errors(repo_id, "open a pull request", who):
         return with_retries(propose_it, look=look)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,20 +30,12 @@ BUCKETS = 509
 """Values that are told apart where it is counted how often a sample has each."""
 SIGNS = re.compile(r"[\W_]+")
 
-Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Digests:
-    """64 bits of each answer of a result: `question` that it answers, `exact` over its text and option scores, `texts` over its letters and
-    digits in lower case, `choices` over the options that were read out of it. `sample`: its number."""
-
-    question: Hashes
-    sample: npt.NDArray[np.int64]
-    exact: Hashes
-    texts: Hashes
-    choices: Hashes
+Digests = pd.DataFrame
+"""64 bits of each answer of a result: `question` that it answers, `exact` over its text and option scores, `texts` over its letters and
+digits in lower case, `choices` over the options that were read out of it. `sample`: its number."""
 
 
 def digests_of(readings: pd.DataFrame) -> Digests:
@@ -53,14 +44,14 @@ def digests_of(readings: pd.DataFrame) -> Digests:
     said = readings["response"].fillna("").astype(object)
     scores = ["" if not isinstance(each, list) else repr(list(map(_float, each))) for each in readings["scores"]]
     plain = pd.Series([SIGNS.sub("", text.casefold()) for text in said], dtype=object)
-    columns = (
-        readings["question_id"].astype(str),
-        said + "\0" + pd.Series(scores, index=readings.index, dtype=object),
-        plain,
-        readings["choice"].map(lambda choice: repr(sorted(map(int, choice)))),
-    )
-    question, exact, texts, choices = (pd.util.hash_array(column.to_numpy(dtype=object)) for column in columns)
-    return Digests(question, readings["sample"].to_numpy(np.int64), exact, texts, choices)
+    columns = {
+        "question": readings["question_id"].astype(str),
+        "exact": said + "\0" + pd.Series(scores, index=readings.index, dtype=object),
+        "texts": plain,
+        "choices": readings["choice"].map(lambda choice: repr(sorted(map(int, choice)))),
+    }
+    hashes = {name: pd.util.hash_array(column.to_numpy(dtype=object)) for name, column in columns.items()}
+    return pd.DataFrame(hashes | {"sample": readings["sample"].to_numpy(np.int64)})
 
 
 def stored_digests(folder: Path) -> Digests:
@@ -80,13 +71,13 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
     Compared over the questions that both answer, each sample of one with each of the other: however often a copy is repeated, and whatever
     stands beside it, one of its samples is that of the original.
     """
-    asked = [np.unique(each.question) for each in (ours, theirs)]
-    common = np.intersect1d(asked[0], asked[1], assume_unique=True)
-    if not len(common) or 2 * len(common) < min(map(len, asked)):
+    asked = [each["question"].nunique() for each in (ours, theirs)]
+    common = np.intersect1d(ours["question"], theirs["question"])
+    if not len(common) or 2 * len(common) < min(asked):
         return None
-    one, other = _pairs(ours.question, ours.exact, common), _pairs(theirs.question, theirs.exact, common)
-    own_words = len(np.unique(ours.exact)) > 1  # always the same ones, such as a refusal, are no model's own
-    if own_words and len(common) == max(map(len, asked)) and np.array_equal(one, other):
+    own_words = ours["exact"].nunique() > 1  # always the same ones, such as a refusal, are no model's own
+    said = [set(zip(each["question"], each["exact"], strict=True)) for each in (ours, theirs)]
+    if own_words and len(common) == max(asked) and said[0] == said[1]:
         return "every response is identical to that of"
     if len(common) < ENOUGH:
         return None
@@ -97,11 +88,18 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
     return None
 
 
-def _nearest_samples(ours: Digests, theirs: Digests, what: str, common: Hashes) -> tuple[int, float] | None:
+def _nearest_samples(ours: Digests, theirs: Digests, what: str, common: Numbers) -> tuple[int, float] | None:
     """In how many of the `common` questions the two samples that agree best give the same value, and Cohen's kappa; None where none are
     alike."""
-    codes = np.unique(np.concatenate([getattr(each, what) for each in (ours, theirs)]))
-    one, other = (_by_sample(each, getattr(each, what), common, codes) for each in (ours, theirs))
+    codes = pd.factorize(pd.concat([ours[what], theirs[what]]))[0]
+    one, other = (
+        each.assign(code=code)
+        .pivot(index="sample", columns="question", values="code")
+        .reindex(columns=common)
+        .fillna(-1)
+        .to_numpy(np.int64)
+        for each, code in ((ours, codes[: len(ours)]), (theirs, codes[len(ours) :]))
+    )
     values, other_values = _frequencies(one), _frequencies(other)
     best: tuple[int, float] | None = None
     for sample, frequencies in zip(one, values, strict=True):
@@ -130,26 +128,6 @@ def _kappa(same: Numbers, of: Numbers, expected: Numbers, tries: int) -> Numbers
     beyond = np.maximum(observed - expected, 0)
     by_chance = beyond**2 * of < 2 * math.log(tries / CHANCE) * expected * (1 - expected)
     return np.where(by_chance | (expected >= 1), 0, beyond / np.maximum(1 - expected, 1e-9))
-
-
-def _by_sample(digests: Digests, values: Hashes, common: Hashes, codes: Hashes) -> npt.NDArray[np.int64]:
-    """The values as (samples, questions), each by its number among `codes`; -1 where there is no answer."""
-    at, (_, sample) = _positions(digests.question, common), np.unique(digests.sample, return_inverse=True)
-    table = np.full((sample.max() + 1, len(common)), -1)
-    table[sample[at >= 0], at[at >= 0]] = np.searchsorted(codes, values)[at >= 0]
-    return table
-
-
-def _positions(question: Hashes, common: Hashes) -> npt.NDArray[np.int64]:
-    """Where each answer's question stands in `common`; -1 where it does not."""
-    at = np.searchsorted(common, question).clip(max=len(common) - 1)
-    return np.where(common[at] == question, at, -1)
-
-
-def _pairs(question: Hashes, values: Hashes, common: Hashes) -> Hashes:
-    """The distinct (question, value) pairs of the common questions, each as 64 bits."""
-    kept = _positions(question, common) >= 0
-    return np.unique(question[kept] * np.uint64(0x9E3779B97F4A7C15) ^ values[kept])
 
 
 def _float(score: float | None) -> float:

@@ -76,19 +76,16 @@ def eval_result_entries(
 
 def _check_complete(result: Result) -> None:
     benchmark = result.benchmark
-    wrong = None
-    if benchmark.origin == "phantom":
-        wrong = "phantoms"
-    elif benchmark.origin != "official":
-        wrong = f"a custom set ({benchmark.name})"
-    elif benchmark.selection:
-        wrong = f"a part ({benchmark.selection})"
-    elif result.kind != "measured":
-        wrong = f"several runs ({result.kind})" if result.kind == "aggregate" else f"a {result.kind} number"
-    elif result.model.kind == "baseline":
-        wrong = "a baseline, which is no model"
-    elif result.method.image != "real":
-        wrong = f"a run with {result.method.image} images"
+    reasons = (
+        (benchmark.origin == "phantom", "phantoms"),
+        (benchmark.origin != "official", f"a custom set ({benchmark.name})"),
+        (benchmark.selection, f"a part ({benchmark.selection})"),
+        (result.kind == "aggregate", "several runs (aggregate)"),
+        (result.kind != "measured", f"a {result.kind} number"),
+        (result.model.kind == "baseline", "a baseline, which is no model"),
+        (result.method.image != "real", f"a run with {result.method.image} images"),
+    )
+    wrong = next((reason for applies, reason in reasons if applies), None)
     if wrong:
         raise BadInput(
             f"the result is of {wrong}: only scores of a complete, real benchmark belong on a model's page. "
@@ -166,23 +163,15 @@ def _name(result: Result) -> str:
 
 def _tasks(dataset: str, revision: str | None) -> list[str]:
     """The ids of the tasks of a dataset's eval.yaml. Raises BadInput where it has none that can be read."""
-    from huggingface_hub.errors import EntryNotFoundError
-
-    api = connect()
     with quiet(), hub_errors(dataset, "read its eval.yaml"):
-        try:
-            path = Path(
-                with_retries(lambda: api.hf_hub_download(dataset, "eval.yaml", revision=revision, repo_type="dataset"))
-            )
-        except EntryNotFoundError:
-            raise BadInput(
-                f"{dataset}: has no eval.yaml, so that no score can be published to it. Its owner has to rebuild it with this version and "
-                "publish it."
-            ) from None
+        content = with_retries(lambda: _content(connect(), dataset, revision or "main", "eval.yaml", "dataset"))
     try:
-        return [str(task["id"]) for task in yaml.safe_load(path.read_text(encoding="utf-8"))["tasks"]]
+        return [str(task["id"]) for task in yaml.safe_load(content or b"")["tasks"]]
     except (ValueError, TypeError, KeyError, yaml.YAMLError):
-        raise BadInput(f"{dataset}: its eval.yaml lists no tasks with ids. Its owner has to fix it.") from None
+        raise BadInput(
+            f"{dataset}: has no eval.yaml that lists tasks with ids, so that no score can be published to it. Its owner has to rebuild it "
+            "with this version and publish it."
+        ) from None
 
 
 def _source(store: str, folder: str) -> str:
@@ -225,20 +214,18 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
             commit_files(api, model, files, title, "model", revision=f"refs/pr/{pull.num}")
             return pull.url, "updated"
         done = commit_files(api, model, files, title, "model", description=_description(file), pull_request=True)
-        if done.pr_url is None:
-            raise BadInput(f"{model}: the Hub does not say where the pull request is. Run this again to find it.")
-        return done.pr_url, "opened"
+        return str(done.pr_url), "opened"
 
     with quiet(), hub_errors(model, "open a pull request", who):
         return with_retries(propose, look=look)
 
 
-def _content(api: HfApi, model: str, revision: str, path: str) -> bytes | None:
+def _content(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "model") -> bytes | None:
     """The file at a revision; None where there is none."""
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
-        return fetched(api, model, revision, path, "model")
+        return fetched(api, repo_id, revision, path, kind)
     except EntryNotFoundError:
         return None
 

@@ -9,6 +9,7 @@ the files on main already only closes. See also: what is examined (`examine.py`)
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,12 @@ from dataset_builders.hub.client import hub_errors, quiet, with_retries
 from eval_harness.derive.files import ANSWERS, JUDGE, READINGS, RESULT, RUN, SENT, Sent
 from eval_harness.records.limits import MAX_FILE, MAX_RUN
 from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, Acceptance, now
+from eval_harness.store.checks import Published
 from eval_harness.store.datasets import dataset_for
 from eval_harness.store.examine import examined
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import acceptance_at, commit_to_main, fetched, files_at, is_there, open_pulls
 from eval_harness.store.likeness import Digests
-from eval_harness.store.names import Published
 from eval_harness.store.notes import NOTE, wrong_note
 from eval_harness.store.submission import Submission
 from eval_harness.store.untrusted import printable_lines
@@ -268,23 +269,19 @@ class PullRequests:
         for each in with_retries(lambda: list(open_pulls(self.api, self.repo))):
             if each.status == "draft" or each.num > number or each.author == author:
                 continue
-            if (digests := self._digests_of(each.num, inside)) is not None:
-                found[f"pull request {each.num}"] = (str(each.author), digests)
+            head = str(self._head(f"refs/pr/{each.num}"))
+            if (each.num, head) not in self._seen:
+                digests = None  # of one that is refused
+                with suppress(Refused):
+                    added = with_retries(partial(self._added, head))
+                    if added.note or not added.folder.startswith(f"{inside}/"):
+                        continue
+                    other = self._examined(added)
+                    digests = None if other.problems else other.digests
+                self._seen[each.num, head] = digests
+            if (seen := self._seen[each.num, head]) is not None:
+                found[f"pull request {each.num}"] = (str(each.author), seen)
         return found
-
-    def _digests_of(self, number: int, inside: str) -> Digests | None:
-        """The digests of another open pull request; None where it is refused, or about another benchmark."""
-        head = str(self._head(f"refs/pr/{number}"))
-        if (number, head) not in self._seen:
-            try:
-                added = with_retries(lambda: self._added(head))
-                if added.note or not added.folder.startswith(f"{inside}/"):
-                    return None
-                found = self._examined(added)
-                self._seen[number, head] = None if found.problems else found.digests
-            except Refused:
-                self._seen[number, head] = None
-        return self._seen[number, head]
 
     def _add(
         self, details: DiscussionWithDetails, folder: str, files: dict[str, bytes], more: dict[str, bytes]
@@ -299,22 +296,22 @@ class PullRequests:
     ) -> VerifyResult:
         """Comment what became of it, then close it. Each is looked for first, so that a second verifier, or a second try, does what is
         left."""
-        self._comment(details, head, result, headline)
-        with_retries(lambda: self._shut(details.num), look=lambda: self._is_closed(details.num) or None)
-        return result
-
-    def _is_closed(self, number: int) -> bool:
-        return self.api.get_discussion_details(self.repo, number, repo_type="dataset").status in CLOSED
-
-    def _shut(self, number: int) -> bool:
         from huggingface_hub.errors import HfHubHTTPError
 
-        try:
-            self.api.change_discussion_status(self.repo, number, "closed", repo_type="dataset")
-        except HfHubHTTPError:
-            if not self._is_closed(number):  # another verifier may have been faster
-                raise
-        return True
+        def is_closed() -> bool:
+            return self._details(details.num).status in CLOSED
+
+        def close() -> bool:
+            try:
+                self.api.change_discussion_status(self.repo, details.num, "closed", repo_type="dataset")
+            except HfHubHTTPError:
+                if not is_closed():  # another verifier may have been faster
+                    raise
+            return True
+
+        self._comment(details, head, result, headline)
+        with_retries(close, look=lambda: is_closed() or None)
+        return result
 
     def _comment(
         self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None

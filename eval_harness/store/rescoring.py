@@ -27,7 +27,7 @@ from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_
 from eval_harness.store.datasets import Dataset, dataset_for
 from eval_harness.store.examine import examined, read_sent
 from eval_harness.store.printed import shown
-from eval_harness.store.scan import is_hub_store
+from eval_harness.store.scan import is_hub_store, result_files
 from eval_harness.store.untrusted import parquet_rows
 
 
@@ -68,10 +68,8 @@ def rescore_store(
     if is_hub_store(store):
         return _rescore_on_hub(str(store), data, tell)
     root = Path(store)
-    if not (root / "results").is_dir():
-        raise BadInput(f"{root}: not a results store (a folder that contains `results/`). Give the store's folder.")
     found = []
-    for path in sorted(root.glob("results/*/*/*/result.json")):
+    for path in result_files(root):
         try:
             found.append(_rescore(root, path, data))
         except OSError as error:
@@ -130,20 +128,16 @@ def _number(value: float | None) -> str:
 
 def _changed(folder: Path, readings: bytes) -> tuple[int, int]:
     """How many answers are read differently (another choice or another status), of how many."""
-    after = _choices(frame_of(readings))
+    names = ["question_id", "sample", "choice", "status"]
+    after = frame_of(readings)[names]
     try:
-        before = _choices(frame_of((folder / READINGS).read_bytes()))
-    except (OSError, ValueError):
+        before = frame_of((folder / READINGS).read_bytes())[names]
+    except (OSError, ValueError, KeyError):
         return len(after), len(after)
-    return sum(before.get(key) != reading for key, reading in after.items()), len(after)
-
-
-def _choices(readings: pd.DataFrame) -> dict[tuple[str, int], tuple[tuple[int, ...], str]]:
-    columns = (readings[name] for name in ("question_id", "sample", "choice", "status"))
-    return {
-        (str(question), int(sample)): (tuple(choice), str(status))
-        for question, sample, choice, status in zip(*columns, strict=True)
-    }
+    both = after.merge(before, on=names[:2], suffixes=("", "_before"))
+    same = both["status"] == both["status_before"]
+    same &= both["choice"].map(list) == both["choice_before"].map(list)
+    return len(after) - int(same.sum()), len(after)
 
 
 def _moved(before: Result, after: Result) -> dict[str, tuple[float | None, float | None]]:

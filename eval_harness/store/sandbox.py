@@ -23,7 +23,7 @@ from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from dataset_builders.errors import BadInput, Unavailable
 from eval_harness.records.limits import MEMORY, Limits
@@ -62,32 +62,19 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
             child = ours.recv()
         except EOFError:
             raise SandboxError("the process that forks ended before it did") from None
-        late = threading.Event()
-
-        def timer(seconds: int) -> threading.Timer:
-            started = threading.Timer(seconds, stop)
-            started.start()
-            return started
-
-        def stop() -> None:
-            late.set()
-            _kill(child)
-
-        clock = timer(limits.wall_seconds)
         try:
             ours.send((limits, dict(os.environ), str(Path.cwd()), function, arguments, named))
-            word, value = ours.recv()
+            word, value = "limits", cast("Any", limits)
             while word == "limits":
                 limits = value
-                clock.cancel()
-                clock = timer(limits.wall_seconds)
+                if not ours.poll(
+                    limits.wall_seconds
+                ):  # most of the time went by in waiting, for the Hub or for this machine
+                    raise Unavailable(f"it was not read within {limits.wall_seconds:,} s. Try again later.")
                 word, value = ours.recv()
         except (EOFError, OSError):
-            if late.is_set():  # most of the time went by in waiting, for the Hub or for this machine
-                raise Unavailable(f"it was not read within {limits.wall_seconds:,} s. Try again later.") from None
             raise OverLimit(_over(limits)) from None
         finally:
-            clock.cancel()
             _kill(child)  # with whatever it started; it has said all it had to say
     if word == "returned":
         return value

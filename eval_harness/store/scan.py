@@ -75,6 +75,17 @@ class StoredResult:
     run_id: str
 
 
+def result_files(root: Path) -> list[Path]:
+    """Every result.json of a folder store, in order. Raises BadInput for a folder without `results/`."""
+    if not (root / "results").is_dir():
+        hint = " Did you mean its parent folder?" if root.name == "results" else ""
+        raise BadInput(
+            f"{root}: not a results store (a folder that contains `results/`).{hint} "
+            f"`medprobe submit RUN_DIR --to {root}` makes one."
+        )
+    return sorted(root.glob("results/*/*/*/result.json"))
+
+
 def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
     """Read every result of a store (a folder, or ORG/NAME on the Hub); a file that cannot be read is set aside, never fatal.
 
@@ -85,15 +96,9 @@ def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
     root = source.folder()
     if source.is_on_hub and not (root / "results").is_dir():
         return [], []
-    if not (root / "results").is_dir():
-        hint = " Did you mean its parent folder?" if root.name == "results" else ""
-        raise BadInput(
-            f"{root}: not a results store (a folder that contains `results/`).{hint} "
-            f"`medprobe submit RUN_DIR --to {root}` makes one."
-        )
     found: list[StoredResult] = []
     problems: list[str] = []
-    for path in sorted((root / "results").glob("*/*/*/result.json")):
+    for path in result_files(root):
         try:
             found.append(StoredResult(read_result(path), path.parent, path.parent.name))
         except (BadInput, OSError) as error:

@@ -18,7 +18,6 @@ from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.files import RESULT, RUN
 from eval_harness.derive.metrics import HEADLINE, cause
-from eval_harness.derive.scoring import units
 from eval_harness.records.result import ARMS, Images, Result
 from eval_harness.records.run import read_run
 from eval_harness.scores.sight import sight
@@ -110,15 +109,10 @@ def sight_table(arms: Arms) -> pd.DataFrame:
     percent of the score that it keeps, with its interval `share_low` to `share_high`; `n`: units; `note`: why there is no number. What
     there is not is missing.
     """
-    family = arms.real.benchmark.family
-    tables = {
-        image: units(family, side.questions, side.answers)
-        for image, side in arms.sides.items()
-        if side.questions is not None and side.answers is not None
-    }
+    tables = {image: found for image, side in arms.sides.items() if (found := side.units()) is not None}
     rows = [
         _row(arms, name, info, tables)
-        for name, info in spec(family).metrics.items()
+        for name, info in spec(arms.real.benchmark.family).metrics.items()
         if (info.compared or info.no_arm) and name in arms.real.scores and arms.real.scores[name].value is not None
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)

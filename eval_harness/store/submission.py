@@ -1,6 +1,6 @@
 """A submission: the files that were sent as exact bytes, what was derived from them, and what was found out about them.
 
-What is examined is what a store adds: nothing writes these files again on the way. See also: making them (`packaging.py`), examining them
+What is examined is what a store adds: nothing writes these files again on the way. See also: making them (`submit.py`), examining them
 (`examine.py`), stores (`folder.py`, `hub.py`).
 """
 

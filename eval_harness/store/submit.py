@@ -1,27 +1,53 @@
-"""`medprobe submit`: a run folder, a submission as a store holds it, or a file of answers is added to a store.
+"""Submit: what people hand in (a run folder, the files of a submission, a file of answers) becomes the files that are added to a store.
 
-One path: the files that would be added are packed (`packaging.py`), exactly these bytes examined (`examine.py`), and exactly these bytes
-added (`folder.py`, `hub.py`). See also: checking others' (`verification.py`).
+One path: these files are made here, exactly these bytes examined (`examine.py`), and exactly these bytes added (`folder.py`, `hub.py`).
+What strangers wrote is read in the sandbox. See also: checking others' (`verification.py`).
 """
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from dataset_builders.errors import BadInput
-from eval_harness.records.result import Benchmark
+import pyarrow.parquet as pq
+
+from dataset_builders.errors import BadInput, Unavailable, clip
+from eval_harness.derive.answer_table import USAGE, answer_frame, answers_bytes
+from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
+from eval_harness.derive.reading import without_judge
+from eval_harness.records.limits import FIRST_LOOK, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
+from eval_harness.records.names import normal_name
+from eval_harness.records.result import Benchmark, Method, Model, read_result
+from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.selection import select_questions
 from eval_harness.store import folder as folder_store
 from eval_harness.store import hub
 from eval_harness.store.acceptance import Acceptance, local_account, now
-from eval_harness.store.datasets import Dataset, dataset_for, dataset_of, named_dataset
-from eval_harness.store.names import Published
-from eval_harness.store.packaging import examined_answers, examined_folder
+from eval_harness.store.answer_files import read_predictions
+from eval_harness.store.checks import Published
+from eval_harness.store.datasets import Dataset, Find, dataset_for, dataset_of, named_dataset
+from eval_harness.store.examine import examine, parsed_run, read_sent
+from eval_harness.store.sandbox import call, go_on_within
 from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
-from eval_harness.store.untrusted import check_file, printable, printable_lines
+from eval_harness.store.untrusted import COLUMNS, check_file, parquet_rows, printable, printable_lines
+
+JOURNAL = "answers.jsonl"
+FOLDER_FILES = (RUN, "questions.parquet", RESULT, ANSWERS, JUDGE)
+"""What is taken of a run folder or a submission; its questions are not read."""
+KINDS = ("open", "proprietary", "medical")
+"""Kinds of models of which a file of answers may be. A baseline is run by medprobe, and reproduced."""
+ELSEWHERE = "another harness"
+"""What the request of a run says of its model where only a file of its answers is known."""
+UNKNOWN = "answers were given by another harness; its prompt and generation settings are not known"
+LEAST_ROW = 16
+"""Bytes of an answer in any file."""
+MAX_RESULT = 8 << 20
+"""Bytes of a result.json; with all its facets GMAI-MMBench's has under one million."""
 
 
 @dataclass(frozen=True)
@@ -33,61 +59,33 @@ class Submitted:
     new: bool
 
 
-def submit(
-    what: Path,
-    to: str | Path,
-    benchmark: str | None = None,
-    model: str | None = None,
-    data: str | None = None,
-    split: str | None = None,
-    extraction: str = "ours",
-    kind: str | None = None,
-    reproduced: bool = False,
-    with_questions: bool = False,
-    account: str | None = None,
-    published: Published | None = None,
-) -> Submitted:
-    """Check what is handed in and add it to a store: a folder, or ORG/NAME on the Hub (a folder wins).
-
-    To a folder the files are added with what is derived from them; on the Hub one pull request that only adds the files is opened. The
-    same submission twice is no error.
-    `reproduced`: the store's owner ran the model (see `prepare`); on the Hub it is committed to main, `with_questions` with the questions.
-    `account`: who submits to a folder, this machine's user if not said; on the Hub it is the token's. `published`: names in papers, with
-    which the model's is compared.
-    Raises BadInput with every problem found.
-    """
-    owner = str(to).split("/")[0] if is_hub_store(to) else None
-    submission = prepare(what, benchmark, model, data, split, extraction, kind, reproduced, owner)
-    submission.check(what)
-    if not (reproduced and is_hub_store(to)):
-        return deliver(submission, to, account=account, published=published)
-    location, new = hub.add(str(to), submission, with_questions)
-    return Submitted(submission, location, new)
-
-
 def deliver(
     submission: Submission,
     to: str | Path,
     token: str | None = None,
     account: str | None = None,
     published: Published | None = None,
+    with_questions: bool = False,
 ) -> Submitted:
-    """Add a submission without problems to a folder store, or open a pull request in the name of the token's owner (None: this machine's).
+    """Add a submission without problems to a store: a folder, or ORG/NAME on the Hub (a folder wins). The same one twice is no error.
 
-    It is in the store when this returns: the folder is written and flushed, or the pull request committed.
-    Raises BadInput as `folder.add` and `hub.propose` do.
+    To a folder the files are added with what is derived from them. On the Hub one pull request that only adds the files is opened in the
+    name of the token's owner (None: this machine's); what the store's owner reproduced is committed to main, `with_questions` with the
+    questions. It is in the store when this returns: the folder is written and flushed, or the commit made.
+    `account`: who submits to a folder, this machine's user if not said. `published`: names in papers, with which the model's is compared.
+    Raises BadInput as `folder.add`, `hub.propose` and `hub.add` do.
     """
+    if is_hub_store(to) and submission.result.provenance == "reproduced":
+        return Submitted(submission, *hub.add(str(to), submission, with_questions))
     if is_hub_store(to):
         if not submission.result.benchmark.revision:
             submission.notes.append("its dataset is a folder: the store's owner must name theirs to verify (--data)")
-        location, new = hub.propose(str(to), submission, token)
-        return Submitted(submission, location, new)
+        return Submitted(submission, *hub.propose(str(to), submission, token))
     who = account or local_account()
     found = folder_store.duplicate_submissions(Path(to), submission, who, published=published)
     submission.flags.extend(flag for flag in found if flag not in submission.flags)
     acceptance = Acceptance(account=who, accepted_at=now(), verified_by=who, flags=printable_lines(submission.flags))
-    folder, new = folder_store.add(Path(to), submission, acceptance)
-    return Submitted(submission, str(folder), new)
+    return Submitted(submission, *folder_store.add(Path(to), submission, acceptance))
 
 
 def prepare(
@@ -137,3 +135,144 @@ def prepare(
 def _dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
     """The questions for what a folder says of its benchmark."""
     return named_dataset(benchmark, data) if data else dataset_for(benchmark, owner=owner, of_this_machine=True)
+
+
+def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
+    """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
+    `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
+    return call(FIRST_LOOK, _examined_folder, folder, find, reproduced)
+
+
+def examined_answers(
+    path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours"
+) -> Submission:
+    """The verdict on a file of another harness's answers. `kind`: open, proprietary, medical.
+
+    Raises BadInput for a file that cannot be read, and a kind that is none of these.
+    """
+    return call(FIRST_LOOK, _examined_answers, path, dataset, model, kind, extraction)
+
+
+def _file_limits(path: Path, dataset: Dataset) -> Limits:
+    """What reading a file of answers may take: by the rows that a Parquet file's footer tells of, which is refused where a store takes
+    fewer, or by the bytes that an answer has at least in any other file."""
+    asked = max(1, len(dataset.questions))
+    rows = path.stat().st_size // LEAST_ROW
+    if check_file(path).startswith(b"PAR1"):
+        next(parquet_rows(path, COLUMNS, most_rows=min(asked * MOST_SAMPLES, MOST_ANSWERS)), None)
+        rows = pq.read_metadata(path).num_rows
+    return limits_for(asked, max(1, min(-(-rows // asked), MOST_SAMPLES, MOST_ANSWERS // asked)))
+
+
+def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
+    if not (folder / RUN).is_file():
+        raise BadInput(_not_a_run(folder))
+    run = _own_run(folder)
+    found = _examined(_sent(folder, run), find(run.benchmark))
+    if reproduced:
+        model = run.request.model
+        if model.startswith("recorded:") or model == ELSEWHERE or not (folder / JOURNAL).exists():
+            found.problems.append(
+                f"--reproduced: its answers come from a file ({printable(model, 200)}). Run the model here (`medprobe eval "
+                "BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out"
+            )
+        return found.reproduced()
+    return found
+
+
+def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None, extraction: str) -> Submission:
+    if kind is not None and kind not in KINDS:
+        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(KINDS)}, or leave it out.")
+    go_on_within(_file_limits(path, dataset))
+    read = read_predictions(path, dataset.questions)
+    limits_for(len(dataset.questions), read.samples)
+    said = dataset.benchmark(dataset.questions, dataset.partial)
+    run = RunRecord(
+        run_id="another-harness",
+        request=RunRequest(
+            benchmark=said.name, data="", split=said.split, fingerprint=said.fingerprint or "", model=ELSEWHERE, method="mc",
+            prompt=None, samples=read.samples, generation={},
+        ),
+        benchmark=said,
+        model=Model(name=normal_name(model), kind=kind),  # type: ignore[arg-type]  # checked above
+        method=Method(name="mc", samples=read.samples, extraction=extraction),
+        deviations=[UNKNOWN],
+        environment={"python": platform.python_version()},
+        # When the file was written: the same file is the same submission whenever it is submitted.
+        created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
+    )  # fmt: skip
+    sent = Sent(_content(_as_sent(run)), answers_bytes(answer_frame(read.rows)))
+    return _examined(sent, dataset, read.problems)
+
+
+def _sent(folder: Path, run: RunRecord) -> Sent:
+    """What a run folder or a submission makes: its answers and replies byte for byte, and its run as others get to see it."""
+    judged = (folder / JUDGE).exists()
+    if not (folder / ANSWERS).exists():
+        raise BadInput(
+            f"{folder}: has no {ANSWERS}, which `medprobe eval` writes when every question was asked. Give the same command again to go "
+            "on, or `medprobe score RUN_DIR --asked-only` to submit what was asked."
+        )
+    if run.method.judge is not None and not judged:
+        raise BadInput(
+            f"{folder}: has no {JUDGE}. `medprobe score RUN_DIR` asks the judge; with --no-judge it reads by rules only."
+        )
+    sent = read_sent(folder)
+    return Sent(_content(_as_sent(run)), sent.answers, sent.judge if run.method.judge else None)
+
+
+def _examined(sent: Sent, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
+    """The verdict on exactly these bytes, with the problems of what they were made from. Raises BadInput where nothing can be derived."""
+    try:
+        found = examine(sent, lambda said: dataset)
+    except Unavailable:
+        raise
+    except BadInput as error:
+        raise BadInput("; ".join(dict.fromkeys([*problems, str(error)]))) from None
+    found.problems[:0] = [line for line in map(printable, problems) if line not in found.problems]
+    return found
+
+
+def _as_sent(run: RunRecord) -> RunRecord:
+    """The run as others get to see it: its name in its one form, no path of a dataset and no address of a judge of this machine."""
+    judge = run.method.judge and {name: value for name, value in run.method.judge.items() if name != "base_url"}
+    benchmark = run.benchmark
+    if not benchmark.revision:  # a folder
+        benchmark = benchmark.model_copy(update={"repo": None})
+    return run.model_copy(
+        update={
+            "benchmark": benchmark,
+            "request": run.request.model_copy(update={"data": benchmark.repo or ""}),
+            "model": run.model.model_copy(update={"name": normal_name(run.model.name)}),
+            "method": run.method.model_copy(update={"judge": judge}),
+        }
+    )
+
+
+def _own_run(folder: Path) -> RunRecord:
+    """The run of a folder, read as its result was: with its extraction, without its judge where that was left out, and with the tokens
+    that were counted."""
+    check_file(folder / RUN, MAX_RUN)
+    run = parsed_run((folder / RUN).read_bytes())
+    if (folder / RESULT).exists():
+        check_file(folder / RESULT, MAX_RESULT)
+        try:
+            scored = read_result(folder / RESULT)
+        except BadInput as error:
+            raise BadInput(printable(str(error))) from None
+        usage = {name: scored.environment[name] for name in USAGE if name in scored.environment}
+        method = run.method.model_copy(update={"extraction": scored.method.extraction})
+        run = run.model_copy(update={"method": method, "environment": run.environment | usage})
+        run = run if scored.method.judge is not None else without_judge(run)
+    return run
+
+
+def _content(run: RunRecord) -> bytes:
+    return (run.model_dump_json(indent=1) + "\n").encode()
+
+
+def _not_a_run(folder: Path) -> str:
+    inside = sorted(path.parent for path in folder.glob("results/*/*/*/run.json"))
+    if inside:
+        return f"is a results store. Give the folder of one result, e.g. {inside[0]}"
+    return "is no run folder and no submission: it has no run.json. `medprobe eval --out` makes one"

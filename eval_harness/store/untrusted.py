@@ -9,15 +9,19 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dataset_builders.errors import BadInput, clip
 from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_UNPACKED = 512 << 20
 """Bytes that a Parquet file may unpack to, where the number of answers due is unknown."""
@@ -220,10 +224,11 @@ def parquet_rows(
     most_bytes: int = MAX_UNPACKED,
     most_rows: int = MOST_ANSWERS,
     name: str = "answers.parquet",
+    schema: pa.Schema | None = None,
 ) -> Iterator[Record]:
     """The rows of a Parquet file, or of the bytes of an answers.parquet. Of `columns` those that are there; all, where none is named or
-    there. `most_bytes`: when unpacked. `most_rows`: as many as are due. `name`: of the file whose bytes are given. The footer is looked at
-    before anything is unpacked.
+    there. `most_bytes`: when unpacked. `most_rows`: as many as are due. `name`: of the file whose bytes are given. `schema`: its columns
+    must be exactly these. The footer is looked at before anything is unpacked.
 
     A Parquet file can claim any size and unpack to any other, and its reader is no Python: only to be called in the sandbox.
     Raises BadInput when the file is damaged, has impossible sizes, or does not fit the limits.
@@ -245,6 +250,8 @@ def parquet_rows(
                 raise wrong(f"has {about.num_rows:,} rows, and at most {most_rows:,} are due")
             if len(set(names)) < len(names):
                 raise wrong("has two columns of one name")
+            if schema is not None and (there := _types(file.schema_arrow)) != (due := _types(schema)):
+                raise BadInput(f"{name} has the columns {clip(there, 300)}, not {due}")
             chunks = [
                 about.row_group(group).column(number)
                 for group in range(about.num_row_groups)
@@ -276,6 +283,11 @@ def parquet_rows(
         raise wrong("nested too deeply") from None
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
         raise wrong(str(error) or type(error).__name__) from None
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    """Column -> type; what a list calls its values (item, element) is no difference."""
+    return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 
 
 def _plain(value: Any) -> Any:

@@ -17,10 +17,10 @@ from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.files import RESULT, RUN
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import read_acceptance
+from eval_harness.store.checks import Published
 from eval_harness.store.examine import examined, read_sent
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import open_pulls
-from eval_harness.store.names import Published
 from eval_harness.store.pull_requests import PullRequests, VerifyResult, Word
 from eval_harness.store.rescoring import questions_of
 from eval_harness.store.submission import REPRODUCED, Submission
@@ -44,13 +44,11 @@ def verify(
         open_repository(where)  # a dataset of ours that cannot be read is no fault of those who submit
     if Path(store).is_dir():
         return _folder(Path(store), data, tell, published)
-    name, number = store_and_number(store)
-    if (number is not None) == everything:
-        raise BadInput(f"{store}: name one pull request ({name}@3), or give --all for all open ones.")
-    check = _pull_requests(name, data, with_questions, published)
-    if number is None:
-        return _all(check, tell)
-    result = check.pull(number)
+    if everything:
+        check_repo_id(store)
+        return _all(_pull_requests(store, data, with_questions, published), tell)
+    name, number = pull_of(store)
+    result = _pull_requests(name, data, with_questions, published).pull(number)
     tell(result)
     return [result]
 
@@ -59,17 +57,13 @@ def accept(
     pull: str, data: Sequence[str] = (), with_questions: bool = False, published: Published | None = None
 ) -> VerifyResult:
     """Add what a pull request (ORG/NAME@3) adds although it is flagged: a person has looked at the flags. What is refused stays so."""
-    name, number = store_and_number(pull)
-    if number is None:
-        raise BadInput(f"{pull}: name the pull request, e.g. {name}@3.")
+    name, number = pull_of(pull)
     return _pull_requests(name, data, with_questions, published).pull(number, accept_flagged=True)
 
 
 def refuse(pull: str, reason: str) -> VerifyResult:
     """Close a pull request (ORG/NAME@3) with the reason as a comment."""
-    name, number = store_and_number(pull)
-    if number is None:
-        raise BadInput(f"{pull}: name the pull request, e.g. {name}@3.")
+    name, number = pull_of(pull)
     if not reason.strip():
         raise BadInput("--reason: say why, in plain text; it is shown on the pull request.")
     return _pull_requests(name, (), False, None).refuse(number, " ".join(reason.split()))
@@ -80,12 +74,14 @@ def _pull_requests(name: str, data: Sequence[str], with_questions: bool, publish
     return PullRequests(api, name, who, tuple(data), with_questions, published)
 
 
-def store_and_number(store: str) -> tuple[str, int | None]:
-    """The repository, and the number of the pull request where one is named (`ORG/NAME@3`)."""
-    name, at, pull = store.rpartition("@")
-    name = name if at else store
+def pull_of(pull: str) -> tuple[str, int]:
+    """The repository and the number of a pull request (`ORG/NAME@3`). Raises BadInput where it names none."""
+    name, _, number = pull.rpartition("@")
+    match = re.fullmatch(r"(?:refs/)?(?:pr/|#)?([0-9]{1,9})", number, re.ASCII)
+    if not name or not match:
+        raise BadInput(f"{pull}: name one pull request (ORG/NAME@3), or verify all open ones (--all).")
     check_repo_id(name)
-    return name, _number(pull) if at else None
+    return name, int(match[1])
 
 
 def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
@@ -108,13 +104,6 @@ def _answered(check: PullRequests, number: int) -> VerifyResult:
             traceback.print_exc()
         told = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
         return VerifyResult(f"{check.repo}@{number}", "later" if isinstance(error, Unavailable) else "failed", (told,))
-
-
-def _number(pull: str) -> int:
-    match = re.fullmatch(r"(?:refs/)?(?:pr/|#)?([0-9]{1,9})", pull, re.ASCII)
-    if not match:
-        raise BadInput(f"@{pull}: is not a pull request. Give its number, e.g. ORG/results@3.")
-    return int(match[1])
 
 
 def _folder(

@@ -19,15 +19,9 @@ from dataset_builders.files import temporary_folder
 from eval_harness.derive.files import RUN, SENT
 from eval_harness.records.limits import MAX_FILE
 from eval_harness.store.datasets import Dataset, chosen_dataset
-from eval_harness.store.packaging import (
-    FOLDER_FILES,
-    JOURNAL,
-    MAX_RESULT,
-    examined_answers,
-    examined_folder,
-)
 from eval_harness.store.sandbox import in_turn
 from eval_harness.store.submission import Submission
+from eval_harness.store.submit import FOLDER_FILES, JOURNAL, MAX_RESULT, examined_answers, examined_folder
 from eval_harness.store.untrusted import check_file
 from leaderboard_space.submitting.targets import Target
 

@@ -10,23 +10,17 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.lexical_tree import LEVELS
 from eval_harness.derive.answer_table import COLUMNS
 from eval_harness.derive.files import read_readings
-from eval_harness.models.interface import Settings
 from eval_harness.records.names import normal_name
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
-from tests.chaos.server import ChaosServer, completion
 
 FORMATS = tuple(BENCHMARKS)
 NAMES = (
@@ -108,7 +102,6 @@ class Case:
     permute: bool = False
     shots: int = 0
     limit: int | None = None
-    branch: bool = False
     extraction: str = "ours"
 
 
@@ -121,10 +114,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         if method in ("ps_official", "ff"):
             family = "mediconfusion"
         generates = method in ("mc", "ff")
-        back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline", "http"]) if method == "mc" else "plug-in"
-        if number % 40 == 39:  # a real model of transformers takes seconds
-            method, back_end = draw.choice(["mc", "gd", "ps"]), "transformers"
-            generates = method == "mc"
+        back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline"]) if method == "mc" else "plug-in"
         kinds = tuple(draw.sample([*TEXTS, *SILENT], draw.choice([1, 2, 5])))
         if kinds == ("failed",):  # a model that answers nothing is given up, which leaves nothing to submit
             kinds = ("failed", "letters")
@@ -133,13 +123,10 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         samples = draw.choice([None, None, 2, 3, 150]) if generates and back_end == "plug-in" and not permute else None
         if samples == 150 and "very long" in kinds:  # more than a store takes, which `eval` says at the 20th answer
             samples = 3
-        if back_end == "http":
-            samples = draw.choice([None, 2])
         yield Case(
             number, family, method, back_end, kinds, NAMES[number % len(NAMES)], samples, permute,
             shots=draw.choice([0, 0, 1]) if back_end == "plug-in" and method == "mc" and not permute else 0,
-            limit=4 if back_end == "transformers" else draw.choice([None, None, 4, 10_000]),
-            branch=draw.random() < 0.25,
+            limit=draw.choice([None, None, 4, 10_000]),
             extraction=draw.choice(["ours", "ours", "official"]) if generates and not permute else "ours",
         )  # fmt: skip
 
@@ -151,7 +138,6 @@ def run(case: Case, data: Path, folder: Path) -> Path:
     config = EvalConfig(
         repository.name, "baseline:chance", str(data), method=case.method, samples=case.samples, permute=case.permute,
         shots=case.shots, limit=case.limit, extraction=case.extraction, name=case.name, out=folder / "run",
-        branches=_branches(case, repository.questions(repository.splits[0])) if case.branch else (),
         argv=("eval", case.family, "--name", case.name),
     )  # fmt: skip
     if case.back_end == "plug-in":
@@ -159,40 +145,8 @@ def run(case: Case, data: Path, folder: Path) -> Path:
         config = replace(config, model=f"{folder}/plug_in_{case.number}.py:Scripted")
     elif case.back_end == "recorded":
         config = replace(config, model=f"recorded:{_recorded(case, data, folder / 'answers.jsonl')}")
-    elif case.back_end == "transformers":
-        from eval_harness.models.local.tiny_vlm import make_tiny_vlm
-
-        make_tiny_vlm(folder / "model")
-        config = replace(config, model=str(folder / "model"), max_tokens=8 if case.method == "mc" else None)
-    if case.back_end == "http":
-        with ChaosServer(answer=partial(_completion, case)) as server:
-            settings = Settings(base_url=server.url, in_flight=4, timeout=20)
-            evaluate(replace(config, model="openai:scripted", settings=settings))
-    else:
-        evaluate(config)
+    evaluate(config)
     return folder / "run"
-
-
-def _branches(case: Case, questions: pd.DataFrame) -> tuple[str, ...]:
-    """A branch of the lexical tree that some of the questions lie on; none where the benchmark has no such labels."""
-    draw = random.Random(case.number)
-    there = [
-        f"{name}: {value}"
-        for name in LEVELS
-        if name in questions
-        for value in sorted({each for each in questions[name] if isinstance(each, str) and each.strip()})
-    ]
-    return (draw.choice(there),) if there else ()
-
-
-def _completion(case: Case, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """What a server answers, the same for the same request: a text of a kind, or a content filter's nothing."""
-    draw = random.Random(f"{case.number} {json.dumps(body['messages'], sort_keys=True)}")
-    kind, number = draw.choice(case.kinds), draw.randrange(100)
-    more = draw.choice([{}, {"reasoning_content": "Let me think \u2026 B"}, {"reasoning": "x" * 3000}])
-    if kind in SILENT:
-        return 200, completion(None, "content_filter", refusal="a filter")
-    return 200, completion(TEXTS[kind](number), draw.choice(["stop", "length"]), **more)
 
 
 def _recorded(case: Case, data: Path, path: Path) -> Path:

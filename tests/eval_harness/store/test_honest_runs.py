@@ -1,14 +1,15 @@
 """Every honest run lands, byte for byte: what `eval` accepts is accepted by `submit` and by `verify`, unaltered."""
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 from huggingface_hub import HfApi
 
-from eval_harness.store.submit import prepare, submit
+from eval_harness.interop.convert import submit_any as submit
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from eval_harness.store.submit import prepare
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.honest import FORMATS, NAMES, Case, cases, differences, run
+from tests.eval_harness.store.submitting import edit_answers
 from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
@@ -52,16 +53,15 @@ def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     assert differences(folder, target.parent) == []
 
 
-@pytest.mark.parametrize("back_end", few(["http", "transformers"]))
-def test_other_back_ends(data, tmp_path, back_end):
-    case = next(
-        replace(case, family="mediconfusion")
-        for case in cases(15, 400)
-        if case.back_end == back_end and case.method == "mc"
-    )
-    folder = run(case, data["mediconfusion"], tmp_path / "made")
-    done = submit(folder, tmp_path / "store", data=str(data["mediconfusion"]))
-    assert differences(folder, Path(done.location)) == []
+@pytest.mark.parametrize(
+    ("name", "samples", "permute"), few([("chance", 3, False), ("oracle", None, True), ("always-C", None, False)])
+)
+def test_a_baseline_is_reproduced_and_one_with_a_changed_answer_is_not(data, tmp_path, name, samples, permute):
+    dataset, folder = str(data["mediconfusion"]), tmp_path / "run"
+    evaluate(EvalConfig("mediconfusion", f"baseline:{name}", dataset, out=folder, samples=samples, permute=permute))
+    assert prepare(folder).problems == []
+    edit_answers(folder, lambda rows: rows[-1].update(response=rows[-1]["response"] + "!"))
+    assert any("1 of" in line and "are not those of" in line for line in prepare(folder).problems)
 
 
 def test_no_result_takes_the_place_of_another(data, tmp_path):

@@ -1,23 +1,21 @@
 """Submitting a folder that is a submission already, and runs that a judge model has read."""
 
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dataset_builders.errors import BadInput
 from eval_harness.derive.files import DERIVED, SENT
+from eval_harness.interop.convert import submit_any as submit
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.runs.scoring import score_run
-from eval_harness.store.submit import prepare, submit
+from eval_harness.store.submit import prepare
 from eval_harness.store.verification import verify
-from tests import helpers
 from tests.eval_harness.reader.test_judge import Server
 from tests.eval_harness.store.submitting import questions_of, run_folder
 from tests.helpers import edit_json, write_lines
@@ -33,9 +31,6 @@ def stored(data, tmp_path_factory):
 @pytest.fixture
 def ready(stored, tmp_path):
     return Path(shutil.copytree(stored, tmp_path / stored.name))
-
-
-refused = partial(helpers.refused, submit)
 
 
 def test_it_is_added_byte_for_byte_in_the_same_place(stored, ready, data, tmp_path):
@@ -58,13 +53,6 @@ def test_whatever_is_derived_beside_it_is_not_read(ready, data, tmp_path):
     (ready / "units.parquet").unlink()
     found = prepare(ready, data=str(data))
     assert found.problems == [] and found.derived == before.derived
-
-
-def test_without_a_dataset_the_remedy_is_named(ready, tmp_path):
-    edit_json(ready / "run.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
-    assert "--data" in refused(ready, tmp_path / "store")
-    with pytest.raises(BadInput, match="says its benchmark"):
-        prepare(ready, benchmark="mediconfusion")
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import pytest
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.interop.convert import prepare_any
+from eval_harness.interop.convert import submit_any as submit
 from eval_harness.records.result import read_result
 from eval_harness.store.scan import is_hub_store, scan_store
-from eval_harness.store.submit import prepare, submit
+from eval_harness.store.submit import prepare
 from tests import helpers
 from tests.eval_harness.store.submitting import edit_answers, phantom, questions_of, responses, run_folder, said
 from tests.helpers import edit_json, write_lines

@@ -8,7 +8,8 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.store.hidden_test import HiddenTest
-from eval_harness.store.submit import prepare, submit
+from eval_harness.interop.convert import submit_any as submit
+from eval_harness.store.submit import prepare
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import bundle_archive, receive

@@ -155,20 +155,7 @@ def test_hostile_files_are_refused_and_cost_nothing(test, tmp_path):
     assert test.remaining("ann") == 2
 
 
-USERS = [
-    "../../etc/passwd",
-    "a/b",
-    ".",
-    "..",
-    ".hidden",
-    "a\0b",
-    "a" * 97,
-    "Jos\u00e9",
-    "\u212aim",
-    "a b",
-    "a\n",
-    "\u0661",
-]
+USERS = ("../../etc/passwd", "a/b", "..", ".hidden", "a\0b", "a" * 97, "Jos\u00e9", "\u212aim", "a b", "a\n", "\u0661")
 
 
 def test_a_user_name_is_no_path_and_no_other_user(test, tmp_path):
@@ -241,18 +228,6 @@ def test_answers_and_ledger_must_be_private(on_hub, tmp_path, local_hub):
     assert booked("ann") == []
     stranger = HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token=READER)
     assert "may not see it" in refused(stranger.score, path, "Model", "ann")
-
-
-def test_the_answers_are_published_as_a_private_repository_or_not_at_all(on_hub, made, local_hub, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", CURATOR)
-    assert "--private" in refused(publish, made[1], "ORG/open-answers")
-    api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
-    api.create_repo("ORG/open-answers", repo_type="dataset", private=False)
-    with pytest.raises(BadInput, match="public"):
-        publish(made[1], "ORG/open-answers", private=True)
-    assert api.list_repo_files("ORG/open-answers", repo_type="dataset") in ([], [".gitattributes"])
-    assert api.repo_info("ORG/gmai-answers", repo_type="dataset").private
-    assert not any("answers" in name for name in api.list_repo_files("ORG/gmai", repo_type="dataset"))
 
 
 @pytest.mark.parametrize(("fault", "after"), [(412, False), (RESET, True)])

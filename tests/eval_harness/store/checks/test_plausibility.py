@@ -6,7 +6,7 @@ import pandas as pd
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from eval_harness.store.names import look_alike, skeleton
+from eval_harness.store.checks import look_alike, skeleton
 from eval_harness.store.table import harmless, harmless_table
 
 

@@ -7,11 +7,12 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from eval_harness.derive.files import DERIVED
+from eval_harness.interop.convert import submit_any as submit
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.scan import scan_store
-from eval_harness.store.submit import prepare, submit
+from eval_harness.store.submit import prepare
 from eval_harness.store.verification import verify
 from tests import helpers
 from tests.eval_harness.store.submitting import responses, run_folder

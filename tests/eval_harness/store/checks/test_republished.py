@@ -1,17 +1,15 @@
 """Datasets under other names and revisions: what is scored by them is flagged or refused, and their questions never become the store's."""
 
-import json
 import random
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub import HfApi
 
 from dataset_builders.hub.publish import publish
-from eval_harness.records.run import RunRecord
-from eval_harness.store.submit import prepare, submit
+from eval_harness.interop.convert import submit_any as submit
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines
@@ -78,28 +76,3 @@ def test_another_key_neither_lands_unseen_nor_becomes_the_stores(owner, ours, da
 def test_the_owners_questions_are_kept(owner, ours, data, monkeypatch, tmp_path):
     submit(write_lines(tmp_path / "a.jsonl", responses(data)), "ORG/results", "mediconfusion", "Model", OURS)
     assert as_owner(monkeypatch, with_questions=True).word == "added" and len(questions_kept(owner)) == 1
-
-
-def propose(owner, submission, repo, revision):
-    """A pull request of a submission that names another dataset."""
-    document = json.loads(submission.sent.run)
-    document["benchmark"] |= {"repo": repo, "revision": revision}
-    files = submission.files() | {
-        f"{submission.folder}/run.json": RunRecord.model_validate(document).to_json().encode()
-    }
-    HfApi(endpoint=owner.endpoint, token=READER).create_commit(
-        operations=[CommitOperationAdd(path, content) for path, content in files.items()],
-        commit_message="A result", create_pr=True, **REPO,
-    )  # fmt: skip
-
-
-def test_a_commit_of_a_pull_request_is_not_the_owners_word(owner, ours, data, monkeypatch, tmp_path):
-    files = [CommitOperationAdd("images/1.png", b"another image")]
-    commit = HfApi(endpoint=owner.endpoint, token=READER).create_commit(
-        OURS, files, commit_message="x", repo_type="dataset", create_pr=True
-    )
-    found = prepare(write_lines(tmp_path / "a.jsonl", responses(data)), "mediconfusion", "Model", str(data))
-    propose(owner, found, OURS, commit.oid)
-    assert as_owner(monkeypatch).word == "for a person"
-    with_data = as_owner(monkeypatch, data=[OURS])
-    assert with_data.word == "for a person" and "behind a tag" in "; ".join(with_data.reasons)

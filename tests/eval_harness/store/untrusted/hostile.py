@@ -7,7 +7,6 @@ import os
 import pickle
 import zipfile
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,7 +64,6 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "zip": _zip,
     "gzip bomb": lambda: gzip.compress(b"0" * 50_000_000),
     "empty": lambda: b"",
-    "nothing but blanks": lambda: b" \n" * 1000,
     "parquet: repeated text": _repeated_text,
     "parquet: one huge text": lambda: _parquet(question_id=["a"], response=["x" * 60_000_000]),
     "parquet: million rows": lambda: _parquet(
@@ -78,16 +76,13 @@ BYTES: dict[str, Callable[[], bytes]] = {
     ),
     "parquet: nested": lambda: _nested(60),
     "parquet: bytes": lambda: _parquet(question_id=["90001-1"], response=[b"\xff\xfe"]),
-    "parquet: decimals": lambda: _parquet(question_id=[Decimal("1.5")], response=["A"]),
     "parquet: not a number": lambda: _parquet(question_id=["90001-1"], response=[float("nan")]),
     "parquet: no such columns": lambda: _parquet(a=[1], b=[2]),
     "parquet: cut": lambda: _parquet(question_id=["90001-1"], response=["A"])[:-20],
-    "parquet: only its name": lambda: b"PAR1" * 100,
     "parquet: footer of 2 GB": lambda: b"PAR1" + b"\0" * 50 + b"\xff\xff\xff\x7f" + b"PAR1",
     "json: deep line": lambda: b'{"question_id": "90001-1", "response": ' + DEEP + b"\n",
     "json: deep document": lambda: DEEP,
     "json: deep entry": lambda: b'[{"question_id": "90001-1", "response": ' + DEEP,
-    "json: infinity": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": -Infinity}\n',
     "json: overflow": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": 1e999}\n',
     "json: huge id": lambda: b'{"question_id": ' + HUGE + b', "response": "A"}\n',
     "json: one key twice": lambda: b'{"question_id": "90001-1", "response": "A", "response": "B"}\n',
@@ -108,9 +103,7 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "csv: open quote": lambda: b'question_id,response\n90001-1,"A\n' + b"x,y\n" * 50_000,
     "csv: thousands of columns": lambda: b"question_id,response," + b"c," * 100_000,
     "csv: other columns": lambda: b"name,age\nx,1\n",
-    "csv: one column twice": lambda: b"question_id,response,response\n90001-1,A,B\n",
     "csv: ragged": lambda: b"question_id,response\n90001-1,A,B,C\n",
-    "html": lambda: b"<html><script>alert(1)</script></html>",
     "a binary": lambda: bytes(range(256)) * 100,
 }
 """Name -> what such a file holds. None of them is an answer to the phantom MediConfusion."""
@@ -121,33 +114,9 @@ FILES: dict[str, Callable[[Path], None]] = {
     "200 MB of nothing after a line": _sparse(200 << 20, LINE * 200),
     "pipe": os.mkfifo,
     "link to a device": lambda path: path.symlink_to("/dev/zero"),
-    "link to nothing": lambda path: path.symlink_to("absent"),
     "link to itself": lambda path: path.symlink_to(path),
     "folder": Path.mkdir,
 }
-
-
-def spoken(text: str, size: int) -> bytes:
-    """A file of one answer that says `text` over and over, `size` bytes of it."""
-    return json.dumps({"question_id": "90001-1", "response": text * (size // len(text))}).encode() + b"\n"
-
-
-REPEATED = (
-    *(
-        "answer: ",
-        "the answer is ",
-        "Option A. ",
-        "**A** ",
-        "(A) ",
-        "\\boxed{",
-        "<think>",
-        "A or B ",
-        "not A, ",
-        "Yes. No. ",
-    ),
-    *("- [ ] ", "a\u0301"),
-)
-"""What a reader looks for: over and over in one response, each is an attempt to make it look for ever."""
 
 
 def run_jsons(valid: dict) -> dict[str, bytes]:
@@ -171,6 +140,7 @@ def run_jsons(valid: dict) -> dict[str, bytes]:
         ),
         "pickle": pickle.dumps([Mine()]),
         "NaN": changed(lambda d: d["environment"].update(x=float("nan"))),
+        "overflow": changed(lambda d: d).replace(b'"environment": {', b'"environment": {"x": 1e999, '),
         "unknown key": changed(lambda d: d.update({"\x1b[31m\nx": 1})),
         "nine million bytes": changed(lambda d: d["environment"].update(x="y" * 9_000_000)),
         "another fingerprint": changed(lambda d: d["request"].update(fingerprint="0" * 64)),

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput, Unavailable
-from eval_harness.records.limits import MAX_FILE, MEMORY, MOST_ANSWERS, MOST_UNPACKED, Limits, limits_for
+from eval_harness.records.limits import MOST_ANSWERS, Limits, limits_for
 from eval_harness.records.result import Benchmark
 from eval_harness.store import datasets, sandbox
 from eval_harness.store.datasets import dataset_for
@@ -76,12 +74,12 @@ def test_many_threads_at_once_each_get_their_own_answer():
     def one(number):
         found[number] = call(SMALL, sandboxed.add, number, number)
 
-    threads = [threading.Thread(target=one, args=[number]) for number in range(8)]
+    threads = [threading.Thread(target=one, args=[number]) for number in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {number: 2 * number for number in range(8)}
+    assert found == {number: 2 * number for number in range(5)}
 
 
 def test_of_one_client_one_is_read_at_a_time(tmp_path):
@@ -104,17 +102,6 @@ def test_of_one_client_one_is_read_at_a_time(tmp_path):
     waiting.join(60)
     slow.join(60)
     assert begun == [3] and not sandbox._CLIENTS
-
-
-@given(st.integers(1, 60_000), st.integers(1, 15), st.integers(0, 10_000), st.integers(0, 2))
-@settings(max_examples=100)
-def test_limits_grow_with_what_is_asked_and_end_somewhere(questions, samples, more, again):
-    little = limits_for(questions, samples)
-    much = limits_for(min(questions + more, 60_000), min(samples + again, 16))
-    for name in ("rows", "file", "unpacked", "cpu_seconds", "wall_seconds"):
-        assert getattr(little, name) <= getattr(much, name)
-    assert little.unpacked >= min(questions * samples * 16_000, MOST_UNPACKED)
-    assert little.file <= MAX_FILE and little.unpacked <= MOST_UNPACKED < MEMORY
 
 
 def test_the_largest_honest_runs_fit_and_absurd_ones_are_told():
