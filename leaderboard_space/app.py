@@ -2,7 +2,7 @@
 
 Wiring only; what is shown comes from `service.py` and `views/`.
 
-`serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks and what answers its pages (`serving/`).
+`serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks and what answers its pages (`serving.py`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
-from leaderboard_space.serving.access import SPACE, BodyLimit, guarded, on_space
-from leaderboard_space.serving.endpoint import Endpoint, Function
+from leaderboard_space.serving import SPACE, BodyLimit, Endpoint, Function, guarded, on_space
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
 from leaderboard_space.views import cases, compare, frame, model
@@ -45,7 +44,7 @@ SESSIONS = 500
 """Sessions that are remembered; only Submit begins one. It costs about 80 kB (a copy of every component), and Gradio would keep 10,000; who
 comes back after 500 others finds the form as it was first drawn."""
 UPLOADS_KEPT = 3600
-"""Seconds that an uploaded file is kept."""
+"""Seconds that an uploaded file, and a submission bundle, is kept."""
 FONTS = ["system-ui", "sans-serif"]
 
 
@@ -92,10 +91,13 @@ def build_app(
             with gr.Column(elem_id="page-submit"):
                 drawn_when_open = "medprobePage(element, () => { trigger('select') });"
                 opened = _html(frame.page("submit"), "mp-submit-page", drawn_when_open)
+                drawn_choices = submitting.choices()
                 form, target = draw_submit(submitting)
 
-        def fill() -> tuple[gr.Row, gr.Dropdown]:
+        def fill() -> tuple[Any, Any]:  # drawn anew, the form would lose a file that is given meanwhile
             choices = submitting.choices()
+            if choices == drawn_choices:
+                return gr.skip(), gr.skip()
             return gr.Row(visible=bool(choices)), gr.Dropdown(choices=choices)
 
         opened.select(fill, outputs=[form, target], queue=False, show_progress="hidden", api_visibility="private")

@@ -91,7 +91,7 @@ window.medprobe = (() => {
     });
     show();
   }
-  // What a page asks the server for (serving/endpoint.py): server("compare").page(request) gives { ok } or { error }.
+  // What a page asks the server for (serving.py): server("compare").page(request) gives { ok } or { error }.
   const server = (page) => new Proxy({}, {
     get: (_, name) => async (request) => {
       const answer = await fetch("board/" + page + "/" + name, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });

@@ -1,7 +1,8 @@
 """From uploaded files to a submission that was computed here, and the submission bundle that it makes.
 
-Nothing of what is uploaded is believed but the answers: questions, key and fingerprint are the target's. See also: reading strangers'
-files within limits and delivering a submission (`eval_harness/store/`).
+Answers are accepted for the trusted datasets, and for the sets of questions that the store itself keeps. Nothing of what is uploaded is
+believed but the answers: questions, key and fingerprint are the target's. See also: reading strangers' files within limits and delivering
+a submission (`eval_harness/store/`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import io
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,14 +20,64 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from eval_harness.derive.files import RUN, SENT
 from eval_harness.records.limits import MAX_FILE
-from eval_harness.store.datasets import Dataset, chosen_dataset
+from eval_harness.records.result import Benchmark
+from eval_harness.store.datasets import Dataset, chosen_dataset, dataset_of
 from eval_harness.store.sandbox import in_turn
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import FOLDER_FILES, JOURNAL, MAX_RESULT, examined_answers, examined_folder
 from eval_harness.store.untrusted import check_file
-from leaderboard_space.submitting.targets import Target
+from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.outcomes import read_questions
+from leaderboard_space.data.store.trusted_data import TrustedData
+from leaderboard_space.html import plural
 
 SHAPES = "Give one file of answers; or run.json and answers.parquet of a run folder or a submission."
+
+
+@dataclass(frozen=True)
+class Target:
+    """A set of questions to hand in answers for. `dataset` reads them, and raises BadInput where it cannot."""
+
+    benchmark: Benchmark
+    dataset: Callable[[], Dataset]
+
+    @property
+    def label(self) -> str:
+        """In words: `GMAI-MMBench, validation, 22 questions (custom)`."""
+        of = self.benchmark
+        name = LABELS[of.family] if of.name == of.family else of.name
+        kind = {None: "", "official": "", "phantom": " (phantoms)", "custom": " (custom)"}[of.origin]
+        part = f", {of.selection}" if of.selection else ""
+        return f"{name}, {of.split}, {plural(of.questions, 'question')}{part}{kind}"
+
+
+def targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
+    """The targets by their keys, those of the trusted datasets first. A set that both know is the trusted one."""
+    found, seen = {}, set()
+    for split in trusted.splits:
+        if split.has_answers:
+            of = split.benchmark
+            found[f"{of.repo}@{of.split}"] = Target(of, partial(dataset_of, split.repository, of.split, ours=True))
+            seen.add(of.fingerprint)
+    for sections in board.snapshot.sections.values():
+        for section in sections:
+            measured = [entry.result.benchmark for entry in section.entries if entry.result.kind == "measured"]
+            mark = section.fingerprint
+            if section.kind == "retired" or mark is None or mark in seen or not measured or measured[0].selection:
+                continue
+            path = board.questions_path(mark)
+            if path is not None and path.is_file():
+                seen.add(mark)
+                found[f"store:{mark}"] = Target(measured[0], partial(_kept_dataset, measured[0], path, mark))
+    return found
+
+
+def _kept_dataset(of: Benchmark, path: Path, mark: str) -> Dataset:
+    """The questions that a store keeps beside its results."""
+    questions = read_questions(path, mark)
+    about = (of.repo, of.revision, of.validated)
+    return Dataset(of.name, of.split, of.family, questions, of.origin, None, False, *about)
 
 
 def receive(
@@ -43,7 +95,7 @@ def receive(
         raise BadInput(f"no file was given. {SHAPES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
         try:
-            submission = in_turn(client, _examined, named, folder, _dataset(target), model.strip(), kind)
+            submission = in_turn(client, _examined, named, folder, target.dataset(), model.strip(), kind)
         except BadInput as error:
             raise type(error)(_without(str(error), [folder, *given])) from None
     submission.problems[:] = [_without(line, [folder, *given]) for line in submission.problems]
@@ -69,22 +121,6 @@ def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str
         check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE)
         shutil.copyfile(path, folder / name)
     return examined_folder(folder, partial(chosen_dataset, dataset))
-
-
-def _dataset(target: Target) -> Dataset:
-    said = target.benchmark
-    return Dataset(
-        name=said.name,
-        split=said.split,
-        family=said.family,
-        questions=target.questions(),
-        origin=said.origin,
-        partial=target.partial,
-        ours=target.trusted,
-        repo=said.repo,
-        revision=said.revision,
-        validated=said.validated,
-    )
 
 
 def _without(line: str, paths: Sequence[Path]) -> str:

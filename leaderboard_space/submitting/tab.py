@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -31,20 +29,16 @@ from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.published_results import models
 from leaderboard_space.data.store.sections import Entry, group
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.serving.access import on_space
-from leaderboard_space.submitting.intake import bundle_archive, receive
-from leaderboard_space.submitting.targets import targets
+from leaderboard_space.serving import on_space
+from leaderboard_space.submitting.intake import bundle_archive, receive, targets
 from leaderboard_space.views import submit as words
-from leaderboard_space.views.parts import benchmark_address, model_address
-from leaderboard_space.views.parts import KINDS
+from leaderboard_space.views.parts import KINDS, benchmark_address, model_address
 
 HIDDEN = "hidden test"
 """The key of the test with hidden answers among the sets of questions."""
 CHECKING, SENDING = 18, 18
 """Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.AT_ONCE`, which
 bounds the work), or for the Hub. Gradio answers with 40 threads."""
-KEPT_SECONDS = 3600.0
-"""How long a submission bundle can be downloaded."""
 
 
 class SubmitTab:
@@ -88,7 +82,7 @@ class SubmitTab:
             if target is None:
                 raise BadInput("this set of questions is no longer on the board. Reload the page.")
             name = f"{target.benchmark.name}-{target.benchmark.split}"
-            ids = target.questions()["question_id"].astype(str).tolist()
+            ids = target.dataset().questions["question_id"].astype(str).tolist()
         if what == "template":
             return {"name": f"medprobe-{name}-template.csv", "text": words.template(ids), "type": "text/csv"}
         return {"name": f"medprobe-{name}-ids.txt", "text": "\n".join([*ids, ""]), "type": "text/plain"}
@@ -150,15 +144,6 @@ class SubmitTab:
             add,
             outcome(found, found.problems),
         )
-
-    def check_when_complete(
-        self, key: str | None, files: list[str] | None, model: str | None, kind: str | None, client: str = ""
-    ) -> tuple[Any, ...]:
-        """The same where nothing is missing: files, and the model's name, which the files of a run folder say themselves."""
-        says_itself = "run.json" in {Path(file).name for file in files or []}
-        if not files or not (says_itself or str(model or "").strip()):
-            return (gr.skip(),) * 5
-        return self.check(key, files, model, kind, client)
 
     def send(
         self,
@@ -268,18 +253,11 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
     for pressed in (check.click, model.submit):
         pressed(lambda: "", None, sent, **quick)
     checked = [report, send, ready, how, told]
-    check.click(
+    gr.on(
+        (check.click, model.submit),
         _by_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_description=CHECKS,
-        concurrency_limit=CHECKING, concurrency_id="check",
-        show_progress="minimal", show_progress_on=report,
+        concurrency_limit=CHECKING, show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
-    at_once: dict[str, Any] = {  # a form that is complete is scored without being asked
-        "fn": _by_client(tab.check_when_complete, "check_when_complete"), "inputs": form, "outputs": checked, "api_visibility": "private",
-        "concurrency_limit": CHECKING,
-        "concurrency_id": "check", "show_progress": "minimal", "show_progress_on": report,
-    }  # fmt: skip
-    files.upload(**at_once)
-    model.submit(**at_once)
     send.click(
         _signed_in(tab) if tab.signs_in else _by_client(tab.send, "submit"),
         form, [sent, report, told], api_name="submit", api_description=SUBMITS,
@@ -339,14 +317,9 @@ def _one_file(files: Sequence[str] | None) -> Path:
 
 
 def _kept(found: Submission) -> str:
-    """Write the submission bundle where Gradio serves files from; what is older than an hour goes."""
+    """Write the submission bundle where Gradio serves files from, and deletes them (`delete_cache` in `app.py`)."""
     content = bundle_archive(found)
-    folder = Path(get_upload_folder()) / "bundles"
-    target = folder / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"
+    target = Path(get_upload_folder()) / "bundles" / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        with suppress(OSError):
-            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
-                shutil.rmtree(old, ignore_errors=True)
     replace_file(target, content)
     return str(target)

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.interop.convert import submit_any as submit
+from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.store.submit import prepare
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.submitting.intake import bundle_archive, receive
+from leaderboard_space.submitting.intake import Target, bundle_archive, receive, targets
 from leaderboard_space.submitting.tab import SubmitTab
-from leaderboard_space.submitting.targets import Target, targets
 from tests.eval_harness.store.submitting import phantom, questions_of, responses, run_folder
 from tests.helpers import write_lines
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -84,53 +83,37 @@ def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) ->
     assert (store / found.folder / "answers.parquet").read_bytes() == found.files()[f"{found.folder}/answers.parquet"]
 
 
-def wrong_uploads(data: Path, workdir: Path) -> dict[str, tuple[list[Path], str]]:
-    """Name -> (files, what is said)."""
+def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, tmp_path: Path) -> None:
+    workdir, target = tmp_path / "uploads", target_of(data, store)
+    workdir.mkdir()
     good = write_lines(workdir / "good.jsonl", responses(data))
     for name, content in {"zeros.jsonl": bytes(500), "run.json": b"{}", "notes.txt": b"hello"}.items():
         (workdir / name).write_bytes(content)
-    return {
-        "nothing": ([], "no file was given"),
-        "two files": ([good, workdir / "notes.txt"], "no run.json"),
-        "no text": ([workdir / "zeros.jsonl"], "zeros.jsonl: is neither"),
-        "a bare run.json": ([workdir / "run.json"], "run.json"),
-        "a stranger beside run.json": ([workdir / "run.json", workdir / "notes.txt"], "notes.txt: not a file of a run folder"),
-    }  # fmt: skip
-
-
-def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, tmp_path: Path) -> None:
-    workdir = tmp_path / "uploads"
-    workdir.mkdir()
-    target = target_of(data, store)
-    for name, (files, expected) in wrong_uploads(data, workdir).items():
+    bare, notes = workdir / "run.json", workdir / "notes.txt"
+    other = run_folder(phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
+    other_set = "these are answers to halt-medvqa, test; chosen is gmai-mmbench, validation"
+    for files, model, kind, expected in (
+        ([], "Model", None, "no file was given"),
+        ([good, notes], "Model", None, "no run.json"),
+        ([workdir / "zeros.jsonl"], "Model", None, "zeros.jsonl: is neither"),
+        ([bare], "Model", None, "run.json"),
+        ([bare, notes], "Model", None, "notes.txt: not a file of a run folder"),
+        ([good], "  ", None, "no model name was given"),
+        ([good], "Model", "best", "give one of open, proprietary, medical, or"),
+        ([other / "run.json", other / "answers.parquet"], "", None, other_set),
+    ):
         with pytest.raises(BadInput) as caught:
-            receive(files, target, "Model")
+            receive(files, target, model, kind)
         line = str(caught.value)
-        assert expected in line, name
-        assert "\n" not in line and "/tmp" not in line and str(tmp_path) not in line, (name, line)
-
-
-def test_a_model_without_a_name_and_an_unknown_kind(data: Path, store: Path, tmp_path: Path) -> None:
-    file = write_lines(tmp_path / "answers.jsonl", responses(data))
-    with pytest.raises(BadInput, match="no model name was given"):
-        receive([file], target_of(data, store), "  ")
-    with pytest.raises(BadInput, match="give one of open, proprietary, medical, or"):
-        receive([file], target_of(data, store), "Model", "best")
-    found = receive([file], target_of(data, store), "=cmd()<b>")
-    assert any("model name" in line for line in found.problems)
-
-
-def test_answers_to_another_benchmark_are_told_so(data: Path, store: Path, tmp_path: Path) -> None:
-    folder = run_folder(phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
-    with pytest.raises(BadInput, match="these are answers to halt-medvqa, test; chosen is gmai-mmbench, validation"):
-        receive([folder / "run.json", folder / "answers.parquet"], target_of(data, store))
+        assert expected in line and "\n" not in line and "/tmp" not in line and str(tmp_path) not in line, line
+    assert any("model name" in line for line in receive([good], target, "=cmd()<b>").problems)
 
 
 def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, store: Path, tmp_path: Path) -> None:
     submit(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
     board = Board(store)
     [target] = targets(board, board.trusted).values()
-    assert not target.trusted
+    assert not target.dataset().ours
     rows = [
         {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[index] for index in row.answer)}
         for row in questions_of(data).itertuples()

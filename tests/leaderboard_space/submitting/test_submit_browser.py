@@ -1,18 +1,17 @@
 """Submitting in a browser, from the upload to the board: real Space, real sign-in (OpenID Connect), real Hub client, nothing mocked."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import HfApi
-from playwright.sync_api import TimeoutError, expect
+from playwright.sync_api import expect
 
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from eval_harness.store.verification import verify
-from tests.browser import WAIT, eventually
+from tests.browser import eventually
 from tests.leaderboard_space.serving import board
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.openid import OpenIdProvider
@@ -39,30 +38,16 @@ def hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return local_hub
 
 
-def upload(page: Any, address: str | None, file: Path, model: str) -> None:
-    """Give a file on the Submit tab of `address` (None: of the page as it is) and have it scored."""
-    if address:
-        open_submit(page, address)
-    give(page, file)
+def upload(page: Any, address: str, file: Path, model: str) -> None:
+    """Load the Submit tab anew, give a file and have it scored."""
+    page.goto("about:blank")  # an address that differs only behind its # is not loaded
+    page.goto(f"{address}/#/submit")
+    page.get_by_label("Model", exact=True).wait_for()
+    page.locator("#mp-submit input[type=file]").first.set_input_files(str(file))
+    page.locator("#mp-submit").get_by_text(file.name[:8]).first.wait_for()
     page.get_by_label("Model", exact=True).fill(model)
     page.locator("#mp-check").click()
     page.locator("#mp-report h2.finding").wait_for()
-
-
-def open_submit(page: Any, address: str) -> None:
-    """Load the Submit tab anew: an address that differs only behind its # is not loaded."""
-    page.goto("about:blank")
-    page.goto(f"{address}/#/submit")
-
-
-def give(page: Any, file: Path) -> None:
-    """Choose a file on the Submit tab."""
-    shown = page.locator("#mp-submit").get_by_text(file.name[:8]).first
-    for _ in range(4):  # a file that is given while the page still draws itself is lost
-        page.locator("#mp-submit input[type=file]").first.set_input_files(str(file))
-        with suppress(TimeoutError):
-            shown.wait_for(timeout=WAIT / 2)
-            return
 
 
 @pytest.mark.sources

@@ -1,1 +1,0 @@
-"""Serve the pages over HTTP: their endpoint, the limit of a request, previews of shared links."""

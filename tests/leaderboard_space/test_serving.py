@@ -1,0 +1,163 @@
+"""What a board answers: its own address only, whatever a browser was made to believe; in a frame for the Hub's pages alone; requests of
+bounded size, each by its own answer or one line."""
+
+import http.client
+import itertools
+import json
+import re
+import socket
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from dataset_builders.errors import BadInput
+from leaderboard_space.serving import LOADS, SPACE, Access, BodyLimit, Endpoint
+from tests.leaderboard_space.serving import board
+from tests.processes import Process
+
+OURS = ("127.0.0.1", "localhost", "::1", "my.tunnel")
+OTHERS = (
+    *(
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.",
+        "127.0.0.2",
+        "evil@127.0.0.1.x",
+        "evil.example@127.0.0.1",
+    ),
+    *("127.0.0.1:80:evil.example", "127.0.0.1:evil", "", "a b", "[::2]", "127.1"),
+)
+LONG = "é" * 5000
+
+
+def behind_access(names, framed_by: str = "'none'") -> TestClient:
+    def page(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("the board")
+
+    stack = [Middleware(Access, names=names, framed_by=framed_by)]
+    return TestClient(Starlette(routes=[Route("/", page, methods=["GET", "POST"])], middleware=stack))
+
+
+LOCAL = behind_access(OURS)
+
+
+@given(st.sampled_from(OURS), st.integers(0, 65535) | st.none(), st.booleans())
+def test_our_own_names_are_served_on_any_port(name, port, upper):
+    host = f"[{name}]" if ":" in name else name
+    host = (host.upper() if upper else host) + ("" if port is None else f":{port}")
+    assert LOCAL.get("/", headers={"host": host}).text == "the board"
+    assert LOCAL.post("/", headers={"host": host, "origin": f"http://{host}"}).text == "the board"
+
+
+@given(st.sampled_from(OTHERS) | st.from_regex(r"[a-z]{1,12}\.(com|org|localhost)", fullmatch=True))
+def test_other_names_are_not(name):
+    for headers in ({"host": name}, {"host": "localhost", "origin": f"http://{name}"}):
+        found = LOCAL.post("/", headers=headers)
+        assert found.status_code == 421 and "access-control-allow-origin" not in found.headers
+
+
+def test_a_board_that_writes_nothing_is_served_under_any_name():
+    found = behind_access(None, SPACE).get("/", headers={"host": "anything.example"})
+    assert found.status_code == 200
+    assert found.headers["content-security-policy"] == f"{LOADS}; frame-ancestors {SPACE}"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Process, Path]]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "store/results").mkdir(parents=True)
+    with board(folder / "store", folder) as (address, process):
+        yield address, process, folder
+
+
+def test_a_board_as_it_is_served(served):
+    """Whatever Gradio puts before its own routes: preflight requests, pages, calls, uploads, pages that are not there."""
+    address, _, _ = served
+    own = address.removeprefix("http://")
+    paths = ("/", "/config", "/gradio_api/upload", "/gradio_api/call/submit", "/monitoring", "/nothing")
+    sent = itertools.product((own, "evil.example", "localhost."), (None, address, "null", "http://evil.example"))
+    with httpx.Client(base_url=address, timeout=60) as browser:
+        for (host, origin), path, method in itertools.product(sent, paths, ("GET", "POST", "OPTIONS", "HEAD")):
+            headers = {"host": host, "access-control-request-method": "POST"} | ({"origin": origin} if origin else {})
+            found = browser.request(method, path, headers=headers)
+            if host == own and origin in (None, address):
+                assert found.status_code != 421
+                assert found.headers["content-security-policy"] == f"{LOADS}; frame-ancestors 'none'"
+            else:
+                assert found.status_code == 421 and "access-control-allow-origin" not in found.headers
+
+
+def most_memory(pid: int) -> int:
+    found = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) << 10
+
+
+def test_an_upload_beyond_the_limit_is_cut_off(served):
+    """2 GB are announced, and half a GB is sent, twice the limit: refused, held in no memory, kept on no disk."""
+    address, process, folder = served
+    before = most_memory(process.pid)
+    parts = urllib.parse.urlsplit(address)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+    head = b'--edge\r\nContent-Disposition: form-data; name="files"; filename="big.jsonl"\r\n\r\n'
+    connection.putrequest("POST", "/gradio_api/upload")
+    connection.putheader("Content-Type", "multipart/form-data; boundary=edge")
+    connection.putheader("Content-Length", str((2 << 30) + len(head)))
+    connection.endheaders()
+    connection.send(head)
+    piece = bytes(1 << 20)
+    with suppress(ConnectionError):  # it may hang up, or answer and throw away what still comes
+        for _ in range((512 << 20) // len(piece)):
+            connection.send(piece)
+        connection.sock.shutdown(socket.SHUT_WR)
+        assert connection.getresponse().status == 413
+    assert most_memory(process.pid) - before < 256 << 20
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1 << 20
+
+
+def answer(request: dict[str, Any]) -> Any:
+    if request.get("wrong"):
+        raise BadInput("that is wrong.")
+    json.dumps(request, ensure_ascii=False).encode()  # what an address or a file is made of
+    return [LONG, request]
+
+
+def test_a_request_is_answered_or_refused_in_one_line() -> None:
+    """Of too large ones no more is read than the limit, whether their length is announced or not; uploads have a limit of their own."""
+    stack = [Middleware(BodyLimit), Middleware(Endpoint, functions={"page/ask": answer})]
+    routes = [Route("/gradio_api/upload", lambda request: JSONResponse({}), methods=["POST"])]
+    client = TestClient(Starlette(routes=routes, middleware=stack), raise_server_exceptions=False)
+    ask, large = "/board/page/ask", b" " * (5 << 20)
+    assert client.post(ask, json={"a": "<b>"}).json() == {"ok": [LONG, {"a": "<b>"}]}
+    assert client.post(ask, json={"wrong": True}).json() == {"error": "that is wrong."}
+    assert client.post(ask, json=[1, 2]).json() == {"ok": [LONG, {}]}
+    assert client.post(ask, content=b"\xff{").status_code == client.post(ask, content=b"[" * 100_000).status_code == 400
+    assert client.post(ask, content=rb'{"a": "\ud800 \ud83d\ude00"}').json() == {"ok": [LONG, {"a": "? 😀"}]}
+    assert client.get(ask).status_code == client.post("/board/page/other", json={}).status_code == 404
+    assert client.post(ask, content=large).status_code == 413
+    assert client.post(ask, content=iter([large])).status_code == 500  # it hangs up
+    assert client.post("/gradio_api/upload", content=large).status_code == 200
+
+
+@pytest.mark.parametrize("root", ["", "/sub", "/sub/", "/board", "/b"])
+def test_a_page_is_answered_under_every_root_with_a_proxy_that_removes_it_and_one_that_does_not(root: str) -> None:
+    routes = [Route("/{rest:path}", lambda request: JSONResponse({"passed": True}))]
+    client = TestClient(
+        Starlette(routes=routes, middleware=[Middleware(Endpoint, functions={"page/ask": answer})]), root_path=root
+    )
+    for served in ("", root.rstrip("/")):
+        assert client.post(f"{served}/board/page/ask", json={}).json() == {"ok": [LONG, {}]}
+        assert client.get(f"{served}/assets/page.js").json() == {"passed": True}
