@@ -117,63 +117,47 @@ def write(base, reader, made, rng, written):
             save(root / path, noise.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8))
     names = {path: name_of(path, written, root) for path in made.annotated}
     entry = {"name": "x", "reader": reader, "path": "pictures", "modality": "CT", "annotations": "marks"}
-    files = base / "marks"
-    number = {label: at for at, label in enumerate(made.labels.values(), 1)}
-    if reader in ("csv", "boxes", "dicom", "wide"):
-        order = list(made.annotated)
-        rng.shuffle(order)
+    labels, number = list(made.labels.values()), {label: at for at, label in enumerate(made.labels.values(), 1)}
+    order = rng.sample(made.annotated, len(made.annotated))
+    if reader == "coco":
+        document = {
+            "images": [{"id": path, "file_name": names[path]} for path in order],
+            "categories": [{"id": at, "name": label} for label, at in number.items()],
+            "annotations": [
+                {"image_id": path, "category_id": number[made.labels[path]], "bbox": [1, 1, 4, 4]}
+                for path in made.annotated
+            ],
+        }
+        (base / "marks.json").write_text(json.dumps(document))
+        entry["annotations"] = "marks.json"
+    elif reader in TABLES:
         rows = [{"image": names[path], "label": made.labels[path], "x": 1, "y": 1, "w": 4, "h": 4} for path in order]
         if reader == "wide":
-            rows = [
-                {"image": names[p]} | {label: int(label == made.labels[p]) for label in made.labels.values()}
-                for p in order
-            ]
+            rows = [{"image": row["image"]} | {each: int(each == row["label"]) for each in labels} for row in rows]
         pd.DataFrame(rows).to_csv(base / "marks.csv", index=False)
-        entry |= {"annotations": "marks.csv"} | (
-            {"columns": {"box": list("xywh")}}
-            if reader == "boxes"
-            else {"columns": {"labels": list(made.labels.values())}}
-            if reader == "wide"
-            else {}
-        )
-    elif reader == "coco":
-        categories = [{"id": at, "name": label} for label, at in number.items()]
-        images = [{"id": at, "file_name": names[path]} for at, path in enumerate(made.annotated)]
-        marks = [
-            {"image_id": at, "category_id": number[made.labels[path]], "bbox": [1, 1, 4, 4]}
-            for at, path in enumerate(made.annotated)
-        ]
-        rng.shuffle(images)
-        (base / "marks.json").write_text(json.dumps({"images": images, "categories": categories, "annotations": marks}))
-        entry |= {"annotations": "marks.json"}
+        columns = {"boxes": {"box": list("xywh")}, "wide": {"labels": labels}}
+        entry |= {"annotations": "marks.csv", "columns": columns.get(reader, {})}
+    elif reader in ("yolo", "indexed", "nifti", "class names"):
+        entry["classes"] = labels if reader == "class names" else {at: label for label, at in number.items()}
     word = rng.choice(["", "_mask", "-seg"])
-    for at, path in enumerate(made.annotated):
+    for path in () if reader in TABLES else made.annotated:
         stem, label = without_suffix(other_form(path) if written == "other form" else path), made.labels[path]
-        if written == "bare":
-            stem = f"{stem.rpartition('/')[2]}"
+        stem = stem.rpartition("/")[2] if written == "bare" else stem
+        file = base / "marks" / {
+            "voc": f"{stem}.xml", "yolo": f"{stem}.txt", "indexed": f"{stem}{word}.png", "class folders": f"{label}/{stem}.png",
+            "class names": f"{stem}_{label}.png", "nifti": f"{stem}{rng.choice(['.nii', '.nii.gz'])}",
+        }[reader]  # fmt: skip
+        file.parent.mkdir(parents=True, exist_ok=True)
         if reader == "voc":
             box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox>"
-            (files / f"{stem}.xml").parent.mkdir(parents=True, exist_ok=True)
-            (files / f"{stem}.xml").write_text(
-                f"<annotation><filename>{names[path]}</filename><object><name>{label}</name>{box}</object></annotation>"
-            )
+            object_ = f"<object><name>{label}</name>{box}</object>"
+            file.write_text(f"<annotation><filename>{names[path]}</filename>{object_}</annotation>")
         elif reader == "yolo":
-            (files / f"{stem}.txt").parent.mkdir(parents=True, exist_ok=True)
-            (files / f"{stem}.txt").write_text(f"{number[label]} 0.5 0.5 0.5 0.5")
-            entry |= {"classes": {at: label for label, at in number.items()}}
-        elif reader == "indexed":
-            save(files / f"{stem}{word}.png", np.full((SIDE, SIDE), number[label], np.uint8))
-            entry |= {"classes": {at: label for label, at in number.items()}}
-        elif reader == "class folders":
-            save(files / label / f"{stem}.png", np.ones((SIDE, SIDE), np.uint8))
-        elif reader == "class names":
-            save(files / f"{stem}_{label}.png", np.ones((SIDE, SIDE), np.uint8))
-            entry |= {"classes": list(made.labels.values())}
+            file.write_text(f"{number[label]} 0.5 0.5 0.5 0.5")
         elif reader == "nifti":
-            (files / stem).parent.mkdir(parents=True, exist_ok=True)
-            mask = np.full((SIDE, SIDE, 3), number[label], np.uint8)
-            nibabel.save(nibabel.Nifti1Image(mask, np.eye(4)), files / f"{stem}{rng.choice(['.nii', '.nii.gz'])}")
-            entry |= {"classes": {at: label for label, at in number.items()}}
+            nibabel.save(nibabel.Nifti1Image(np.full((SIDE, SIDE, 3), number[label], np.uint8), np.eye(4)), file)
+        else:
+            save(file, np.full((SIDE, SIDE), number[label] if reader == "indexed" else 1, np.uint8))
     if reader in ("indexed", "class folders", "class names"):
         entry["reader"] = "masks"
     (base / "sources.yaml").write_text(json.dumps({"datasets": [entry | {"min_area": 0}]}))
