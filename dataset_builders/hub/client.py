@@ -196,7 +196,6 @@ def with_retries(action: Callable[[], T], look: Callable[[], T | None] | None = 
 def _reason(error: BaseException, account: str) -> str | None:
     """Cause and remedy of an error of the Hub or of the network; None for any other (a defect of ours)."""
     from huggingface_hub import errors
-    from huggingface_hub.utils import httpx
 
     if _caused_by(error, errors.OfflineModeIsEnabled):
         return "offline mode is on. Unset HF_HUB_OFFLINE (and TRANSFORMERS_OFFLINE)"
@@ -208,11 +207,9 @@ def _reason(error: BaseException, account: str) -> str | None:
         return f"{reason.format(account=account)} ({_one_line(said) or f'{endpoint()} answered {status}'})"
     if "xet" in f"{type(error).__module__} {error}".lower():  # its native client has no class of errors of its own
         return f"the upload through Xet failed ({_one_line(str(error))}). Run this again, or set HF_HUB_DISABLE_XET=1"
-    if _caused_by(error, json.JSONDecodeError):
-        return f"{endpoint()} does not answer as a Hub does. Check HF_ENDPOINT"
-    if _caused_by(error, (httpx.TransportError, ConnectionError, TimeoutError, errors.LocalEntryNotFoundError)):
+    if is_unavailable(error):
         first = _one_line(str([*_causes(error)][-1]))
-        return f"{endpoint()} cannot be reached ({first}). Check the network and HF_ENDPOINT"
+        return f"{endpoint()} cannot be reached, or is no Hub ({first}). Check the network and HF_ENDPOINT"
     return None
 
 

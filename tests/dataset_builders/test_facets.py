@@ -73,9 +73,3 @@ def test_or_within_a_facet_and_across(rows: list[tuple[str | None, str | None, l
 def test_what_cannot_be_chosen_is_one_line_with_a_remedy(facets: list[str], words: str) -> None:
     questions = frame([("CT", "Oncology (Medical)", ["Cardiac"]), ("MRI", "Urology", [])])
     assert words in refused(select_by_facets, questions, facets)
-
-
-def test_questions_without_labels_say_so() -> None:
-    questions = frame([(None, None, [])]).drop(columns="categories")
-    with pytest.raises(BadInput, match="Available: none"):
-        select_by_facets(questions, ["modality=CT"])

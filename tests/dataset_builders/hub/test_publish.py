@@ -2,9 +2,7 @@
 
 import json
 import socket
-import threading
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import huggingface_hub.constants
 import pytest
@@ -180,23 +178,6 @@ def test_a_hub_that_is_not_there(folder, monkeypatch):
     assert "HF_ENDPOINT" in refused(folder, "ORG/small")
 
 
-def test_a_web_server_that_is_no_hub(folder, monkeypatch):
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"<html>Welcome</html>")
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
-        assert "does not answer as a Hub does" in refused(folder, "ORG/small")
-        server.shutdown()
-
-
 FAULTS = [(COMMIT, status, after) for status in (409, 503, RESET) for after in (False, True)]
 FAULTS += [("/tag/", status, after) for status in (503, RESET) for after in (False, True)]
 
@@ -225,7 +206,9 @@ def test_a_hub_that_stays_broken_is_named_in_one_line(folder, local_hub):
 
 CALLS = ("repo_info", "create_repo", "list_repo_files", "list_repo_refs", "create_commit", "create_tag")
 OTHERS = [
-    (call, other) for call in range(7) for other in ("publishes the same", "publishes without the tag", "adds a file")
+    (call, other)
+    for call in range(0, 7, 2)
+    for other in ("publishes the same", "publishes without the tag", "adds a file")
 ]
 
 

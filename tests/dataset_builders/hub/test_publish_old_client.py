@@ -1,4 +1,4 @@
-"""Published repositories load with `datasets` of 2024 and 2025; each in a cached environment."""
+"""Published repositories load with `datasets` of 2024, in a cached environment."""
 
 import json
 
@@ -20,14 +20,6 @@ CLIENTS = {
         "pandas==2.2.1",
         "pillow==10.4.0",
         "fsspec==2024.2.0",
-    ),
-    "3.6.0": (
-        "datasets==3.6.0",
-        "huggingface_hub==0.36.0",
-        "pyarrow==20.0.0",
-        "numpy==2.2.6",
-        "pandas==2.3.3",
-        "pillow==11.3.0",
     ),
 }
 

@@ -55,13 +55,6 @@ def test_a_quote_within_a_field_is_text(tmp_path):
     assert [record.fields["question"] for record in records(path)] == ['5" nail', "plain", '6" nail']
 
 
-def test_a_quote_never_closed_is_reported_with_its_line(tmp_path):
-    path = tmp_path / "x.tsv"
-    path.write_text('index\tquestion\n1\t"open\n2\tplain\n')
-    with pytest.raises(BadInput, match="line 2: unexpected end of data"):
-        list(records(path))
-
-
 def test_a_carriage_return_outside_quotes_is_not_dropped(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_bytes(b"index\tquestion\n1\tone\rtwo\n")
