@@ -150,8 +150,7 @@ def evaluate(
 
     Raises BadInput, one line, for whatever the caller can fix; then nothing is written that is not whole.
     """
-    from eval_harness.models.load import load_backend
-    from eval_harness.models.plug_in import plug_in
+    from eval_harness.models.load import load_backend, plug_in
     from eval_harness.runs.runner import evaluate as run_model
     from eval_harness.runs.runner import evaluate_arms as run_arms
 

@@ -11,7 +11,7 @@ import platform
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -87,10 +87,6 @@ class Plan:
         maker = RequestMaker(self.run.request, self.run.benchmark.family, examples)
         wanted = self.shows_images if with_images is None else with_images
         return make_requests(self.selection, maker, instances, wanted, at_once, self.partners)
-
-    def with_run(self, run: RunRecord) -> Plan:
-        """The same plan, with what a run folder already says of it."""
-        return replace(self, run=run)
 
 
 Load = Callable[[str, Settings], Backend]

@@ -22,7 +22,6 @@ from eval_harness.records.request import Request, Response
 from eval_harness.runs.folder import Key
 from eval_harness.runs.plan import Plan
 
-VERSION = 1
 Send = Callable[[Any], Iterable[Response]]
 
 
@@ -42,7 +41,6 @@ def sender_of(plan: Plan) -> Send:
     except OSError as error:
         raise BadInput(f"--cache {folder}: cannot be written ({error.strerror}). Give another folder.") from None
     identity = {
-        "version": VERSION,
         "model": model,
         "server": getattr(backend, "base_url", None),
         "method": plan.run.request.method,

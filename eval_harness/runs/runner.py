@@ -2,7 +2,7 @@
 
 EvalConfig   the user's options                     config.py
 Plan         questions, prompts, model, run.json    plan.py
-begin        the run folder, new or resumed         resume.py, shards.py
+begin        the run folder, new or resumed         here, shards.py
 ask          requests -> answers in the journal     ask.py
 sender_of    the model, behind a cache of replies   reply_cache.py
 Tracker      counts and scores to trackio or wandb  tracking.py
@@ -14,18 +14,26 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
+from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
+from dataset_builders.journal import line_of
+from eval_harness.derive.files import ANSWERS, DERIVED, JUDGE
+from eval_harness.models.interface import Backend, description_of
 from eval_harness.models.load import keep_loaded, load_backend
+from eval_harness.records.names import storable
 from eval_harness.records.result import Result
+from eval_harness.records.run import RunRecord, read_run
 from eval_harness.runs.ask import ask
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending
-from eval_harness.runs.folder import disk_errors, make_run_folder
+from eval_harness.runs.folder import disk_errors, make_run_folder, read_questions, write_run
 from eval_harness.runs.plan import Load, Plan, arms_of, make_plan
 from eval_harness.runs.reply_cache import Send, sender_of
-from eval_harness.runs.resume import begin, record_findings
 from eval_harness.runs.scoring import score_run
-from eval_harness.runs.shards import Shard, folder_lock, put_together
+from eval_harness.runs.shards import TOGETHER, Shard, answers_of, folder_lock, put_together, set_aside
 from eval_harness.runs.tracking import Tracker
 
 
@@ -83,3 +91,104 @@ def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, f
                 result = score_run(folder)
     tracker.scored(result)
     return result
+
+
+def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
+    """Write `run.json`, or check that the one there holds the same request. Returns the plan as it goes on.
+
+    `--no-resume` sets aside what the folder holds, so that it is begun like a new one. Call inside `folder_lock`. Raises BadInput where
+    the folder holds another run, and where one of several processes is to start over.
+    """
+    if not plan.config.resume:
+        if shard.world > 1:
+            raise BadInput(f"{folder}: --no-resume: one of several processes cannot start over. Give another --out.")
+        set_aside(folder)
+        for name in (ANSWERS, JUDGE, *DERIVED):
+            (folder / name).unlink(missing_ok=True)
+    if not (folder / "run.json").exists() or not (_holds_answers(folder) or shard.others_live(folder)):
+        write_run(folder, plan.run, plan.selection.questions)
+        return plan
+    stored = read_run(folder)
+    plan = _continued(folder, plan, stored)
+    environment = {"environment": stored.environment}
+    write_run(folder, plan.run.model_copy(update=environment), plan.selection.questions)
+    return plan
+
+
+def _continued(folder: Path, plan: Plan, stored: RunRecord) -> Plan:
+    """The plan to go on with where a folder holds a run. Raises BadInput where that is another one."""
+    run = plan.run
+    different = _differences(stored.request.model_dump(), run.request.model_dump())
+    if different:
+        raise BadInput(
+            f"{folder}: holds another run: {'; '.join(different)}. Give another --out, or --no-resume to start over."
+        )
+    # The name, the version that finishes the run and the like may change; the request may not.
+    deviations = list(dict.fromkeys([*run.deviations, *stored.deviations]))
+    run = run.model_copy(update={"created_at": stored.created_at, "deviations": deviations})
+    return replace(plan, run=run)
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What two requests differ in, one entry per option."""
+    before, now = ({**request, "generation": None, **request["generation"]} for request in (before, now))
+    names = dict.fromkeys([*now, *before])
+    return [f"{name} {before.get(name)!r} -> {now.get(name)!r}" for name in names if before.get(name) != now.get(name)]
+
+
+def _holds_answers(folder: Path) -> bool:
+    return any(path.stat().st_size for path in folder.glob("answers*.jsonl"))
+
+
+def keep_asked(folder: Path) -> None:
+    """Make an interrupted run one of the cases that were asked whole, marked as a selection; its journal as it was is kept aside.
+
+    Raises BadInput where no case was asked whole, and while a process is writing the run.
+    """
+    with Shard().taking_part(folder), folder_lock(folder):
+        run, questions = read_run(folder), read_questions(folder)
+        answers = answers_of(folder)
+        samples = range(run.request.samples)
+        asked = questions["question_id"].map(lambda name: all((str(name), n) in answers for n in samples))
+        whole = asked.groupby(questions["case_id"]).transform("all")
+        kept = questions[whole].reset_index(drop=True)
+        if whole.all():
+            return
+        if kept.empty:
+            raise BadInput(f"{folder}: no case was asked whole. Give the same `medprobe eval` again to go on.")
+        ids = set(kept["question_id"].astype(str))
+        words = [run.benchmark.selection, f"only the {len(kept):,} of {len(questions):,} questions that were asked"]
+        fingerprint = fingerprint_of(kept)
+        benchmark = run.benchmark.model_copy(
+            update={
+                "questions": len(kept),
+                "fingerprint": fingerprint,
+                "facets": facets_digest(kept),
+                "asked": asked_digest(kept),
+                "selection": "; ".join(filter(None, words)),
+            }
+        )
+        request = run.request.model_copy(update={"fingerprint": fingerprint})
+        set_aside(folder)
+        write_run(folder, run.model_copy(update={"benchmark": benchmark, "request": request}), kept)
+        replace_file(folder / TOGETHER, b"".join(line_of(answers[key]) for key in answers if key[0] in ids))
+
+
+def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
+    """What only showed while the model ran (deviations, settings found) goes into run.json.
+
+    The environment is the one the run was begun in; where a resumed run was finished in another, what differs stands under
+    `resumed_with`.
+    """
+    with folder_lock(folder):
+        stored = read_run(folder)
+        deviations = list(dict.fromkeys([*stored.deviations, *map(storable, backend.deviations)]))
+        now = run.environment | description_of(backend)
+        begun = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
+        different = {name: value for name, value in now.items() if name not in begun or begun[name] != value}
+        if begun == run.environment:
+            environment = stored.environment | now
+        else:
+            environment = stored.environment | ({"resumed_with": different} if different else {})
+        found = stored.model_copy(update={"deviations": deviations, "environment": environment})
+        write_run(folder, found, None)

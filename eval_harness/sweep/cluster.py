@@ -25,7 +25,7 @@ from eval_harness.runs.folder import AnswerJournal, disk_errors, make_run_folder
 from eval_harness.runs.plan import Plan, make_plan
 from eval_harness.runs.reply_cache import sender_of
 from eval_harness.runs.requests import AT_ONCE, Instance
-from eval_harness.runs.resume import begin, record_findings
+from eval_harness.runs.runner import begin, record_findings
 from eval_harness.runs.scoring import score_run
 from eval_harness.runs.shards import Shard, answers_of, case_numbers, folder_lock, put_together
 from eval_harness.sweep.forecast import Forecast

@@ -226,7 +226,7 @@ def score(
 ) -> None:
     """Recompute the scores of a run folder from its answers (rewrites its result.json). `eval --model recorded:FILE` scores a file."""
     from dataset_builders.errors import BadInput
-    from eval_harness.runs.resume import keep_asked
+    from eval_harness.runs.runner import keep_asked
     from eval_harness.runs.scoring import judge_run, score_run
     from eval_harness.store.printed import run_table
 

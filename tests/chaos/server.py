@@ -1,8 +1,7 @@
 """A chat-completion server on loopback that misbehaves on purpose: it answers right in the end, after doing wrong in every way it knows.
 
-`ChaosServer(faults)` takes the faults by turns, one per request, before it answers a question; each question meets every fault at most
-`per_question` times. What it was asked, and what it answered, is kept in `asked` and `served`. It also runs by itself, for tests that kill
-the client: `python server.py PORT_FILE FAULT...`.
+`ChaosServer(faults)` takes the faults by turns, one per request, before it answers a question; each question meets every fault once, and
+three at most. What it was asked, and what it answered, is kept in `asked` and `served`.
 """
 
 import contextlib
@@ -10,18 +9,14 @@ import copy
 import hashlib
 import json
 import socket
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 from openai import _base_client
-
-FAULTS = ("429", "500", "hang", "reset", "half", "type", "twice", "empty", "nonsense")
 
 
 def answer_to(body: dict) -> str:
@@ -48,18 +43,17 @@ class _Quiet(ThreadingHTTPServer):
 class ChaosServer:
     """Serves on 127.0.0.1 until closed; a context manager."""
 
-    def __init__(self, faults=(), per_question=1, hang=3.0, retry_after="0.05", answer=answer_to, delay=0.0):
-        self.faults, self.per_question, self.hang, self.retry_after = tuple(faults), per_question, hang, retry_after
+    def __init__(self, faults=(), hang=3.0, retry_after="0.05", answer=answer_to, delay=0.0):
+        self.faults, self.hang, self.retry_after = tuple(faults), hang, retry_after
         self.answer, self.delay = answer, delay
         self.further: dict[str, Callable[[dict], dict]] = {}
         """What other addresses say (`tokenize`); others are not found."""
         self.asked: Counter[str] = Counter()
         self.served: Counter[str] = Counter()
-        self.faulted: Counter[str] = Counter()
         self.bodies: list[dict] = []
         self.headers: list[dict] = []
         self.now = self.most = 0
-        self._met: Counter[tuple[str, str]] = Counter()
+        self._met: dict[str, set[str]] = {}
         self._turn = 0
         self._lock = threading.Lock()
         self._server = _Quiet(("127.0.0.1", 0), self._handler())
@@ -76,16 +70,13 @@ class ChaosServer:
         self._server.server_close()
 
     def fault_for(self, question: str) -> str | None:
-        """The next fault by turns that this question has not met often enough; None when it is time to answer."""
+        """The next fault by turns that this question has not met; None when it is time to answer."""
+        met = self._met.setdefault(question, set())
         for _ in self.faults:
             fault = self.faults[self._turn % len(self.faults)]
             self._turn += 1
-            if (
-                self._met[question, fault] < self.per_question
-                and sum(count for (asked, _), count in self._met.items() if asked == question) < 3 * self.per_question
-            ):
-                self._met[question, fault] += 1
-                self.faulted[fault] += 1
+            if fault not in met and len(met) < 3:
+                met.add(fault)
                 return fault
         return None
 
@@ -104,7 +95,7 @@ class ChaosServer:
                 if not self.path.partition("?")[0].endswith("/chat/completions"):
                     found = outer.further.get(self.path.rpartition("/")[2], lambda body: None)(body)
                     self.send_response(200 if found else 404)
-                    outer.send(self, json.dumps(found).encode(), "application/json")
+                    outer.send(self, json.dumps(found).encode())
                     return
                 question = json.dumps(body["messages"], sort_keys=True)
                 with outer._lock:
@@ -134,17 +125,22 @@ class ChaosServer:
         handler.wfile.flush()
 
     def misbehave(self, handler, fault, body, question):
+        if fault in REPLIES:
+            kind, data = REPLIES[fault]
+            handler.send_response(200)
+            self.send(handler, data, kind)
+            return
         match fault:
             case "429" | "500" | "502" | "503" | "400" | "401" | "404" | "429 without Retry-After":
                 data = json.dumps({"error": {"message": f"trouble {fault}; the answer is A"}}).encode()
                 handler.send_response(int(fault[:3]))
                 if fault in ("429", "503"):
                     handler.send_header("Retry-After", self.retry_after)
-                self.send(handler, data, "application/json")
+                self.send(handler, data)
             case "redirect":
                 handler.send_response(307)
                 handler.send_header("Location", self.url + "/elsewhere/chat/completions")
-                self.send(handler, b"", "text/plain")
+                self.send(handler, b"")
             case "hang":
                 time.sleep(self.hang)
                 handler.close_connection = True
@@ -158,15 +154,6 @@ class ChaosServer:
                     handler.wfile.flush()
                     time.sleep(0.1)
                 handler.close_connection = True
-            case "tools":
-                call = {"type": "function", "function": {"name": "look_up", "arguments": "{}"}}
-                handler.send_response(200)
-                data = json.dumps(completion(None, "tool_calls", tool_calls=[call])).encode()
-                self.send(handler, data, "application/json")
-            case "stream":
-                handler.send_response(200)
-                data = b'data: {"choices": [{"delta": {"content": "A"}}]}\n\ndata: [DONE]\n\n'
-                self.send(handler, data, "text/event-stream")
             case "plain text":
                 handler.send_response(200)
                 with self._lock:
@@ -176,32 +163,17 @@ class ChaosServer:
                 handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 handler.connection.close()
                 handler.close_connection = True
-            case "half":
-                data = json.dumps(completion("A")).encode()
-                handler.send_response(200)
-                self.send(handler, data[: len(data) // 2], "application/json")
-            case "type":
-                handler.send_response(200)
-                self.send(handler, b"<html>A: please log in</html>", "text/html")
             case "twice":
                 self.reply(handler, body, question, times=2)
-            case "empty":
-                handler.send_response(200)
-                self.send(
-                    handler, json.dumps({"object": "chat.completion", "choices": []}).encode(), "application/json"
-                )
             case "odd JSON":
                 handler.send_response(200)
                 document = mutated(completion("A", alternatives={"A": -0.1, "B": -2.0}), self.chance)
-                self.send(handler, json.dumps(document).encode(), "application/json")
-            case "nonsense":
-                handler.send_response(200)
-                self.send(handler, b'{"choices": "A"}', "application/json")
+                self.send(handler, json.dumps(document).encode())
             case _:
                 raise ValueError(fault)
 
     @staticmethod
-    def send(handler, data, kind):
+    def send(handler, data, kind="application/json"):
         handler.send_header("Content-Type", kind)
         handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
@@ -217,6 +189,17 @@ def completion(text, finish="stop", alternatives=None, **message):
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
     return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
 
+
+_CALL = {"type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+REPLIES = {
+    "tools": ("application/json", json.dumps(completion(None, "tool_calls", tool_calls=[_CALL])).encode()),
+    "stream": ("text/event-stream", b'data: {"choices": [{"delta": {"content": "A"}}]}\n\ndata: [DONE]\n\n'),
+    "half": ("application/json", json.dumps(completion("A")).encode()[:90]),
+    "type": ("text/html", b"<html>A: please log in</html>"),
+    "empty": ("application/json", b'{"object": "chat.completion", "choices": []}'),
+    "nonsense": ("application/json", b'{"choices": "A"}'),
+}
+"""What comes with status 200 and is no answer."""
 
 ODD = (None, 0, -1, 1.5, True, "", "A", [], [None], [[]], {}, {"a": 1}, [{"text": None}], [{"type": "text", "text": 5}], float("nan"),
        float("inf"), 10**400, {"text": {}}, "\ud800")  # fmt: skip
@@ -240,10 +223,3 @@ def mutated(document, chance):
 
 def _keys(value):
     return list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-
-
-if __name__ == "__main__":
-    with ChaosServer(sys.argv[2:], hang=1.5, delay=0.01) as server:
-        Path(sys.argv[1]).write_text(server.url)
-        while True:
-            time.sleep(1)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -403,41 +404,28 @@ def _simple(request: Request) -> Request:
     return replace(request, prompt=PROBE, image=None, more_images=(), shots=(), candidates=(), max_tokens=PROBE_TOKENS)
 
 
-@dataclass(frozen=True)
-class _End:
-    error: BaseException | None
-
-
 def _in_background(work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]]) -> Iterator[Item]:
     """Run `work(emit)` in an event loop of its own thread; yield what it emits, as it comes, and raise what it raises.
 
     Works where the caller has an event loop, as a notebook does. Closing the iterator cancels the work.
     """
-    items: queue.SimpleQueue[Item | _End] = queue.SimpleQueue()
-    runner = asyncio.Runner()
-    loop = runner.get_loop()
-    task = loop.create_task(work(items.put))
+    items: queue.SimpleQueue[tuple[Item] | None] = queue.SimpleQueue()
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
 
-    async def finished() -> None:
-        await task
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.set_result((asyncio.get_running_loop(), task))
+        await work(lambda item: items.put((item,)))
 
-    def run() -> None:
-        error: BaseException | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="in-flight") as thread:
+        done = thread.submit(lambda: asyncio.run(main()))
+        done.add_done_callback(lambda _: items.put(None))
         try:
-            with runner:
-                runner.run(finished())
-        except BaseException as raised:  # handed to the caller's thread, which raises it
-            error = raised
-        items.put(_End(error))
-
-    thread = threading.Thread(target=run, name="in-flight", daemon=True)
-    thread.start()
-    try:
-        while not isinstance(item := items.get(), _End):
-            yield item
-    finally:
-        if thread.is_alive() and not loop.is_closed():
-            loop.call_soon_threadsafe(task.cancel)
-        thread.join(2.0)
-    if item.error is not None:
-        raise item.error
+            while (item := items.get()) is not None:
+                yield item[0]
+        finally:
+            loop, task = begun.result()
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(task.cancel)
+    done.result()

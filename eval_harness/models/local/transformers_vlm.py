@@ -138,13 +138,13 @@ class TransformersVLM(Backend):
 
     def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:
         """Batches through `run`, with the next ones prepared meanwhile in another thread."""
-        queue = Queue(requests)
+        queue = in_order(requests)
         waiting: deque[tuple[list[Request], Future[Prepared]]] = deque()
         with ThreadPoolExecutor(1, thread_name_prefix="prepare") as preparing:
             try:
                 while queue or waiting:
                     while queue and len(waiting) < AHEAD:
-                        batch = queue.take(self.batch_size.size)
+                        batch = take(queue, self.batch_size.size)
                         waiting.append((batch, preparing.submit(self._prepare, batch)))
                     batch, future = waiting.popleft()
                     responses = self._within_memory(run, future.result())
@@ -157,9 +157,9 @@ class TransformersVLM(Backend):
                         self.batch_size.halve(len(batch))
                         for later, prepared in reversed(waiting):
                             prepared.cancel()
-                            queue.put_back(later)
+                            queue.extendleft(reversed(later))
                         waiting.clear()
-                        queue.put_back(batch)
+                        queue.extendleft(reversed(batch))
                         continue
                     self.batch_size.went_well(len(batch), self._memory_used())
                     yield from responses
@@ -310,31 +310,26 @@ class BatchSize:
             self.size = min(self._largest, self.size * 2)
 
 
-class Queue:
-    """Requests waiting to be batched: those of the same settings together, the questions of an image side by side."""
+def in_order(requests: Iterable[Request]) -> deque[Request]:
+    """Requests of the same settings together, the questions of an image side by side; longest first: a batch holds prompts of similar
+    length, and one that does not fit is met at once, not after hours."""
+    units: dict[object, list[Request]] = {}
+    for request in requests:
+        key = (_settings(request), request.images, request.shots, request.system)
+        units.setdefault(key, []).append(request)
 
-    def __init__(self, requests: Iterable[Request]) -> None:
-        units: dict[object, list[Request]] = {}
-        for request in requests:
-            key = (_settings(request), request.images, request.shots, request.system)
-            units.setdefault(key, []).append(request)
-        # Longest first: a batch holds prompts of similar length, and one that does not fit is met at once, not after hours.
-        ordered = sorted(units.values(), key=lambda unit: -max(len(request.prompt) for request in unit))
-        self._by_settings: dict[object, deque[Request]] = {}
-        for unit in ordered:
-            self._by_settings.setdefault(_settings(unit[0]), deque()).extend(unit)
+    def place(unit: list[Request]) -> tuple[str, int]:
+        return str(_settings(unit[0])), -max(len(request.prompt) for request in unit)
 
-    def __bool__(self) -> bool:
-        return any(self._by_settings.values())
+    return deque(request for unit in sorted(units.values(), key=place) for request in unit)
 
-    def take(self, size: int) -> list[Request]:
-        """Up to `size` requests of the same settings."""
-        waiting = next(waiting for waiting in self._by_settings.values() if waiting)
-        return [waiting.popleft() for _ in range(min(size, len(waiting)))]
 
-    def put_back(self, batch: Sequence[Request]) -> None:
-        """Return a batch that was not run; it comes first again, in its old order."""
-        self._by_settings[_settings(batch[0])].extendleft(reversed(batch))
+def take(queue: deque[Request], size: int) -> list[Request]:
+    """Up to `size` requests of the same settings, off the front."""
+    batch = [queue.popleft()]
+    while queue and len(batch) < size and _settings(queue[0]) == _settings(batch[0]):
+        batch.append(queue.popleft())
+    return batch
 
 
 def _settings(request: Request) -> tuple[int, float, str | None]:

@@ -50,12 +50,6 @@ def test_the_oracle_gives_the_key_and_fails_where_it_is_hidden():
     assert (hidden.text, hidden.status) == ("", "failed")
 
 
-@pytest.mark.parametrize("name", ["always-", "always-AB", "always-1", "gpt", ""])
-def test_an_unknown_baseline_is_refused(name):
-    with pytest.raises(BadInput, match="no such baseline"):
-        load_baseline(name)
-
-
 def write(path, *records):
     path.write_text("".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records))
     return path
@@ -89,6 +83,14 @@ def tiny(tmp_path_factory):
     from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
     return make_tiny_vlm(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def backends(tiny):
+    """The tiny model with batches, and with one question at a time."""
+    from eval_harness.models.local.transformers_vlm import TransformersVLM
+
+    return TransformersVLM(str(tiny), Settings()), TransformersVLM(str(tiny), Settings(batch_size=1))
 
 
 def test_out_of_memory_halves_the_batch_and_a_question_that_never_fits_fails_alone(tiny, monkeypatch):
@@ -129,21 +131,18 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
     assert "\n" not in str(error.value)
 
 
-def test_sampled_answers_do_not_depend_on_the_batch(tiny):
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
+def test_sampled_answers_do_not_depend_on_the_batch(backends):
     asked = [
         request(str(i), sample=sample, prompt="?" * (1 + i % 3), image=picture(colour=(60 * i, 9, 9)), temperature=1.0)
         for i in range(4)
         for sample in range(3)
     ]
 
-    def drawn(batch, order):
-        backend = TransformersVLM(str(tiny), Settings(batch_size=batch))
-        return {(r.question_id, r.sample): r.text for r in backend.generate(order)}
-
-    together = drawn(8, asked)
-    assert together == drawn(1, asked[::-1])
+    together, alone = (
+        {(r.question_id, r.sample): r.text for r in backend.generate(order)}
+        for backend, order in zip(backends, (asked, asked[::-1]), strict=True)
+    )
+    assert together == alone
     assert len({together["0", sample] for sample in range(3)}) > 1
 
 
@@ -153,57 +152,48 @@ def test_seeded_sampling_draws_from_the_softmax():
     from eval_harness.models.local.network import SeededSampling
 
     logits = torch.tensor([[0.0, 1.0, 2.0]])
-    picks = torch.cat([SeededSampling(0.5, [seed], "cpu")(None, logits).argmax(-1) for seed in range(4000)])
+    picks = torch.cat([SeededSampling(0.5, [seed], "cpu")(None, logits).argmax(-1) for seed in range(2000)])
     expected = (logits[0] / 0.5).softmax(-1)
-    assert torch.allclose(torch.bincount(picks, minlength=3) / 4000, expected, atol=0.025)
+    assert torch.allclose(torch.bincount(picks, minlength=3) / 2000, expected, atol=0.04)
 
 
 def test_batches_keep_the_questions_of_an_image_together():
-    from eval_harness.models.local.transformers_vlm import BatchSize, Queue
+    from eval_harness.models.local.transformers_vlm import BatchSize, in_order, take
 
     def drain(queue, size):
         batches = []
         while queue:
-            batches.append(queue.take(size))
+            batches.append(take(queue, size))
         return batches
 
     images = [bytes([i]) for i in range(6)]
     asked = [request(f"{i}-{j}", image=images[i], prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
-    batches = drain(Queue(asked), 32)
+    batches = drain(in_order(asked), 32)
     assert sorted(r.question_id for batch in batches for r in batch) == sorted(r.question_id for r in asked)
     assert [len(batch) for batch in batches] == [32, 22]
     assert [len({r.image for r in batch}) for batch in batches] == [4, 3]
-    assert max(map(len, drain(Queue(asked), 4))) == 4
+    assert max(map(len, drain(in_order(asked), 4))) == 4
     mixed = [request("a", max_tokens=1), request("b", max_tokens=5), request("c", max_tokens=1)]
-    assert sorted(sorted(r.question_id for r in batch) for batch in drain(Queue(mixed), 8)) == [["a", "c"], ["b"]]
-    queue = Queue(asked)
-    batch = queue.take(16)
-    queue.put_back(batch)
-    assert queue.take(16) == batch
+    assert sorted(sorted(r.question_id for r in batch) for batch in drain(in_order(mixed), 8)) == [["a", "c"], ["b"]]
 
     size = BatchSize(None, on_cpu=False)
     start = size.size
-    size.went_well(start, 0.1)
-    assert size.size == 2 * start
-    size.went_well(2 * start, 0.8)
-    assert size.size == 2 * start
+    for used, expected in ((0.1, 2 * start), (0.8, 2 * start)):
+        size.went_well(size.size, used)
+        assert size.size == expected
     size.halve(2 * start)
     size.went_well(start, 0.1)
     assert size.size == start, "it does not grow again after memory ran out"
-    fixed = BatchSize(4, on_cpu=False)
-    fixed.went_well(4, 0.0)
-    assert fixed.size == 4
 
 
-def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, monkeypatch):
+def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, backends, monkeypatch):
     from eval_harness.models.local.network import Network
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     image = picture()
     asked = [request(str(i), prompt=f"Which side {i}?", image=image, max_tokens=4) for i in range(6)]
-    honest = TransformersVLM(str(tiny), Settings())
-    expected = texts(honest, asked)
-    assert honest._shown_equal
+    expected = texts(backends[0], asked)
+    assert backends[0]._shown_equal
     monkeypatch.setattr(Network, "agrees", lambda *_: False)
     wary = TransformersVLM(str(tiny), Settings())
     assert texts(wary, asked) == expected
@@ -219,7 +209,7 @@ def test_any_generation_options_give_after_a_shared_prefix_what_generate_gives(t
     model = TransformersVLM(str(tiny), Settings())
     network, lengths, chance = model.network, set(), random.Random(7)
     vocabulary = range(network.model.config.get_text_config().vocab_size)
-    for _ in range(5):
+    for _ in range(3):
         every = {
             "repetition_penalty": 1.7,
             "no_repeat_ngram_size": 2,
@@ -238,15 +228,12 @@ def test_any_generation_options_give_after_a_shared_prefix_what_generate_gives(t
                 alone = network.generate(model._inputs.whole([each]), 9, warm, [one])[0][0].tolist()
                 assert row == alone + [network.pad] * (len(row) - len(alone)), network.generation
                 lengths.add(len(alone))
-    assert len(lengths) > 3
+    assert len(lengths) > 2
 
 
-def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(tiny):
-    from eval_harness.models.local.transformers_vlm import TransformersVLM
-
+def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(backends):
     image = picture()
     asked = [request(str(i), prompt=f"Is <image> or </s> {i} there?", image=image, max_tokens=4) for i in range(5)]
-    shared = TransformersVLM(str(tiny), Settings())
-    alone = TransformersVLM(str(tiny), Settings(batch_size=1))
+    shared, alone = backends
     assert texts(shared, asked) == texts(alone, asked)
     assert shared._shown_equal

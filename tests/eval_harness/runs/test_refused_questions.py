@@ -7,8 +7,7 @@ from eval_harness.models.load import load_backend
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.folder import read_answer_journal
-from eval_harness.runs.resume import keep_asked
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import evaluate, keep_asked
 from eval_harness.runs.scoring import score_run
 from eval_harness.store.submit import prepare
 from tests.eval_harness.models.http.asking import picture
