@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,11 @@ import pandas as pd
 from curation.images.set_images import write_set
 from curation.review.review_log import LOG, Pair, ReviewLog, agreement
 from curation.writing.question_writing import FUNNEL
-from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
+from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.images.licences import allows_copies
-from dataset_builders.journal import read_journal
+from dataset_builders.journal import line_of, read_journal
 
 UNLABELLED = "Other"
 """Category of an image that has none: the official layout wants one, and `Other` is the paper's own (appendix A.2)."""
@@ -62,46 +63,31 @@ def export(
     funnel = _funnel(log, questions, search, len(kept))
     used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
 
+    reviewers = sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews})
+
     def write(work: Path, names: dict[str, str], origins: dict[str, dict[str, str]]) -> dict[str, Any]:
-        return _write(work, log, kept, names, origins, funnel, pseudonyms_of(out))
+        origins |= {name: {"local": Path(name).stem, **origin} for name, origin in origins.items()}
+        pseudonyms = pseudonyms_of(out)
+        ids = {
+            pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
+            for pair_id, pair in kept.items()
+        }
+        dataset = {ids[pair_id]: _entry(pair, names) for pair_id, pair in kept.items()}
+        write_json(work / "dataset.json", dataset)
+        write_json(work / "statistics.json", statistics_of(dataset))
+        write_json(work / "funnel.json", funnel)
+        changes = [each | {"item": ids[each["item"]]} for each in read_journal(questions / LOG) if each["item"] in ids]
+        (work / LOG).write_bytes(b"".join(map(line_of, changes)))
+        return {"pairs": len(dataset), "reviewers": reviewers, "agreement": asdict(agreement(log.scores()))}
 
     write_set(out, "mediconfusion", images, used, known, write, name, not unreviewed, text_search)
     return funnel
 
 
-def _write(
-    work: Path,
-    log: ReviewLog,
-    kept: dict[str, Pair],
-    names: dict[str, str],
-    origins: dict[str, dict[str, str]],
-    funnel: dict[str, Any],
-    pseudonyms: Pseudonyms,
-) -> dict[str, Any]:
-    """Write the files of the pairs; what the manifest says of them."""
-    origins |= {name: {"local": Path(name).stem, **origin} for name, origin in origins.items()}
-    ids = {
-        pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
-        for pair_id, pair in kept.items()
-    }
-    dataset = {ids[pair_id]: _entry(pair, names) for pair_id, pair in kept.items()}
-    labels = Counter(
-        category for entry in dataset.values() for number in (1, 2) for category in entry[f"category_{number}"]
-    )
-    write_json(work / "dataset.json", dataset)
-    write_json(work / "statistics.json", dict(labels.most_common()))
-    write_json(work / "funnel.json", funnel)
-    if (log.folder / LOG).is_file():
-        changes = [
-            entry | {"item": ids[entry["item"]]} for entry in read_journal(log.folder / LOG) if entry["item"] in ids
-        ]
-        text = "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in changes)
-        (work / LOG).write_text(text, encoding="utf-8")
-    return {
-        "pairs": len(dataset),
-        "reviewers": sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews}),
-        "agreement": asdict(agreement(log.scores())),
-    }
+def statistics_of(dataset: Mapping[str, Any]) -> dict[str, int]:
+    """Category -> number of images, of the entries of dataset.json."""
+    labels = Counter(name for entry in dataset.values() for number in (1, 2) for name in entry[f"category_{number}"])
+    return dict(labels.most_common())
 
 
 def _entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from curation.custom_sets.hallucination import CONTROLS, controls_note
 from curation.custom_sets.probing import WITHOUT_IMAGE, known_by_text
+from curation.export import statistics_of
 from curation.review.review_log import LOG
 from dataset_builders.benchmarks.halt_medvqa.reader import FILES
 from dataset_builders.build import replacing
@@ -73,7 +74,8 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
             taken["review entries"] = len(lines) - len(kept)
         write_json(fresh / "image_dict.json", {name: about for name, about in images.items() if name not in gone})
         write_json(fresh / "manifest.json", _manifest(manifest, fresh))
-        _statistics(fresh)
+        if (fresh / "statistics.json").is_file():
+            write_json(fresh / "statistics.json", statistics_of(_read(fresh / "dataset.json")))
     return {what: count for what, count in taken.items() if count}
 
 
@@ -112,17 +114,6 @@ def _manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:
         made["notes"] = notes + [note for note in manifest.get("notes", []) if not note.startswith(MEASURED)]
     made["withdrawn_groups"] = int(made.get("withdrawn_groups", 0)) + 1
     return made
-
-
-def _statistics(fresh: Path) -> None:
-    """statistics.json (images per category) anew, where the set has one."""
-    if not (fresh / "statistics.json").is_file():
-        return
-    labels: Counter[str] = Counter()
-    for entry in _read(fresh / "dataset.json").values():
-        for number in (1, 2):
-            labels.update(entry[f"category_{number}"])
-    write_json(fresh / "statistics.json", dict(labels.most_common()))
 
 
 def _read(path: Path) -> Any:

@@ -1,7 +1,4 @@
-"""Read a user's own multiple-choice questions.
-
-See also: what is made of them (`hallucination.py`, `probing.py`).
-"""
+"""Read a user's own multiple-choice questions."""
 
 from __future__ import annotations
 

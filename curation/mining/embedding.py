@@ -4,8 +4,6 @@ memory-mapped array at the end.
 An embeddings folder holds `images.parquet` (row k = row k of every array), `unreadable.csv`, and per encoder
 `<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` has a file per batch with its images' sha256 and vectors, from the moment
 it is done: a run that was killed goes on where it stopped, and added images cost only themselves.
-
-See also: the encoders (`encoders.py`), the images' table (`image_index.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +72,7 @@ def embed(
         cache.mkdir(parents=True, exist_ok=True)
         remove_temp_files(cache)
         wanted = index.drop_duplicates("sha256")
-        known = {sha for names, _ in batches_in(cache) for sha in names}
+        known = {sha for names, _ in _kept(cache) for sha in names}
         todo = wanted[~wanted["sha256"].isin(known)][["file", "sha256"]].rename(columns={"file": "image"})
         bar = tqdm(
             total=len(wanted),
@@ -134,11 +131,11 @@ def _keep(work: Encoding, names: list[str], vectors: np.ndarray) -> None:
     replace_file(work.cache / f"{uuid.uuid4().hex}.npz", write)
 
 
-def batches_in(cache: Path) -> Iterator[tuple[list[str], Callable[[], np.ndarray]]]:
-    """(sha256 of its images, what reads their vectors (b, d)) of each batch that was kept."""
+def _kept(cache: Path) -> Iterator[tuple[list[str], np.ndarray]]:
+    """(sha256 of its images, their vectors (b, d)) of each batch that was kept."""
     for path in sorted(cache.glob("*.npz")):
         with np.load(path) as kept:
-            yield kept["sha256"].tolist(), partial(kept.__getitem__, "vectors")
+            yield kept["sha256"].tolist(), kept["vectors"]
 
 
 def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Path:
@@ -147,12 +144,12 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Pat
     for row, sha in enumerate(index["sha256"]):
         rows.setdefault(sha, []).append(row)
     target, cache = out / f"{key}.npy", out / "cache" / key
-    size = next(read().shape[1] for _, read in batches_in(cache))
+    size = next(vectors.shape[1] for _, vectors in _kept(cache))
 
     def write(path: Path) -> None:
         array = np.lib.format.open_memmap(path, "w+", np.dtype("float32"), (len(index), size))
-        for names, read in batches_in(cache):
-            for sha, vector in zip(names, read(), strict=True):
+        for names, vectors in _kept(cache):
+            for sha, vector in zip(names, vectors, strict=True):
                 array[rows.get(sha, [])] = vector
         array.flush()
 

@@ -6,8 +6,7 @@ CLIP-like encoders (the vector that contrastive training compares) and `cls` for
 model's authors ship it, computation in float32. Appendix F, which compares encoders, averages over the patch tokens:
 `--pooling mean`.
 
-See also: going through images, caching vectors (`embedding.py`). Imports torch, and open_clip or transformers only when
-an encoder is loaded.
+Imports torch, and open_clip or transformers only when an encoder is loaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Embedding and pair search on a Ray cluster: workers that die are started again and repeat their batch or block; a vector that is in the
 cache twice is the same twice. The folders are shared by the nodes.
-
-See also: the same in one process (`encode_here` in `embedding.py`, `run_here` in `pair_mining.py`).
 """
 
 from __future__ import annotations

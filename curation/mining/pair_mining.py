@@ -3,8 +3,6 @@ and the largest gaps |sim_med - sim_gen| chosen, overall or with no image too of
 
 A search folder holds `search.json` (what was asked, of which embeddings), `blocks/<first row>.parquet`, and when it is done
 `pairs.parquet`, `set_aside.parquet` and `report.json` (counts).
-
-See also: the search itself (`pair_search.py`), workers on other machines (`on_ray.py`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A pair is confusing if sim_med >= 0.9 and sim_gen <= 0.75 (MediConfusion, sectio
 BiomedCLIP and DINOv2). The paper sampled pairs at random. Here float32 products rule pairs out tile by tile, with a slack that
 covers their rounding, and what they do not rule out is decided in float64; a similarity within 1e-12 of a threshold lies on
 it and is reported as the threshold itself. It is the same on a processor and on a GPU.
-
-See also: blocks on disk, resuming, which pairs are kept (`pair_mining.py`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ harness's own prompt, reader and scores.
 Both questions of MediConfusion's pairs read the same, so a model that always answers the same text alike gets no pair, half of the
 questions and 100% confusion, and one that answers at random a quarter of the pairs: more of either means that something beside the
 image gives answers away.
-
-See also: rules that look at options only, and the report (`quality.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Quality report before publishing a benchmark: scores of answerers that never see an image, scored by the benchmark's own metrics, what
 repeats, and for MediConfusion's pairs balance, and how small a difference between two models they can tell.
-
-See also: the page (`quality_page.py`), language models without images (`blind_baseline.py`).
 """
 
 from __future__ import annotations
@@ -44,14 +42,6 @@ class PairQuality:
     sim_med: list[float]
     sim_gen: list[float]
 
-    def warnings(self) -> list[str]:
-        """What deserves a look, in words."""
-        if self.position_p >= 0.05:
-            return []
-        return [
-            f"Option A is right for the first image in {self.image_1_is_a} of {self.pairs} pairs (p = {self.position_p:.3f})."
-        ]
-
 
 @dataclass(frozen=True)
 class Quality:
@@ -90,7 +80,11 @@ class Quality:
             )
         if self.repeated_questions:
             found.append(f"{len(self.repeated_questions)} questions are asked more than once of the same image.")
-        found += self.of_pairs.warnings() if self.of_pairs else []
+        pairs = self.of_pairs
+        if pairs and pairs.position_p < 0.05:
+            found.append(
+                f"Option A is right for the first image in {pairs.image_1_is_a} of {pairs.pairs} pairs (p = {pairs.position_p:.3f})."
+            )
         if self.same_images:
             found.append(f"{len(self.same_images)} groups of images are the same file.")
         return found

@@ -78,27 +78,18 @@ HEAD = ("%", "95% interval", "chance", "than chance")
 
 
 def _of_pairs(quality: PairQuality) -> str:
+    told = "; ".join(
+        f"{'none at all' if points is None else f'{points:.1f} points'} where {escape(share)} of the pairs separate them"
+        for share, points in quality.smallest_difference.items()
+    )
     return f"""<p>Both images of a pair share question and options and differ in the answer: an answerer that never looks gets no pair and half of the
 questions. Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
 <h2>How small a difference can it tell?</h2>
-<p>{quality.pairs} pairs, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>{_power(quality)}
+<p>{quality.pairs} pairs, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>
+<p>Between two models, with 80% power: {told}. Smaller differences in set accuracy cannot be told with {quality.pairs} pairs. That takes pairs
+as independent; pairs that share images are not, so the true value is larger.</p>
 <h2>Similarities of the pairs</h2>
 <h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}"""
-
-
-def _power(quality: PairQuality) -> str:
-    told = "; ".join(
-        f"{_points(points)} where {share} of the pairs separate them"
-        for share, points in quality.smallest_difference.items()
-    )
-    return (
-        f"<p>Between two models, with 80% power: {escape(told)}. Smaller differences in set accuracy cannot be told with {quality.pairs} pairs. "
-        "That takes pairs as independent; pairs that share images are not, so the true value is larger.</p>"
-    )
-
-
-def _points(value: float | None) -> str:
-    return "none at all" if value is None else f"{value:.1f} points"
 
 
 def score_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:

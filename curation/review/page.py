@@ -105,9 +105,6 @@ def build_page(task: Task, name_of: Callable[[Mapping[str, str]], str | None] | 
             return state
         return state | {"item": item, "number": items.index(item) + 1} | asdict(task.show(reviewer, item))
 
-    def visible(reviewer: str) -> list[str]:
-        return list(task.items(reviewer))
-
     @app.get("/")
     def page(request: Request) -> HTMLResponse:
         fields = [asdict(each) for each in task.fields]
@@ -120,7 +117,7 @@ def build_page(task: Task, name_of: Callable[[Mapping[str, str]], str | None] | 
         """The item itself, or the `next`, `previous` or next `open` one after it; by its number with go=NUMBER."""
         with turn:
             name = who(request, reviewer)
-            items = visible(name)
+            items = task.items(name)
             at = items.index(item) if item in items else -1
             if go.isdecimal():
                 at = min(max(int(go), 1), len(items)) - 1
@@ -136,12 +133,12 @@ def build_page(task: Task, name_of: Callable[[Mapping[str, str]], str | None] | 
         with turn:
             name = who(request, given.reviewer)
             try:
-                if given.item not in visible(name) or given.field not in {each.name for each in task.fields}:
+                if given.item not in task.items(name) or given.field not in {each.name for each in task.fields}:
                     raise BadInput(f"{given.item} is not to be decided about here.")
                 said = task.save(name, given.item, given.field, given.value, given.seen)
             except (BadInput, OSError) as error:
                 return {"error": str(error)}
-            return {"said": said} | shown(name, given.item, visible(name))
+            return {"said": said} | shown(name, given.item, task.items(name))
 
     @app.get("/picture/{number}")
     def picture(number: int, item: str) -> Response:

@@ -6,7 +6,7 @@ See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -47,12 +47,6 @@ class Asking:
     """Price of a million tokens in and out."""
     send: bool = False
     """True if texts may be sent to a server that is not on this machine."""
-
-    def cost(self, tokens: Sequence[int]) -> float | None:
-        """The price of tokens in and out; None where none is given."""
-        if self.price is None:
-            return None
-        return round((tokens[0] * self.price[0] + tokens[1] * self.price[1]) / 1e6, 4)
 
 
 @dataclass

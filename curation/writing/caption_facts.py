@@ -63,20 +63,20 @@ def _text(value: object) -> str:
 Name = Annotated[str, BeforeValidator(_text), Field(min_length=1, pattern="^[^;|]*$")]
 
 
-class Named(BaseModel):
+class NamedFinding(BaseModel):
     """A finding as a reply names it."""
 
     finding: Name
     position: Annotated[str, BeforeValidator(_text), Field(pattern="^[^;|]*$")] = ""
 
 
-class Facts(BaseModel):
+class CaptionFacts(BaseModel):
     """What a reply says of an image."""
 
     organ: Annotated[str, BeforeValidator(_text), Field(min_length=1)]
     modality: Annotated[str, BeforeValidator(_text), Field(min_length=1)]
     normal: bool = False
-    findings: list[Named] = []
+    findings: list[NamedFinding] = []
     absent: list[Name] = []
 
 
@@ -88,7 +88,7 @@ def read_facts(reply: str, caption: str) -> dict[str, str] | None:
     """
     given = json_object(reply.rpartition("</think>")[2]) or {}
     try:
-        facts = Facts.model_validate({name: value for name, value in given.items() if value})
+        facts = CaptionFacts.model_validate({name: value for name, value in given.items() if value})
     except ValidationError:
         return None
     names, positions = ([getattr(each, part) for each in facts.findings] for part in ("finding", "position"))

@@ -2,8 +2,6 @@
 
 `categories.json` of a questions folder holds the list and each image's categories; a reply that names none of the list
 is refused, never guessed.
-
-See also: the questions (`question_writing.py`), a reviewer's changes (`review_log.py`).
 """
 
 from __future__ import annotations

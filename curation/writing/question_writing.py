@@ -4,8 +4,6 @@ ask again where the check fails.
 A questions folder holds `journal.jsonl` (every reply, appended as it comes: a killed run goes on and pays nothing
 twice), `drafts.parquet` (the pairs that have a question, once and for all: reviewers work on them) and `funnel.json` (how many pairs
 fell at each step, tokens, cost).
-
-See also: categories and patterns (`categories.py`).
 """
 
 from __future__ import annotations
@@ -213,6 +211,8 @@ def write_questions(
         why = Counter(judged(key, entry)[1] for key, entry in replies.last.items())
         entries = read_journal(out / JOURNAL)
         tokens_in, tokens_out = (sum(entry["tokens"][side] for entry in entries if entry["tokens"]) for side in (0, 1))
+        price_in, price_out = asking.price or (0, 0)
+        cost = round((tokens_in * price_in + tokens_out * price_out) / 1e6, 4)
         funnel = {
             "pairs": len(table),
             "short_caption": int((~long_enough).sum()),
@@ -223,7 +223,7 @@ def write_questions(
             "replies": sum(entry["status"] != "failed" for entry in entries),
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
-            "cost": asking.cost((tokens_in, tokens_out)),
+            "cost": cost if asking.price else None,
         }
         write_json(out / FUNNEL, funnel, ensure_ascii=True)
     return funnel

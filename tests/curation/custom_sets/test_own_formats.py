@@ -14,7 +14,7 @@ from PIL import Image
 from curation.custom_sets.custom_questions import read_questions
 from curation.custom_sets.hallucination import NONE, UNKNOWN
 from dataset_builders.build import build
-from dataset_builders.contents.pseudonyms import key_file, pseudonyms_of
+from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from tests.curation.commands import curate
@@ -205,11 +205,6 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
     assert (rows["adversarial"] == rows["answer"].map(lambda key: key[0] == 1))[rows["aspect"] != "abnormality"].all()
     assert rows["pair_id"].value_counts().max() == 2
     assert rows.loc["brain/0.png-abnormality", "image_license"] == "CC BY"
-    key_file(tmp_path / "again").write_text(key_file(tmp_path / "own-probmed").read_text())
-    curate("probe", probe_table, "--images", images, "--out", tmp_path / "again", "--unbalanced")
-    assert (tmp_path / "again" / "probmed.json").read_bytes() == (
-        tmp_path / "own-probmed" / "probmed.json"
-    ).read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,8 @@ def test_another_model_is_asked_anew_until_there_are_reviews_and_no_question_is_
         (tmp_path / "q" / "reviews.jsonl").touch()
         funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
         assert funnel["had_a_question"] == 10 and read_drafts(tmp_path / "q").equals(drafts)
+        with pytest.raises(BadInput, match="no pairs"):
+            write_questions(pairs.iloc[:0], captions, other, tmp_path / "q", Asking())
     names = sorted({*pairs["image_1"], *pairs["image_2"]})
     (tmp_path / "pairs").mkdir()
     pairs.to_parquet(tmp_path / "pairs" / "pairs.parquet")
