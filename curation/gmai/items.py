@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -53,16 +54,17 @@ class Item:
     label: str
     """raw"""
     kind: str
-    box: tuple[float, float, float, float] | None
+    box: list[float] | None
+    """x, y, width, height"""
     mask: dict[str, Any] | None
     area: float
     """share of the picture"""
-    present: tuple[str, ...]
+    present: Sequence[str]
     """all raw labels on the picture"""
     modality: str
-    overlapping: tuple[str, ...] = ()
+    overlapping: Sequence[str] = ()
     """raw labels on the picture whose own region shares pixels with the target, or is not known"""
-    unsure: tuple[str, ...] = ()
+    unsure: Sequence[str] = ()
     """raw labels of which nothing is known on the picture"""
     attributes: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
@@ -100,7 +102,7 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
                     entry = {"dataset": dataset.name, "registry": dataset.patients, "unit": name, "state": state}
                     entry |= _read(unit, dataset, sources, private, ids, gone)
                     journal.append(entry)
-                own = [_item(each) for each in entry["items"]]
+                own = [Item(**each) for each in entry["items"]]
                 found += together(own) if dataset.together else own
                 skips += [
                     Skip(dataset.name, "" if reason == HAS_WITHDRAWN else unit.key, reason) for reason in entry["skips"]
@@ -126,12 +128,6 @@ def _has_pictures(entry: dict[str, Any], private: Path) -> bool:
     return all((private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"])
 
 
-def _item(entry: dict[str, Any]) -> Item:
-    box = tuple(entry["box"]) if entry["box"] is not None else None
-    listed = {name: tuple(entry[name]) for name in ("present", "overlapping", "unsure")}
-    return Item(**entry | {"box": box} | listed)
-
-
 def together(items: list[Item]) -> list[Item]:
     """The items of a volume with all slices of a label as one item."""
     slices: dict[str, list[Item]] = defaultdict(list)
@@ -144,8 +140,8 @@ def together(items: list[Item]) -> list[Item]:
             own[0],
             item=f"{own[0].item}-{len(own)}",
             area=max(each.area for each in own),
-            present=tuple(sorted({label for each in own for label in each.present})),
-            overlapping=tuple(sorted({label for each in own for label in each.overlapping})),
+            present=sorted({label for each in own for label in each.present}),
+            overlapping=sorted({label for each in own for label in each.overlapping}),
             more=tuple((each.picture, each.mask) for each in own[1:]),
         )
         for own in slices.values()
@@ -249,7 +245,7 @@ def _store(
                 "item": ids.of("t", "\0".join((dataset.name, picture.key, sha, str(number), target.label))),
                 "label": target.label,
                 "kind": target.kind,
-                "box": None if target.box is None else tuple(side * factor for side in target.box),
+                "box": None if target.box is None else [side * factor for side in target.box],
                 "mask": None if mask is None else encode_mask(mask),
                 "area": area,
                 "overlapping": sorted({other.label for other in others if _overlap(target, other)}),

@@ -7,7 +7,7 @@ A picture that seems to hold text is in no question without a decision, or with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,21 +108,23 @@ def without_text(
         return *choose(cases), None
     done = {dataset.name for dataset in sources.datasets if _searched(dataset)}
     boxes, decided = read_boxes(private), read_decisions(private)
-    while True:
+    fresh = [""]
+    while fresh:
         held = {name for name, found in boxes.items() if found and decided.get(name, "drop") == "drop"}
         left = [case for case in cases if held.isdisjoint(name for name, _ in case.item.pictures)]
         chosen, limits = choose(left)
         shown = {name for case in chosen if case.item.dataset not in done for name, _ in case.item.pictures}
         fresh = sorted(shown - boxes.keys())
-        if not fresh:
-            break
-        boxes |= _search(fresh, private)
-    found = {name: boxes[name] for name in boxes if boxes[name]}
-    decisions = Counter(decided[name] for name in found if name in decided)
+        with Journal(private / TEXTS) as journal:  # what was searched stays when the search is stopped
+            for name in tqdm(fresh, desc="looking for burned-in text", unit="picture", disable=None):
+                with Image.open(private / PICTURES / f"{name}.png") as image:
+                    boxes[name] = find_text(image)
+                journal.append({"image": name, "boxes": [list(box) for box in boxes[name]]})
+    found = {name for name in boxes if boxes[name]}
     limits["burned-in text that is undecided or dropped"] = len(cases) - len(left)
     counts = {
-        "searched": len(boxes), "with_text": len(found), "undecided": len(found.keys() - decided.keys()),
-        "decisions": dict(decisions), "searched_by_deidentify": sorted(done),
+        "searched": len(boxes), "with_text": len(found), "undecided": len(found - decided.keys()),
+        "decisions": dict(Counter(decided[name] for name in found & decided.keys())), "searched_by_deidentify": sorted(done),
     }  # fmt: skip
     return chosen, limits, counts
 
@@ -131,14 +133,3 @@ def _searched(dataset: SourceDataset) -> bool:
     """True if `medprobe curate deidentify` made a dataset's pictures and looked for text in them; it does not look into volumes."""
     report = manifest_of(dataset.path).get("deidentification", {})
     return dataset.reader != "nifti" and bool(report.get("text", {}).get("searched"))
-
-
-def _search(pictures: Iterable[str], private: Path) -> Mapping[str, list[Box]]:
-    """Search pictures and put down where text was found; what was searched stays when the search is stopped."""
-    found: dict[str, list[Box]] = {}
-    with Journal(private / TEXTS) as journal:
-        for name in tqdm(pictures, desc="looking for burned-in text", unit="picture", disable=None):
-            with Image.open(private / PICTURES / f"{name}.png") as image:
-                found[name] = find_text(image)
-            journal.append({"image": name, "boxes": [list(box) for box in found[name]]})
-    return found

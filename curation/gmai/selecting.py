@@ -208,47 +208,36 @@ class Pools:
 
     def __init__(self, cases: Iterable[Candidate], table: LabelTable) -> None:
         self.table = table
-        self._of_dataset: dict[tuple[str, Cell], set[str]] = defaultdict(set)
-        self._of_cell: dict[Cell, set[str]] = defaultdict(set)
+        self._names: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for case in cases:
-            for name in case.answers:
-                self._of_dataset[case.item.dataset, case.cell].add(name)
-                self._of_cell[case.cell].add(name)
+            self._names[self._scope(case)].update(case.answers)
+
+    @staticmethod
+    def _scope(case: Candidate) -> tuple[str, ...]:
+        return (case.item.dataset if case.granularity == IMAGE else "", *case.cell)
 
     def of(self, case: Candidate) -> list[str]:
         """Every label that can be a wrong option of this case, in order of name."""
-        names = (
-            self._of_dataset[case.item.dataset, case.cell] if case.granularity == IMAGE else self._of_cell[case.cell]
-        )
-        return sorted(name for name in names if self._is_wrong(name, case))
+        return sorted(name for name in self._names[self._scope(case)] if self._is_wrong(name, case))
 
     def _is_wrong(self, name: str, case: Candidate) -> bool:
         """True if a label is surely no answer to a case, and no answer's synonym, parent or child.
 
         At region level other labels of the image stay: an answerer that ignores the mark has to choose among them.
         """
-        if name in case.answers or name in case.unsure:
+        is_image = case.granularity == IMAGE
+        shown = (*case.answers, *(case.present if is_image else case.overlapping))
+        if name in case.unsure or any(self.table.related(name, each) for each in shown):
             return False
-        related = self.table.related
-        if case.granularity != IMAGE:
-            return not any(related(name, each) for each in (*case.overlapping, *case.answers)) and not any(
-                _within(name, each) for each in case.answers
-            )
-        return not any(related(name, each) for each in (*case.answers, *case.present)) and self.table.can_be_shown(
-            name, case.modality, case.regions
-        )
+        if is_image:
+            return self.table.can_be_shown(name, case.modality, case.regions)
+        return not any(_within(name, each) for each in case.answers)
 
 
 def _within(one: str, other: str) -> bool:
     """True if all words of one label are among the other's: a marked kidney tumour lies in a kidney."""
     first, second = set(folded(one).split()), set(folded(other).split())
     return first <= second or second <= first
-
-
-def compatible(names: Iterable[str], table: LabelTable) -> bool:
-    """True if no two labels are related: options of one question must exclude one another."""
-    listed = list(names)
-    return not any(table.related(one, other) for at, one in enumerate(listed) for other in listed[at + 1 :])
 
 
 class Drawer:
@@ -270,19 +259,17 @@ class Drawer:
             return None
         wanted = max(rng.randint(fewest, most), len(answers) + 1) - len(answers)
         wrong: list[str] = []
-        names = self._in_drawn_order(self.pools.of(case), case, rng)
+        # Weighted sampling without replacement (Efraimidis and Spirakis 2006): the largest u ** (1 / weight) first.
+        weights = {name: max(self.frequency[case.cell, name], 1) for name in self.pools.of(case)}
+        drawn = {name: rng.random() ** (1 / weight) for name, weight in weights.items()}
+        names = sorted(drawn, key=lambda name: -drawn[name])
         here = next((name for name in names if case.granularity != IMAGE and name in case.present), None)
-        for name in [*([here] if here else []), *(name for name in names if name != here)]:
-            if len(wrong) < wanted and compatible([*wrong, name], self.pools.table):
+        for name in sorted(names, key=lambda name: name != here):
+            if len(wrong) < wanted and not any(self.pools.table.related(name, other) for other in wrong):
                 wrong.append(name)
         if not wrong or len(wrong) + len(answers) < fewest:
             return None
         return self._placed(case, answers, wrong, split, rng)
-
-    def _in_drawn_order(self, names: list[str], case: Candidate, rng: random.Random) -> list[str]:
-        """Weighted sampling without replacement (Efraimidis and Spirakis 2006): the largest u ** (1 / weight) first."""
-        drawn = {name: rng.random() ** (1 / max(self.frequency[case.cell, name], 1)) for name in names}
-        return sorted(names, key=lambda name: -drawn[name])
 
     def _placed(
         self, case: Candidate, answers: list[str], wrong: list[str], split: str, rng: random.Random
@@ -307,11 +294,7 @@ class Drawer:
     def still_stands(self, case: Candidate, choice: OptionSet) -> bool:
         """True if options that were drawn in an earlier run are still right: the same answers, and wrong ones that may be."""
         right = {choice.options[at] for at in choice.right}
-        wrong = [name for name in choice.options if name not in right]
-        allowed = set(self.pools.of(case))
-        return (
-            right == set(case.answers)
-            and set(wrong) <= allowed
-            and self.sources.options[0] <= len(choice.options) <= self.sources.options[1]
-            and bool(wrong)
-        )
+        wrong = set(choice.options) - right
+        fewest, most = self.sources.options
+        is_right = right == set(case.answers) and wrong and wrong <= set(self.pools.of(case))
+        return bool(is_right and fewest <= len(choice.options) <= most)

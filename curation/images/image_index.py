@@ -14,6 +14,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, cached_property, lru_cache
 from itertools import accumulate, islice
 from pathlib import Path
@@ -116,10 +117,8 @@ class Remote:
     @cached_property
     def _files(self) -> dict[str, dict[str, Any]]:
         """Path below the address -> what the file system says of the file."""
-        try:
+        with self._reaching():
             found = self._system.find(self._root, detail=True)
-        except Exception as error:  # whatever a file system raises
-            raise self._unreachable("", error) from error
         start = len(self._root.rstrip("/")) + 1
         return {path[start:]: about for path, about in sorted(found.items()) if len(path) > start}
 
@@ -149,36 +148,26 @@ class Remote:
     def read(self, name: str) -> bytes:
         """The file, or the row's image. Raises BadInput where the address cannot be reached: its images are no broken ones."""
         path, _, row = name.partition("#")
-        try:
+        with self._reaching(name, FileNotFoundError, ImageError, BadInput):
             if not row:
                 return bytes(self._system.cat_file(f"{self._root}/{path}"))
             with self._lock:
-                return self._of_row(path, int(row))
-        except (FileNotFoundError, ImageError, BadInput):
-            raise
-        except Exception as error:  # whatever a file system raises
-            raise self._unreachable(name, error) from error
-
-    def _of_row(self, path: str, row: int) -> bytes:
-        starts = self._starts(path)
-        group = bisect_right(starts, row) - 1
-        data = self._column(path, group)[row - starts[group]].as_py()
-        if data is None:
-            raise ImageError("its row holds no image")
-        return bytes(data)
+                starts = self._starts(path)
+                group = bisect_right(starts, int(row)) - 1
+                data = self._column(path, group)[int(row) - starts[group]].as_py()
+            if data is None:
+                raise ImageError("its row holds no image")
+            return bytes(data)
 
     def _read_starts(self, path: str) -> list[int]:
         """The first row of each row group, then the number of rows; [0] where the file has no column of images."""
         import pyarrow.parquet as pq
 
-        try:
-            with self._open(path) as file:
-                parquet = pq.ParquetFile(file)
-                about = parquet.metadata
-                groups = range(about.num_row_groups if _image_column(parquet.schema_arrow) else 0)
-                return list(accumulate((about.row_group(group).num_rows for group in groups), initial=0))
-        except Exception as error:  # whatever a file system raises, and a file that is no Parquet
-            raise self._unreachable(path, error) from error
+        with self._reaching(path), self._open(path) as file:
+            parquet = pq.ParquetFile(file)
+            about = parquet.metadata
+            groups = range(about.num_row_groups if _image_column(parquet.schema_arrow) else 0)
+            return list(accumulate((about.row_group(group).num_rows for group in groups), initial=0))
 
     def _read_column(self, path: str, group: int) -> Any:
         """The images' bytes of a row group."""
@@ -192,11 +181,17 @@ class Remote:
     def _open(self, path: str) -> Any:
         return self._system.open(f"{self._root}/{path}", "rb")
 
-    def _unreachable(self, name: str, error: Exception) -> BadInput:
-        words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-        return BadInput(
-            f"{self}{'/' * bool(name)}{name}: cannot be read ({words}). Check the address and its credentials."
-        )
+    @contextmanager
+    def _reaching(self, name: str = "", *passed: type[Exception]) -> Iterator[None]:
+        """Raise BadInput for whatever a file system raises, but for what is passed on."""
+        try:
+            yield
+        except passed:
+            raise
+        except Exception as error:
+            words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            where = f"{self}{'/' * bool(name)}{name}"
+            raise BadInput(f"{where}: cannot be read ({words}). Check the address and its credentials.") from error
 
 
 def _image_column(schema: Any) -> str | None:
@@ -262,17 +257,10 @@ def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def list_images(images: Path | ImageFiles) -> list[str]:
-    """The names of all images, sorted, but for those that no table can hold. Raises BadInput where there are none."""
-    return [name for name in _files(images).names() if not _unwritable(name)]
-
-
-def _files(images: Path | ImageFiles) -> ImageFiles:
-    return images_at(images) if isinstance(images, Path) else images
-
-
-def _unwritable(name: str) -> bool:
-    """True if a file's name is no text: bytes of another encoding, which no table can hold."""
-    return name != storable(name)
+    """The names of all images, sorted, but for those that no table can hold: bytes of another encoding than UTF-8. Raises BadInput where
+    there are none."""
+    files = images_at(images) if isinstance(images, Path) else images
+    return [name for name in files.names() if name == storable(name)]
 
 
 def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
@@ -284,7 +272,7 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
     """
     import imagehash
 
-    files = _files(images)
+    files = images_at(images) if isinstance(images, Path) else images
     names = files.names()
     old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else None
     written = [storable(name) for name in names]
@@ -294,7 +282,7 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
 
     def look(name: str) -> dict[str, object]:
         image = ids[storable(name)]
-        if _unwritable(name):
+        if name != storable(name):
             return {"image": image, "reason": "its name is not UTF-8 text: rename the file"}
         try:
             size, changed = files.state(name)

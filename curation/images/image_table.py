@@ -146,15 +146,9 @@ def image_text(value: Any) -> str:
 
 
 def known_of(images: list[str], path: Path, **columns: str) -> pd.DataFrame:
-    """What a table says of each image (`read_table`, `join_table`). columns: as in `read_table`."""
-    return join_table(images, read_table(path, **columns), path)
-
-
-def join_table(images: list[str], table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """The table's row of each image file, in the order of `images` (all of a folder, relative paths), empty texts where it has none.
-
-    Raises BadInput as `images_of_rows` does.
-    """
+    """What a table (`read_table`, with its `columns`) says of each image file, in the order of `images` (all of a folder, relative paths);
+    empty texts where it has no row. Raises BadInput as `images_of_rows` does."""
+    table = read_table(path, **columns)
     row_of = {at: row for row, at in enumerate(images_of_rows(list(table["image"]), images, path)) if at is not None}
     joined = table.reindex([row_of.get(at, -1) for at in range(len(images))]).reset_index(drop=True)
     joined["image"] = images

@@ -16,7 +16,7 @@ from PIL import Image
 
 from curation.images.file_names import file_names
 from curation.images.image_index import index_images, list_images, open_rgb
-from curation.images.image_table import join_table, read_table
+from curation.images.image_table import known_of, read_table
 from curation.mining.embedding import embed, open_embeddings
 from curation.mining.encoders import Encoder, encoder_spec, load_encoder
 from dataset_builders.errors import BadInput
@@ -199,14 +199,14 @@ def test_bad_encoders_are_one_clear_line(models, tmp_path):
 def test_tables_join_by_path_or_unique_name(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("file,notes,patient\nx.png,  first ,p1\ny.jpg,second,\n", encoding="utf-8-sig")
-    read = read_table(table, image="file", caption="notes", group="patient")
-    joined = join_table(["a/x.png", "b/y.jpg", "z.png"], read, table)
+    columns = {"image": "file", "caption": "notes", "group": "patient"}
+    joined = known_of(["a/x.png", "b/y.jpg", "z.png"], table, **columns)
     assert joined["caption"].tolist() == ["first", "second", ""]
     assert joined["group"].tolist() == ["p1", "", ""]
     with pytest.raises(BadInput, match="fits several"):
-        join_table(["a/x.png", "b/x.png"], read, table)
+        known_of(["a/x.png", "b/x.png"], table, **columns)
     with pytest.raises(BadInput, match="names none"):
-        join_table(["q.png"], read, table)
+        known_of(["q.png"], table, **columns)
     with pytest.raises(BadInput, match="no column 'image'"):
         read_table(table)
     table.write_text("image,caption\nx,1\nx,2\n")

@@ -171,7 +171,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
     from datasets import load_dataset
 
     from curation.images.image_index import list_images
-    from curation.images.image_table import join_table, read_table
+    from curation.images.image_table import known_of, read_table
     from dataset_builders.hub.dataset_files import dataset_files
 
     questions, images = made
@@ -194,7 +194,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
         (own, 0, "CC BY 4.0", "Ward 0"),
     ):
         out, data = tmp_path / f"export-{table.stem}", tmp_path / f"data-{table.stem}"
-        export("mine", questions, images, out, known=join_table(list_images(images), read_table(table), table))
+        export("mine", questions, images, out, known=known_of(list_images(images), table))
         assert len(without_licence(out)) == closed
         build("mediconfusion", name="mine", source=out, out=data)
         with pytest.raises(BadInput, match=r"de-identified.*about\.yaml"):
