@@ -1,8 +1,8 @@
 """Submit whatever file a harness or a paper's script wrote: converted to a plain file of answers on this machine.
 
-A store reads run folders and plain files only. A reader is a module with `recognises(path)`, `describe(path)` and
-`read(path, questions, found)`: an answer comes as (where, question id, journal record, with the `target` that the harness was given); a
-server's error that a harness stored as text is a failed answer.
+A store reads run folders and plain files only. A reader is a module with `recognises(path)` and `read(path, questions, found)`: an answer
+comes as (where, question id, journal record, with the `target` that the harness was given); a server's error that a harness stored as text
+is a failed answer. Only a log of inspect-ai says what it answers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,8 +39,8 @@ def prepare_any(
     **more: Any,
 ) -> Submission:
     """`store.submit.prepare` of a folder, a plain file of answers, or any file that a reader knows."""
-    with as_answer_file(what, benchmark, data, split) as (plain, said):
-        return prepare(plain, said.benchmark, model or said.model, said.data, said.split, **more)
+    with as_answer_file(what, Described(benchmark, model, data, split)) as (plain, told):
+        return prepare(plain, *told, **more)
 
 
 def submit_any(
@@ -65,23 +64,21 @@ def submit_any(
 
 
 @contextmanager
-def as_answer_file(
-    path: Path, benchmark: str | None, data: str | None, split: str | None
-) -> Iterator[tuple[Path, Described]]:
-    """What another harness or a paper's script wrote, as a plain file of answers, with what it says about itself; a folder and any other
-    file as it is.
+def as_answer_file(path: Path, told: Described) -> Iterator[tuple[Path, Described]]:
+    """What another harness or a paper's script wrote, as a plain file of answers, with what is told of it, else what it says itself; a
+    folder and any other file as it is.
 
     Raises BadInput with what is wrong with the file.
     """
     reader = _reader_for(path)
     if reader is None:
-        yield path, Described("plain", benchmark, None, data, split)
+        yield path, told
         return
-    said = reader.describe(path)
-    said = replace(said, benchmark=benchmark or said.benchmark, data=data or said.data, split=split or said.split)
-    if said.benchmark is None:
+    if reader is inspect_log:
+        told = Described(*(one or other for one, other in zip(told, inspect_log.describe(path), strict=True)))
+    if told.benchmark is None:
         raise BadInput(f"submit {path}: does not say which benchmark it answers. Name its --benchmark.")
-    selection = select_questions(said.benchmark, said.data, said.split)
+    selection = select_questions(told.benchmark, told.data, told.split)
     problems = ProblemList()
     entries = [
         {"question_id": str(name), "sample": 0, "response": None} | record
@@ -96,7 +93,7 @@ def as_answer_file(
         written = path.stat().st_mtime  # of a file of answers, when it was made is known by when it was written
         os.utime(plain, (written, written))
         try:
-            yield plain, said
+            yield plain, told
         except BadInput as error:
             raise type(error)(str(error).replace(str(plain), str(path))) from None
 

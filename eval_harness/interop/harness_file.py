@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,11 +29,9 @@ FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
 """What is stored in place of an answer that never came."""
 
 
-@dataclass(frozen=True)
-class Described:
-    """`harness`: its name and version, where the file says it. `benchmark`, `model`, `data`, `split`: None where it does not say."""
+class Described(NamedTuple):
+    """What a file of answers is of, as `store.submit.prepare` takes it; None where that is not said."""
 
-    harness: str
     benchmark: str | None = None
     model: str | None = None
     data: str | None = None

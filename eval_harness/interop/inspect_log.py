@@ -81,8 +81,7 @@ def describe(path: Path) -> Described:
         raise BadInput(
             f"{path}: this evaluation asked a part ({clip(left_out)}). Only a run of the whole split can be scored."
         )
-    harness = f"inspect-ai {log.eval.packages.get('inspect_ai', '')}".strip()
-    return Described(harness, ours.get("benchmark"), log.eval.model or None, ours.get("data"), ours.get("split"))
+    return Described(ours.get("benchmark"), log.eval.model or None, ours.get("data"), ours.get("split"))
 
 
 def _ours(log: EvalLog) -> dict[str, Any]:

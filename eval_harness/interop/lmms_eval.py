@@ -23,7 +23,6 @@ import yaml
 from dataset_builders.files import replace_file
 from eval_harness.benchmarks import spec
 from eval_harness.interop.harness_file import (
-    Described,
     images_of,
     kept_columns,
     question_of,
@@ -154,11 +153,6 @@ def recognises(path: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(first, dict) and {"doc_id", "target", "filtered_resps"} <= set(first)
-
-
-def describe(path: Path) -> Described:
-    """The samples name neither model nor benchmark."""
-    return Described("lmms-eval")
 
 
 def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:

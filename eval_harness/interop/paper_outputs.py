@@ -15,7 +15,6 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import LETTERS
-from eval_harness.interop.harness_file import Described
 from eval_harness.store.untrusted import ProblemList, Record
 
 Entry = tuple[str, Any, Record]
@@ -37,11 +36,6 @@ def recognises(path: Path) -> bool:
     except ValueError:
         return head.split(b"\n")[0].strip() == b"{" or len(head) == 1 << 16
     return ("qa_type" in first and "question_id" not in first) or _is_pairs(first)
-
-
-def describe(path: Path) -> Described:
-    """The files name neither model nor benchmark."""
-    return Described("a paper's script")
 
 
 def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[Entry]:

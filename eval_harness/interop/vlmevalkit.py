@@ -21,7 +21,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS, image_ids
-from eval_harness.interop.harness_file import Described, letters_of, record_of, to_export
+from eval_harness.interop.harness_file import letters_of, record_of, to_export
 from eval_harness.store.untrusted import ProblemList
 
 NOTHING = {
@@ -112,11 +112,6 @@ def recognises(path: Path) -> bool:
     with path.open("rb") as file:
         names = file.readline(1 << 16).rstrip(b"\r\n").split(b"\t")
     return {b"index", b"question", b"prediction"} <= set(names)
-
-
-def describe(path: Path) -> Described:
-    """Model and dataset are only in the file's name."""
-    return Described("VLMEvalKit")
 
 
 def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
