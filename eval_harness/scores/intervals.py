@@ -47,15 +47,6 @@ def clopper_pearson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
     return np.minimum(low, share), np.maximum(high, share)
 
 
-def p_value(share: float, n: float, level: float) -> float:
-    """Two-sided p-value of "the true share is `level`": under 5 % exactly where the interval of `clopper_pearson` excludes it (twice the
-    smaller binomial tail, which that interval inverts)."""
-    hits, misses = share * n, (1 - share) * n
-    least = special.betainc(hits, misses + 1, level) if hits > 0 else 1.0
-    most = special.betaincc(hits + 1, misses, level) if misses > 0 else 1.0
-    return float(min(1.0, 2 * min(least, most)))
-
-
 def verdict(low: float, high: float, chance: float | None, higher_is_better: bool | None = True) -> Verdict | None:
     """`better` or `worse` than chance where the 95 % interval excludes it; None where chance is not known, or neither end is good.
 

@@ -124,6 +124,7 @@ for call in (lambda: medprobe.evaluate("mediconfusion", "SOME/model"), medprobe.
 """
 
 
+@pytest.mark.exhaustive  # an environment and a process of its own
 def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(tmp_path):
     python, workdir = python_with_only(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "workdir"
     workdir.mkdir()

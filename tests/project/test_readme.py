@@ -13,7 +13,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?ms)^```(python|bash)\n(.*?)^```", README)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_examples_run_as_they_stand_after_the_demo(tmp_path, monkeypatch):
     served = []
     monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))

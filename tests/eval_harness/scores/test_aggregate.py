@@ -38,14 +38,6 @@ def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(workdir):
     assert json.loads((workdir / "mean.json").read_text())["method"]["name"] == "mean"
 
 
-def test_the_best_over_runs_is_the_higher_one(workdir):
-    better, worse = run(workdir, "one"), run(workdir, "two", samples=2)
-    values = [read_result(f / "result.json").scores["set_accuracy"].value for f in (better, worse)]
-    assert aggregate("best", [better, worse]).scores["set_accuracy"].value == max(values)
-    with pytest.raises(BadInput, match="same prompt"):
-        aggregate("mean", [better, worse])
-
-
 def test_adversarial_pairs_of_a_run(tmp_path):
     build("probmed", out=tmp_path / "data")
     evaluate(
@@ -80,6 +72,8 @@ def test_runs_that_do_not_belong_together_are_refused(workdir):
         aggregate("best", [run(workdir, "a"), run(workdir, "b", model="baseline:always-A")])
     with pytest.raises(BadInput, match="other questions"):
         aggregate("best", [workdir / "a", run(workdir, "c", limit=4)])
+    with pytest.raises(BadInput, match="same prompt"):
+        aggregate("mean", [workdir / "a", run(workdir, "d", samples=2)])
     with pytest.raises(BadInput, match="given twice"):
         aggregate("best", [workdir / "a", workdir / "a"])
     with pytest.raises(BadInput, match="no such aggregate"):

@@ -61,16 +61,6 @@ def result(model: str, value: float | None, fingerprint: str = "f") -> Result:
     )
 
 
-def test_an_aggregate_lists_its_runs_and_refuses_strangers() -> None:
-    runs = {"b": result("m", 30), "a": result("m", 10)}
-    made = aggregates.aggregate_result("best", runs, *aggregates.best_over_methods(list(runs.values())))
-    assert made.kind == "aggregate" and made.run_ids == ["a", "b"] and made.method.name == "best"
-    with pytest.raises(BadInput, match="one model"):
-        aggregates.aggregate_result("best", runs | {"c": result("other", 5)}, {})
-    with pytest.raises(BadInput, match="same questions"):
-        aggregates.aggregate_result("best", runs | {"c": result("m", 5, "g")}, {})
-
-
 def test_majority_counts_only_choices_and_the_first_samples() -> None:
     answers = samples("ABA-", "ABB-", "BBB-", "BAB-")
     assert aggregates.majority(answers)["choice"].tolist() == [[0], [1], [1], []]
