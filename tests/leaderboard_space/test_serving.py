@@ -14,8 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -38,7 +36,17 @@ OTHERS = (
         "evil@127.0.0.1.x",
         "evil.example@127.0.0.1",
     ),
-    *("127.0.0.1:80:evil.example", "127.0.0.1:evil", "", "a b", "[::2]", "127.1"),
+    *(
+        "127.0.0.1:80:evil.example",
+        "127.0.0.1:evil",
+        "",
+        "a b",
+        "[::2]",
+        "127.1",
+        "example.localhost",
+        "tunnel",
+        "my.tunnel.org",
+    ),
 )
 LONG = "é" * 5000
 
@@ -54,19 +62,15 @@ def behind_access(names, framed_by: str = "'none'") -> TestClient:
 LOCAL = behind_access(OURS)
 
 
-@given(st.sampled_from(OURS), st.integers(0, 65535) | st.none(), st.booleans())
-def test_our_own_names_are_served_on_any_port(name, port, upper):
-    host = f"[{name}]" if ":" in name else name
-    host = (host.upper() if upper else host) + ("" if port is None else f":{port}")
-    assert LOCAL.get("/", headers={"host": host}).text == "the board"
-    assert LOCAL.post("/", headers={"host": host, "origin": f"http://{host}"}).text == "the board"
-
-
-@given(st.sampled_from(OTHERS) | st.from_regex(r"[a-z]{1,12}\.(com|org|localhost)", fullmatch=True))
-def test_other_names_are_not(name):
-    for headers in ({"host": name}, {"host": "localhost", "origin": f"http://{name}"}):
-        found = LOCAL.post("/", headers=headers)
-        assert found.status_code == 421 and "access-control-allow-origin" not in found.headers
+def test_our_own_names_are_served_on_any_port_and_no_others():
+    for name, port in itertools.product((*OURS, "LOCALHOST"), ("", ":80", ":65535")):
+        host = (f"[{name}]" if ":" in name else name) + port
+        assert LOCAL.get("/", headers={"host": host}).text == "the board"
+        assert LOCAL.post("/", headers={"host": host, "origin": f"http://{host}"}).text == "the board"
+    for name in OTHERS:
+        for headers in ({"host": name}, {"host": "localhost", "origin": f"http://{name}"}):
+            found = LOCAL.post("/", headers=headers)
+            assert found.status_code == 421 and "access-control-allow-origin" not in found.headers, name
 
 
 def test_a_board_that_writes_nothing_is_served_under_any_name():
