@@ -58,11 +58,9 @@ class DatasetSpec:
 
 
 def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:
-    """The `SPEC` of a benchmark in a layer. Raises ModuleNotFoundError where the layer has nothing of it, TypeError for another SPEC."""
-    module = importlib.import_module(module_name(layer, name))
-    found = getattr(module, "SPEC", None)
-    if not isinstance(found, kind):
-        raise TypeError(f"{module.__name__}: must define SPEC, a {kind.__name__}")
+    """The `SPEC` of a benchmark in a layer. Raises ModuleNotFoundError where the layer has nothing of it."""
+    found = importlib.import_module(module_name(layer, name)).SPEC
+    assert isinstance(found, kind)
     return found
 
 

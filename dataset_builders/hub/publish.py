@@ -1,11 +1,12 @@
 """Publish a folder on the Hub: one commit with what differs, one tag. Publishing the same folder again changes nothing and says so.
 
-See also: which files belong to a repository (`dataset_files.py`, `space_files.py`), the Hub's errors (`client.py`).
+See also: which files belong to a repository (`dataset_files.py`), the Hub's errors (`client.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,6 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from dataset_builders.hub.dataset_files import dataset_files
-from dataset_builders.hub.space_files import READ_PRIVATE, space_files
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -25,6 +25,29 @@ OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html
 commit: a stale Parquet file would be loaded as data. Other files that the repository has of its own are kept."""
 
 Content = Path | bytes
+BELOW = ("dataset_builders", "eval_harness")
+"""The layers below the board. A Space build sees only its own folder, so these packages are uploaded with it (about 2 MB of text).
+Libraries that a Space lacks (torch, transformers) are imported inside the functions that need them, which a test checks."""
+SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints"})
+
+LAUNCHER = '''"""Starts the board, from the wheel beside this file where there is one. Written by `medprobe publish --space`."""
+
+import os
+import runpy
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+for wheel in Path(__file__).parent.glob("*.whl"):  # unpacked, a wheel without compiled parts is what installing it gives
+    place = tempfile.mkdtemp(prefix="medprobe-")
+    zipfile.ZipFile(wheel).extractall(place)
+    sys.path.insert(0, place)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))  # for processes that it starts
+runpy.run_module("{package}.app", run_name="__main__")
+'''
+READ_PRIVATE = "read-repos"
+"""The OAuth scope with which a signed-in reader's token may read a private store, to open a pull request to it."""
 
 
 @dataclass(frozen=True)
@@ -220,3 +243,55 @@ def _names_another(repo_id: str, tag: str | None, commit: str | None) -> BadInpu
     return BadInput(
         f"{repo_id}: the tag {tag} names another version ({str(commit)[:12]}) and stays there. Give what main holds a new tag."
     )
+
+
+def space_files(
+    folder: Path, datasets: Sequence[str] = (), wheel: Path | None = None, private: bool = False
+) -> tuple[dict[str, Path | bytes], list[str]]:
+    """(path in the Space -> file or content, files left out).
+
+    README.md (the Space's card, which names the `datasets` that the board shows) and requirements.txt go to the top, where a Space wants
+    them, with an app.py that starts the package: from the `wheel`, or from the packages, which keep their names, so that imports hold.
+    `private`: one of the datasets is, so that the card asks for the scope that reads it. Raises BadInput when the folder is no Space of
+    that kind, or the file no wheel of medprobe.
+    """
+    from huggingface_hub import RepoCard
+
+    folder = folder.resolve()
+    for name in ("app.py", "README.md", "requirements.txt", "__init__.py"):
+        if not (folder / name).is_file():
+            raise BadInput(f"{folder}: is no Space of the board: {name} is missing. Give the folder leaderboard_space.")
+    files: dict[str, Path | bytes] = {"app.py": LAUNCHER.format(package=folder.name).encode()}
+    files |= {name: folder / name for name in ("README.md", "requirements.txt")}
+    if datasets:
+        card = RepoCard.load(folder / "README.md")
+        card.data["datasets"] = list(datasets)
+        if private:
+            card.data["hf_oauth_scopes"] = list(dict.fromkeys([*card.data.get("hf_oauth_scopes", []), READ_PRIVATE]))
+        files["README.md"] = str(card).encode()
+    if wheel is not None:
+        _check_wheel(wheel, folder.name)
+        return {**files, wheel.name: wheel}, []
+    left_out = []
+    for inside, path in _files_below(folder):
+        if any(part.startswith(".") for part in Path(inside).parts):
+            left_out.append(inside)
+        elif inside not in files or inside == "app.py":
+            files[f"{folder.name}/{inside}"] = path
+    ours = Path(__file__).resolve().parents[2]
+    for package in BELOW:
+        files |= {f"{package}/{inside}": path for inside, path in _files_below(ours / package)}
+    return dict(sorted(files.items())), left_out
+
+
+def _check_wheel(wheel: Path, package: str) -> None:
+    if not zipfile.is_zipfile(wheel) or f"{package}/app.py" not in zipfile.ZipFile(wheel).namelist():
+        raise BadInput(f"--wheel {wheel}: is no wheel of medprobe. Build one in its folder: `pip wheel --no-deps .`")
+
+
+def _files_below(folder: Path) -> Iterator[tuple[str, Path]]:
+    """(path below the folder, path) of every file but what Python and editors leave there."""
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if path.is_file() and not SKIPPED & set(inside.parts):
+            yield inside.as_posix(), path

@@ -1,35 +1,9 @@
-"""A benchmark's package gives what it must."""
+"""A benchmark is named in its own packages."""
 
-import sys
-import types
+import ast
+from pathlib import Path
 
-import pytest
-
-from dataset_builders import benchmarks
-from dataset_builders.benchmarks import BENCHMARKS, spec
-from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-
-FACTS = Facts("A title", "", "", "", "", "")
-
-
-@pytest.fixture
-def fifth(monkeypatch):
-    """A fifth benchmark whose package is filled by the test."""
-    package = types.ModuleType("dataset_builders.benchmarks.vqa_fifth")
-    package.__path__ = []
-    monkeypatch.setitem(sys.modules, package.__name__, package)
-    monkeypatch.setattr(benchmarks, "BENCHMARKS", (*BENCHMARKS, "vqa-fifth"))
-    return package
-
-
-def test_what_a_package_must_give_is_one_clear_error(fifth):
-    with pytest.raises(TypeError, match=r"vqa_fifth: must define SPEC"):
-        spec("vqa-fifth")
-    fifth.SPEC = DatasetSpec(facts=FACTS)
-    assert spec("vqa-fifth").default_split == "test"
-    with pytest.raises(KeyError, match="there are mediconfusion"):
-        spec("sixth")
-
+from dataset_builders.benchmarks import BENCHMARKS
 
 WRITES = {
     "curation/report/quality.py": {"mediconfusion"},
@@ -41,9 +15,6 @@ WRITES = {
 
 
 def test_nothing_outside_its_packages_names_a_benchmark():
-    import ast
-    from pathlib import Path
-
     root = Path(__file__).parents[2]
     modules = []
     for layer in ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe"):

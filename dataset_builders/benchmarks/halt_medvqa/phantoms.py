@@ -39,28 +39,23 @@ def write(folder: Path) -> None:
     swap: dict[str, Any] = {}
     nota: list[dict[str, str]] = []
     for number, (drawing, question, right, wrong) in enumerate(_HALT_SCENES):
-        files = {
-            "fake": f"synpic{90001 + number}.jpg" if number % 2 else f"test_{9001 + number}.jpg",
-            "none": f"PMC900{number:02d}_Fig1_{number + 1}.jpg",
-        }
-        for name in files.values():
+        asked, replaced = _asked_about(number), f"PMC900{number:02d}_Fig1_{number + 1}.jpg"
+        for name in (asked, replaced):
             home = folder / "images" / _home(name)
             home.mkdir(parents=True, exist_ok=True)
             (home / name).write_bytes(draw(drawing, "JPEG"))
         fake[str(number)] = _halt_entry(
-            _FAKE[number % len(_FAKE)].format(organ=drawing.organ), (right, *wrong), unsure, number, files["fake"]
+            _FAKE[number % len(_FAKE)].format(organ=drawing.organ), (right, *wrong), unsure, number, asked
         )
-        other = (number + 5) % len(_HALT_SCENES)
-        elsewhere = f"synpic{90001 + other}.jpg" if other % 2 else f"test_{9001 + other}.jpg"
-        wording = (
-            f"{question.removesuffix('?')} in this {_HALT_SCENES[number][0].organ} with a green square in its corner?"
+        wording = f"{question.removesuffix('?')} in this {drawing.organ} with a green square in its corner?"
+        swap[str(number)] = _halt_entry(
+            wording, (right, *wrong), unsure, number + 2, _asked_about((number + 5) % len(_HALT_SCENES))
         )
-        swap[str(number)] = _halt_entry(wording, (right, *wrong), unsure, number + 2, elsewhere)
         options = list(wrong)
         options.insert(number % 4, none)
         nota.append(
             {
-                "img": files["none"],
+                "img": replaced,
                 "question": f" {question} ",
                 **{f"choice_{letter}": f" {letter}:{text} " for letter, text in zip("ABCD", options, strict=True)},
                 "answer": "ABCD"[number % 4],
@@ -69,6 +64,10 @@ def write(folder: Path) -> None:
     write_json(folder / "fake_qa_shuffle.json", fake)
     write_json(folder / "pmc_vqa_nota1K.json", nota)
     write_json(folder / "swap_img_shuffle.json", swap)
+
+
+def _asked_about(number: int) -> str:
+    return f"synpic{90001 + number}.jpg" if number % 2 else f"test_{9001 + number}.jpg"
 
 
 def _home(name: str) -> str:

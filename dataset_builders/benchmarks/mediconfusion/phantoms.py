@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +101,9 @@ _PAIRS: tuple[tuple[str, Drawing, str, Drawing, str, tuple[str, ...]], ...] = (
 
 
 def write(folder: Path) -> None:
-    """`dataset.json`, `statistics.json` and `images/<number>.png`."""
+    """`dataset.json` and `images/<number>.png`."""
     (folder / "images").mkdir(exist_ok=True)
     numbers: dict[Drawing, int] = {}
-    labels: Counter[str] = Counter()
     document: dict[str, dict[str, Any]] = {}
     for position, (question, first, first_option, second, second_option, categories) in enumerate(_PAIRS):
         for drawing in (first, second):
@@ -120,7 +118,6 @@ def write(folder: Path) -> None:
             pair[f"im_{number}_local"] = numbers[drawing]
             pair[f"cap_{number}"] = f" A drawn {drawing.organ} ({drawing.modality}): {_caption(drawing)}."
             pair[f"category_{number}"] = list(categories)
-            labels.update(categories)
         document[str(90001 + position)] = {
             **pair,
             "BiomedCLIP_sim": round(0.9 + 0.003 * position, 4),
@@ -135,7 +132,6 @@ def write(folder: Path) -> None:
             "AI_option_B": options[1],
         }
     write_json(folder / "dataset.json", document)
-    write_json(folder / "statistics.json", dict(labels))
 
 
 def _caption(drawing: Drawing) -> str:

@@ -3,25 +3,27 @@
 In the authors' image_dict.json every image lives in a PMC article (`dlink`, `file_name`). In a custom set
 (`medprobe curate export`) an entry may instead, or besides, say `license`, `source` and the `sha256` of the image that comes along.
 
-See also: the fine-tuning halves (`finetune.py`), downloading (`download.py`), writing.
+See also: downloading (`download.py`), writing.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.mediconfusion.finetune import halves
+from dataset_builders.case_groups import sharing
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images, unambiguous
 from dataset_builders.schema import Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import SourceEntry, needed_file, read_json, read_text
 
 LETTERS = ("A", "B")
+SEED = "medprobe finetune 1"
 PAPER_PAIRS, PAPER_QUESTIONS = 176, 352
 PAPER_CATEGORIES = {
     "Cerebral": 79,
@@ -222,3 +224,51 @@ def _notes(cases: list[Case]) -> list[str]:
         f"kept).",
         f"The right option is A in {letters[0]} questions and B in {letters[1]}.",
     ]
+
+
+def halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
+    """Configs `finetune` and `finetune_disjoint`, each with splits train and test; left out where a half would be empty.
+
+    After appendix D: half of the pairs of each category, no pair split. The authors' own halves are not published (84 and 92 pairs);
+    these are drawn anew, the same ones every time. Because one image can be in many pairs, pairs of both halves may share images;
+    `finetune_disjoint` keeps all pairs that share an image in one half. A patient (or whatever `group` says belongs together) is in
+    one half only, in both configs.
+    """
+    made = {}
+    for config, images in (("finetune", False), ("finetune_disjoint", True)):
+        train = _choose(sharing(cases, images=images, groups=True))
+        split = {
+            "train": [case for case in cases if case.case_id in train],
+            "test": [case for case in cases if case.case_id not in train],
+        }
+        if all(split.values()):
+            made[config] = split
+    return made
+
+
+def _choose(groups: list[list[Case]]) -> set[str]:
+    """The cases to train on: group by group, largest first, to the half that keeps every category nearest to half and half."""
+    labels = [Counter(label for case in group for label in _categories(case)) for group in groups]
+    order = sorted(range(len(groups)), key=lambda n: (-len(groups[n]), _draw(groups[n][0])))
+    balance: Counter[str] = Counter()
+    size = 0
+    train: set[str] = set()
+    for number in order:
+        tilt = sum(balance[label] * count for label, count in labels[number].items())
+        to_train = tilt < 0 or (tilt == 0 and (size < 0 or (size == 0 and _draw(groups[number][0]) % 2 == 0)))
+        sign = 1 if to_train else -1
+        for label, count in labels[number].items():
+            balance[label] += sign * count
+        size += sign * len(groups[number])
+        if to_train:
+            train.update(case.case_id for case in groups[number])
+    return train
+
+
+def _categories(case: Case) -> set[str]:
+    return {label for question in case.questions for label in question.categories}
+
+
+def _draw(case: Case) -> int:
+    """A number drawn for the case: the same on every machine."""
+    return int.from_bytes(hashlib.sha256(f"{SEED} {case.case_id}".encode()).digest()[:8], "big")

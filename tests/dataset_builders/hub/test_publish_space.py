@@ -13,8 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.publish import publish
-from dataset_builders.hub.space_files import space_files
+from dataset_builders.hub.publish import publish, space_files
 from tests.localhub.accounts import CURATOR
 from tests.localhub.clients import closure
 from tests.localhub.small_repo import small_repo
@@ -88,12 +87,6 @@ runpy.run_path("app.py", run_name="__main__")
 """
     assert stranger().run(code).split() == ["it", "starts", "set_accuracy", "plain"]
     assert not publish(board, "ORG/board", space=True).committed
-
-
-def test_a_module_that_is_gone_is_deleted(board, local_hub):
-    publish(board, "ORG/board", space=True)
-    (board / "style.css").rename(board / "look.css")
-    assert publish(board, "ORG/board", space=True).deleted == ("leaderboard_space/style.css",)
 
 
 def test_what_is_no_space_is_refused(board, local_hub):

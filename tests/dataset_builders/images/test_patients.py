@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from dataset_builders.benchmarks.mediconfusion.finetune import halves
+from dataset_builders.benchmarks.mediconfusion.reader import halves
 from dataset_builders.build import build
 from dataset_builders.case_groups import in_several_splits, sharing
 from dataset_builders.contents.pseudonyms import key_file, pseudonyms_of

@@ -72,7 +72,6 @@ def png_header(width, height):
 ENTRIES = {
     (MEDI, "dataset.json"): {
         "missing field": (lambda d: d["90002"].pop("question"), ["90002", '"question" is missing']),
-        "null field": (lambda d: d["90002"].update(option_A=None), ["90002", '"option_A" is null']),
         "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list where a text"]),
         "no option": (lambda d: d["90003"].update(im_1_correct="C"), ["90003", "'C'", "no option"]),
         "same answers": (lambda d: d["90001"].update(im_2_correct="A"), ["90001", "same right option"]),
@@ -88,16 +87,10 @@ ENTRIES = {
         "surrogate": (lambda d: d["90005"].update(question="broken \ud800 text"), ["90005", "broken character"]),
     },
     (PROBMED, "probmed.json"): {
-        "missing field": (lambda rows: rows[3].pop("answer"), ["entry 3", '"answer" is missing']),
         "no answer": (lambda rows: rows[3].update(answer="maybe"), ["entry 3", "neither yes nor no"]),
         "unknown qa_type": (lambda rows: rows[3].update(qa_type="colour_gt"), ["entry 3", "colour_gt"]),
         "duplicates": (lambda rows: rows.append(dict(rows[0])), ["modality_gt", "occurs twice"]),
         "two images": (lambda rows: rows[1].update(image="chest_ct/1.png"), ["entry 1", "differs"]),
-        "escape": (
-            lambda rows: [row.update(image="../" * 9 + "etc/hostname") for row in rows[:6]],
-            ["leaves its folder"],
-        ),
-        "not an object": (lambda rows: rows.insert(2, "hello"), ["entry 2", "a text where an object"]),
     },
     (HALT, "fake_qa_shuffle.json"): {
         "answer is no option": (lambda d: d["3"].update(answer_id="H"), ["entry 3", "'H'", "no option"]),
@@ -110,10 +103,6 @@ ENTRIES = {
         "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "occurs already"]),
         "hole in options": (lambda rows: rows[4].update(A="x", B="", C="y"), ["entry 5", "one between them is empty"]),
         "not base64": (lambda rows: rows[4].update(image="&" * 100), ["entry 5", "not base64"]),
-        "cut-off image": (
-            lambda rows: rows[4].update(image=rows[4]["image"][:4000]),
-            ["entry 5", "damaged or cut off"],
-        ),
         "refers to nobody": (lambda rows: rows[4].update(image="999"), ["999", "neither an image nor the index"]),
         "bomb": (
             lambda rows: rows[4].update(image=base64.b64encode(png_header(30_000, 30_000)).decode()),
@@ -131,8 +120,6 @@ FILES = {
     },
     (MEDI, "images/30003.png"): {
         "cut off": (lambda data: data[: len(data) // 2], "damaged or cut off"),
-        "bit rot": (lambda data: data[:3000] + b"\xff\xff\xff\xff" + data[3004:], "damaged or cut off"),
-        "bomb": (lambda data: png_header(30_000, 30_000), "pixels"),
     },
     (GMAI, "GMAI-MMBench_VAL.tsv"): {
         "header alone": (lambda data: data.split(b"\n")[0] + b"\n", "no question"),
