@@ -83,8 +83,8 @@ def run(
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
 
         said = recorded(private / validation.LOG)
-        possible = len(cases)
-        cases = [case for case in cases if case.case not in validation.dropped(said)]
+        possible, objected = len(cases), validation.dropped(said)
+        cases = [case for case in cases if case.case not in objected]
         pools = Pools(cases, table)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
         unique, duplicates = without_duplicates(usable, sources.near_duplicate)

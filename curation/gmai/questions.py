@@ -115,15 +115,14 @@ def templates(
         _, task, granularity = cell
         forbidden = forbidden_in(cases, table)
         mine = given.get((task, granularity), [])
-        for question in mine:
-            if why := problem_of(question, task, granularity, forbidden):
-                problems.add("questions", question, why)
         ours = [text.format(noun=noun_of(task)) for text in OURS[granularity]]
-        good = [text for text in mine or ours if not problem_of(text, task, granularity, forbidden)]
-        if good:
+        wrong = {text: problem_of(text, task, granularity, forbidden) for text in mine or ours}
+        for question in filter(wrong.get, mine):
+            problems.add("questions", question, wrong[question])
+        if good := [text for text, why in wrong.items() if not why]:
             found[cell] = good
         else:
-            without[cell] = problem_of((mine or ours)[0], task, granularity, forbidden)
+            without[cell] = next(iter(wrong.values()))
     problems.check("Rewrite these questions, with <modality> where the kind of image stands.")
     return found, without
 
