@@ -84,7 +84,7 @@ class Run:
         names a letter as shown. Raises BadInput where the result has no answers, as an aggregate or a published number.
         """
         _finished(self)
-        side = load_side(str(self.folder), _no_papers)
+        side = load_side(str(self.folder), list)  # no papers
         if side.answers is None or side.questions is None:
             raise BadInput(
                 f"{self.folder}: holds a result without its answers and questions. Load the run folder itself."
@@ -274,7 +274,3 @@ def _new_folder(name: str) -> Path:
             folder = Path("runs") / f"{name}-{number}"
         else:
             return folder
-
-
-def _no_papers() -> list[Result]:
-    return []

@@ -54,11 +54,6 @@ def test_help_names_every_command_and_bad_input_ends_a_real_process_with_2(tmp_p
         assert command in text
 
 
-def test_help_of_build_names_every_benchmark():
-    described = get_command(app).commands["build"].params[0].help
-    assert described.removesuffix(", or all").split(", ") == list(BENCHMARKS)
-
-
 def test_phantoms_have_one_right_answer(workdir):
     medprobe("eval", "all", "--model", "baseline:oracle", "--out", "runs/oracle", "--quiet", cwd=workdir)
     for benchmark, metric in HEADLINE.items():

@@ -127,7 +127,7 @@ def _task_of(benchmark: str) -> Callable[..., Task]:
             "form": form,
             "system": None,
         }
-        asked = {
+        asked: dict[str, Any] = {
             "benchmark": chosen.repository.name,
             "data": str(chosen.repository.data),
             "split": chosen.split,

@@ -70,7 +70,7 @@ class Forecast:
 
     @property
     def is_done(self) -> bool:
-        return self.problem is None and not self.waiting and self.task.is_done
+        return self.problem is None and not self.waiting and self.task.result is not None
 
 
 def forecast(tasks: Sequence[SweepTask]) -> list[Forecast]:
@@ -86,7 +86,7 @@ def _forecast(task: SweepTask) -> Forecast:
             each for each in plan.instances if records.get(plan.key(each), {}).get("status", "missing") in UNDELIVERED
         ]
         planned = {plan.key(each) for each in plan.instances}
-        if task.is_done and planned <= records.keys():
+        if task.result is not None and planned <= records.keys():
             waiting = []  # what failed was asked, and is told in the result
         size = size_of(plan, waiting, images=16) if waiting else NOTHING
     except BadInput as error:

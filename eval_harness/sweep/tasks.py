@@ -104,11 +104,6 @@ class SweepTask:
         except BadInput:
             return None
 
-    @property
-    def is_done(self) -> bool:
-        """True if its result is written."""
-        return self.result is not None
-
 
 def label_of(model: str) -> str:
     """A `--model` argument as it is called in tables: a folder by its name."""

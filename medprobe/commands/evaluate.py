@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from contextlib import nullcontext, redirect_stderr
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +20,6 @@ from medprobe.commands.output import (
     Quiet,
     check_limits,
     print_json,
-    progress_hidden,
     quiet_line,
     read_limits,
 )
@@ -177,7 +178,7 @@ def run_model(
     for each, folder in folders.items():
         alone = {benchmark: each, str(out): str(folder)}
         argv = [alone.get(word, word) for word in sys.argv[1:]]
-        with progress_hidden(quiet):
+        with redirect_stderr(io.StringIO()) if quiet else nullcontext():  # an exception passes, with its line
             run = evaluate(each, **given, arms=arms, out=folder, resume=not no_resume, argv=argv)
         if run.result is None:  # another of several processes writes the result
             typer.echo(str(run))

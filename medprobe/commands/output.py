@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -35,16 +32,6 @@ FailUnder = Annotated[
         help="end with exit code 1 if the metric is under the value, or if there is no score (may be given again)",
     ),
 ]
-
-
-@contextmanager
-def progress_hidden(quiet: bool) -> Iterator[None]:
-    """Drop what is written to standard error while `quiet`; an exception passes, with its line."""
-    if not quiet:
-        yield
-        return
-    with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere):
-        yield
 
 
 def print_json(results: Sequence[Result]) -> None:
