@@ -28,21 +28,7 @@ UNITS_OF: dict[str, Callable[[SourceDataset], Iterator[Unit | Skip]]] = {"dicom"
 """Reader of its own files -> what can be read one by one, and what is left out before anything is read."""
 
 
-BESIDE_PICTURES = {
-    "",
-    ".txt",
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".xml",
-    ".yaml",
-    ".yml",
-    ".md",
-    ".pdf",
-    ".html",
-    ".names",
-}
+NO_PICTURES = {"", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".pdf", ".html", ".names"}
 """Suffixes of what lies beside pictures as a matter of course; other files may have been meant as pictures."""
 
 
@@ -66,7 +52,7 @@ def units_of(dataset: SourceDataset) -> tuple[list[Unit], list[Skip]]:
     pairs, skips, alone, _ = pairs_of(dataset, files)
     left_out = dict.fromkeys(alone, ANNOTATED[dataset.reader][1])
     if dataset.reader != "nifti":
-        odd = {path for path in files.all if path.suffix.lower() not in BESIDE_PICTURES}.difference(files.pictures)
+        odd = {path for path in files.all if path.suffix.lower() not in NO_PICTURES}.difference(files.pictures)
         left_out |= dict.fromkeys(sorted(odd), "is no picture")
     units = [
         Unit(below(path, dataset.path), [path, *each.files], partial(each.load, path, each, dataset))
