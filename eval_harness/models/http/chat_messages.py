@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from dataset_builders.images.lookup import as_png, check_image
-from eval_harness.models.local.model_inputs import decode_image
+from eval_harness.models.local.model_inputs import conversation, decode_image
 from eval_harness.records.request import Request
 
 SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
@@ -20,41 +19,29 @@ SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/web
 
 
 def messages_of(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
-    """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
+    """The conversation as servers take it: what is text alone is no list of parts.
 
     Raises ImageError where an image cannot be decoded whole: a lenient server would answer to half of it.
     """
-    first = request.image_first
-    messages: list[dict[str, Any]] = []
-    if request.system:
-        messages.append(_message("system", _text(request.system)))
-    for shot in request.shots:
-        messages.append(_message("user", _content(shot.prompt, shot.images, first, longest_side)))
-        messages.append(_message("assistant", _text(shot.answer)))
-    messages.append(_message("user", _content(request.prompt, request.images, first, longest_side)))
+
+    def shown(image: bytes) -> dict[str, Any]:
+        return {"type": "image_url", "image_url": {"url": _data_url(image, longest_side)}}
+
+    messages = conversation(request, shown, _text)
+    for message in messages:
+        if [part["type"] for part in message["content"]] == ["text"]:
+            message["content"] = message["content"][0]["text"]
     return messages
 
 
 def continued(messages: list[dict[str, Any]], answer: str) -> list[dict[str, Any]]:
     """The messages with the beginning of an answer as the last one."""
-    return [*messages, _message("assistant", _text(answer))]
-
-
-def _message(role: str, content: Any) -> dict[str, Any]:
-    return {"role": role, "content": content}
+    return [*messages, {"role": "assistant", "content": _text(answer)}]
 
 
 def _text(text: str) -> str:
     """Text that UTF-8 can encode; lone surrogates become question marks."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _content(text: str, images: Sequence[bytes], image_first: bool, longest_side: int | None) -> Any:
-    if not images:
-        return _text(text)
-    pictures = [{"type": "image_url", "image_url": {"url": _data_url(image, longest_side)}} for image in images]
-    words = [{"type": "text", "text": _text(text)}]
-    return pictures + words if image_first else words + pictures
 
 
 @lru_cache(maxsize=64)

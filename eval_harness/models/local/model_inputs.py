@@ -207,7 +207,10 @@ class InputMaker:
         def as_text(text: str) -> str:
             return self._control_tokens.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
-        return [conversation(request, pictures, as_text) for request in requests]
+        def shown(image: bytes) -> dict[str, Any]:
+            return {"type": "image"} | ({"image": pictures[image]} if pictures is not None else {})
+
+        return [conversation(request, shown, as_text) for request in requests]
 
     def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
         """Each distinct image decoded once, several at a time."""
@@ -337,19 +340,19 @@ def left_padded(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]
 
 
 def conversation(
-    request: Request, pictures: Mapping[bytes, Any] | None, as_text: Callable[[str], str] = str
+    request: Request, shown: Callable[[bytes], dict[str, Any]], as_text: Callable[[str], str] = str
 ) -> list[Message]:
     """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
 
-    `pictures` maps encoded images to decoded ones; None: images without their contents. `as_text` is applied to every text.
+    `shown` makes a part of an encoded image. `as_text` is applied to every text.
     """
 
     def said(text: str) -> list[dict[str, Any]]:
         return [{"type": "text", "text": as_text(text)}]
 
     def asked(text: str, images: Sequence[bytes]) -> Message:
-        shown = [{"type": "image"} | ({"image": pictures[image]} if pictures is not None else {}) for image in images]
-        return {"role": "user", "content": shown + said(text) if request.image_first else said(text) + shown}
+        parts = list(map(shown, images))
+        return {"role": "user", "content": parts + said(text) if request.image_first else said(text) + parts}
 
     messages: list[Message] = []
     if request.system:
