@@ -98,23 +98,29 @@ def loaded(folder, batch):
 
 
 def compare(folder, requests, batch=4):
-    """(texts equal, largest difference of a score by ps, of one by gd, the harness's model) against the naive loops above."""
+    """(texts equal, largest difference of a score by ps, ps_official, of one by gd, the harness's model) against the naive loops above."""
     ours = loaded(folder, batch)
     model, processor = ours.network.model, ours.processor
     texts = {r.question_id: r.text for r in ours.generate(requests)}
     same = sum(texts[r.question_id] == text_of(model, processor, r.prompt, r.image, r.max_tokens) for r in requests)
-    apart = {"sequence": 0.0, "next_token": 0.0}
-    for scoring, candidates in (("sequence", CANDIDATES), ("next_token", ("A", "B", "C"))):
+    apart = {"sequence": 0.0, "sequence_official": 0.0, "next_token": 0.0}
+    for scoring, candidates in (
+        ("sequence", CANDIDATES),
+        ("sequence_official", CANDIDATES),
+        ("next_token", ("A", "B", "C")),
+    ):
         asked = [replace(r, candidates=candidates, scoring=scoring, options=("x", "y", "z")) for r in requests]
         scores = {r.question_id: r.scores for r in ours.score(asked)}
         for request in asked:
             for position, candidate in enumerate(candidates):
+                tokens = ours.processing.continuation(candidate)
+                if scoring == "next_token":
+                    tokens = ours.processing.next_token_forms(request)[position]
                 if scoring == "sequence":
-                    tokens = ours.processing.continuation(candidate)
                     expected = option_score(model, processor, request.prompt, request.image, tokens)
                 else:
-                    forms = [[token] for token in ours.processing.next_token_forms(request)[position]]
-                    each = [option_score(model, processor, request.prompt, request.image, form) for form in forms]
-                    expected = float(torch.tensor(each).logsumexp(0))
+                    each = [option_score(model, processor, request.prompt, request.image, [token]) for token in tokens]
+                    first = torch.tensor(each)
+                    expected = float(first.logsumexp(0) if scoring == "next_token" else first.mean())
                 apart[scoring] = max(apart[scoring], abs(scores[request.question_id][position] - expected))
-    return same, apart["sequence"], apart["next_token"], ours
+    return same, max(apart["sequence"], apart["sequence_official"]), apart["next_token"], ours

@@ -32,10 +32,11 @@ def damage(folder, which):
     return hit
 
 
-@pytest.fixture
-def data(tmp_path):
-    build("halt-medvqa", out=tmp_path / "data")
-    return tmp_path / "data", damage(tmp_path / "data", {1, 2, 3})
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("broken") / "data"
+    build("halt-medvqa", out=folder)
+    return folder, damage(folder, {1, 2, 3})
 
 
 def check(data, folder, **changes):
@@ -49,16 +50,13 @@ def check(data, folder, **changes):
     assert result.statuses["failed"] == len(asked)
 
 
-def test_a_plug_in(data, tmp_path):
-    check(data, tmp_path / "run", model=f"{EXAMPLE}:BrightSide")
-
-
-def test_a_local_model(data, tmp_path):
-    make_tiny_vlm(tmp_path / "tiny")
-    check(data, tmp_path / "run", model=str(tmp_path / "tiny"), settings=Settings(batch_size=4))
-
-
-def test_a_server_that_refuses_such_images(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["a plug-in", "a local model", "a server that refuses such images"])
+def test_questions_on_broken_images_fail_and_the_run_goes_on(data, tmp_path, monkeypatch, kind):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with ChaosServer() as server:
-        check(data, tmp_path / "run", model="openai:m", settings=Settings(base_url=server.url))
+        model, settings = f"{EXAMPLE}:BrightSide", Settings()
+        if kind == "a local model":
+            model, settings = str(make_tiny_vlm(tmp_path / "tiny")), Settings(batch_size=4)
+        elif kind != "a plug-in":
+            model, settings = "openai:m", Settings(base_url=server.url)
+        check(data, tmp_path / "run", model=model, settings=settings)

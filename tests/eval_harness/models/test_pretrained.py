@@ -54,20 +54,16 @@ def test_a_checkpoint_of_another_class_is_refused_and_not_run_with_half_of_its_w
         load_pretrained(str(tmp_path), Settings())
 
 
-def test_an_adapter_changes_the_answers_as_peft_itself_does(folder, tmp_path):
+def test_an_adapter_changes_the_answers_as_peft_itself_does_and_one_that_does_not_fit_is_refused(folder, tmp_path):
     plain, expected = adapter(folder, tmp_path / "lora")
     assert texts(folder, adapter=str(tmp_path / "lora")) == expected != plain
-
-
-def test_an_adapter_that_does_not_fit_is_refused(folder, tmp_path):
     with pytest.raises(BadInput, match="--model-args adapter"):
-        texts(folder, adapter=str(tmp_path))
-    adapter(folder, tmp_path / "lora")
+        load_pretrained(str(folder), Settings(adapter=str(tmp_path)))
     file = tmp_path / "lora" / "adapter_config.json"
     config = json.loads(file.read_text())
     file.write_text(json.dumps(config | {"target_modules": ["k_proj"]}))
     with pytest.raises(BadInput, match="do not fit"):
-        texts(folder, adapter=str(tmp_path / "lora"))
+        load_pretrained(str(folder), Settings(adapter=str(tmp_path / "lora")))
 
 
 @pytest.fixture(scope="module")
@@ -87,26 +83,22 @@ def even(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["4bit", "8bit"])
-def test_quantized_models_keep_their_promises_on_the_cpu(even, name):
-    folder = even
+def test_quantized_models_keep_their_promises_on_the_cpu_and_a_quantized_checkpoint_is_loaded_as_it_is(
+    even, tmp_path, name
+):
     pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
-    backend = TransformersVLM(str(folder), Settings(quantization=name, batch_size=4))
+    backend = TransformersVLM(str(even), Settings(quantization=name, batch_size=4))
     kinds = {type(module).__name__ for module in backend.network.model.modules()}
     assert kinds & {"Linear4bit", "Linear8bitLt"}
     many = [r.text for r in backend.generate([request(i) for i in range(4)])]
-    one = TransformersVLM(str(folder), Settings(quantization=name, batch_size=1))
-    assert many == [r.text for r in one.generate([request(i) for i in range(4)])]
-
-
-def test_a_quantized_checkpoint_is_loaded_as_it_is(even, tmp_path):
-    folder = even
-    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
-    processor, model, _ = load_pretrained(str(folder), Settings(quantization="4bit"))
-    model.save_pretrained(tmp_path / "q")  # before it has run: running repacks the weights for this processor
-    processor.save_pretrained(tmp_path / "q")
-    assert texts(tmp_path / "q") == texts(folder, quantization="4bit")
-    with pytest.raises(BadInput, match="quantized already"):
-        texts(tmp_path / "q", quantization="8bit")
+    assert many == texts(even, quantization=name, batch_size=1)
+    if name == "4bit":
+        processor, model, _ = load_pretrained(str(even), Settings(quantization=name))
+        model.save_pretrained(tmp_path / "q")  # before it has run: running repacks the weights for this processor
+        processor.save_pretrained(tmp_path / "q")
+        assert texts(tmp_path / "q") == many
+        with pytest.raises(BadInput, match="quantized already"):
+            load_pretrained(str(tmp_path / "q"), Settings(quantization="8bit"))
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
 """Reasoning of local models: told from the answer by its tokens, also where it was cut, switched by the template, ended by a budget."""
 
-import io
 import random
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
-from eval_harness.records.request import Request
+from tests.eval_harness.models.http.asking import request
 from tests.eval_harness.models.tiny_families import tokenizer
 
 FAMILIES = {
@@ -145,13 +142,7 @@ def thinker(tmp_path_factory):
 
 
 def asked(count=4, **changes):
-    buffer = io.BytesIO()
-    pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return [
-        Request(str(i), 0, "left or right? " * (i + 1), buffer.getvalue(), ("left", "right"), "single", **changes)
-        for i in range(count)
-    ]
+    return [request(i, prompt="left or right? " * (i + 1), **changes) for i in range(count)]
 
 
 def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):

@@ -7,7 +7,6 @@ one). That Python runs this checkout's command line.
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import yaml
 
 from dataset_builders.build import build
 from tests.eval_harness.models import tiny_families
+from tests.processes import free_port
 
 PYTHON = os.environ.get("MEDPROBE_VLLM", "")
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,19 +63,18 @@ def environment():
     return kept | quiet | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x"}
 
 
+def command(workdir, python, *arguments):
+    words = [python, "-m", "medprobe", *arguments]
+    return subprocess.run(
+        words, cwd=workdir, env=environment(), capture_output=True, text=True, timeout=600, check=False
+    )
+
+
 def answers(workdir, python, name, methods, benchmark="mediconfusion", **model):
     """Method -> question id -> the journal's line, of a sweep over them: the model is loaded once."""
     document = {"models": [{"max_tokens": 5, **model}], "benchmarks": [benchmark], "methods": list(methods)}
     (workdir / f"{name}.yaml").write_text(yaml.safe_dump(document))
-    done = subprocess.run(
-        [python, "-m", "medprobe", "sweep", f"{name}.yaml"],
-        cwd=workdir,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = command(workdir, python, "sweep", f"{name}.yaml")
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
     found = {}
     for path in (workdir / "runs" / name).glob("*/answers.jsonl"):
@@ -88,14 +87,12 @@ def answers(workdir, python, name, methods, benchmark="mediconfusion", **model):
 @contextlib.contextmanager
 def serving(workdir):
     """The address of `vllm serve` on the tiny model."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # What `vllm serve` runs: that command does not start where the distribution is the CPU build's, which has another name.
     options = "--dtype float32 --enforce-eager --max-model-len 2048 --max-num-seqs 16 --block-size 32 --served-model-name tiny"
-    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", workdir / "tiny", "--port", str(port)]
+    words = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", workdir / "tiny", "--port", port]
     with (workdir / "serve.log").open("wb") as log:
-        process = subprocess.Popen([*command, *options.split()], env=environment(), stdout=log, stderr=log, cwd=workdir)
+        process = subprocess.Popen([*words, *options.split()], env=environment(), stdout=log, stderr=log, cwd=workdir)
         try:
             for _ in range(300):
                 with contextlib.suppress(OSError):
@@ -180,21 +177,9 @@ def test_a_missing_vllm_and_arguments_that_it_does_not_take_are_one_line(workdir
         (sys.executable, ["--model", "vllm:tiny"], "pip install 'medprobe[vllm]'"),
         (PYTHON, ["--model", "vllm:tiny", "--thinking", "100"], "--thinking 100"),
         (PYTHON, ["--model", "vllm:nowhere"], "cannot be loaded"),
-        (
-            PYTHON,
-            ["--model", "vllm:tiny", "--model-args", '{"quantization": "int3"}'],
-            "int3",
-        ),
+        (PYTHON, ["--model", "vllm:tiny", "--model-args", '{"quantization": "int3"}'], "int3"),
     ):
-        done = subprocess.run(
-            [python, "-m", "medprobe", "eval", "mediconfusion", *arguments],
-            cwd=workdir,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = command(workdir, python, "eval", "mediconfusion", *arguments)
         assert done.returncode == 2, done.stderr
         assert words in done.stderr
         assert "Traceback" not in done.stderr

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from dataset_builders.errors import BadInput
+from eval_harness.models.http import openai_chat
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from tests.chaos.server import ChaosServer, Raw
@@ -44,7 +45,6 @@ PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><style>x</s
     ("status", "body", "words"),
     [
         (403, PAGE, "Sign in &amp; go on"),
-        (401, '{"detail": "Not authenticated"}', "refuses the key .*Not authenticated"),
         (402, '{"error": {"message": "Insufficient credits"}}', "no credit left"),
         (
             429,
@@ -56,7 +56,6 @@ PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><style>x</s
             '{"detail": [{"loc": ["body", "messages"], "msg": "System role not supported"}]}',
             "System role not supported",
         ),
-        (422, "the template raised an exception", "the template raised"),
         (400, "", "no further words"),
     ],
 )
@@ -65,7 +64,9 @@ def test_what_an_error_says_is_shown_in_whatever_form_it_comes(status, body, wor
         list(model(server).generate([request(i) for i in range(4)]))
 
 
-def test_replies_that_never_come_do_not_hold_up_an_error():
+def test_replies_that_never_come_do_not_hold_up_an_error(monkeypatch):
+    monkeypatch.setattr(openai_chat, "LAST_REPLIES", 1.0)
+
     def answer(body):
         if "Question 3?" in json.dumps(body):
             return 401, {"error": {"message": "withdrawn"}}

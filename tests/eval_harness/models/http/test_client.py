@@ -79,21 +79,20 @@ def test_what_a_proxy_refuses_is_told_and_no_key_is_sent_to_it(monkeypatch):
             ask("https://models.example.org/v1")
     assert heads[0].startswith("CONNECT models.example.org:443 ")
     assert "authorization" not in heads[0].lower()
-    for wrong in ("socks5://127.0.0.1:1", "ftp://127.0.0.1:1"):
-        monkeypatch.setenv("HTTPS_PROXY", wrong)
-        with pytest.raises(BadInput, match="proxy"):
-            ask("https://models.example.org/v1")
+    monkeypatch.setenv("HTTPS_PROXY", "ftp://127.0.0.1:1")
+    with pytest.raises(BadInput, match="proxy"):
+        ask("https://models.example.org/v1")
 
 
 HOSTS = ("127.0.0.1", "localhost")
 PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", None)
 EXEMPT = ("", "*", "127.0.0.1", "localhost", "127.0.0.1,localhost", ".localhost", "127.0.0.0/8", "example.org")
-SETTINGS = Random(0).sample(list(itertools.product(HOSTS, PROXIES, EXEMPT)), 80)
+SETTINGS = Random(0).sample(list(itertools.product(HOSTS, PROXIES, EXEMPT)), 40)
 
 
-@pytest.mark.parametrize(("host", "variable", "spared"), few(SETTINGS, 8))
+@pytest.mark.parametrize(("host", "variable", "spared"), few(SETTINGS, 4))
 def test_what_is_said_to_stay_on_this_machine_is_sent_to_no_proxy(monkeypatch, host, variable, spared):
-    """Every combination of address, proxy variable and exemption: `destination` says where the request arrives."""
+    """Combinations of address, proxy variable and exemption: `destination` says where the request arrives."""
     with answering() as (server, direct), answering() as (proxy, proxied):
         if variable:
             monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy}")
@@ -108,7 +107,7 @@ def test_what_is_said_to_stay_on_this_machine_is_sent_to_no_proxy(monkeypatch, h
             assert arrived == ((1, 0) if stays else (0, 1))
 
 
-@pytest.mark.parametrize("status", few([302, 307, 301, 303, 308], 2))
+@pytest.mark.parametrize("status", few([307, 302, 308]))
 def test_no_redirection_is_followed(status):
     with answering() as (elsewhere, reached):
         location = f"Location: http://127.0.0.1:{elsewhere}/v1/chat/completions".encode()
@@ -166,11 +165,6 @@ def test_a_private_authority_is_trusted_where_it_is_named_and_nowhere_else(certi
         assert not heads
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
         assert ask(url) == "A"
-
-
-def test_a_server_that_does_not_speak_https_is_told():
-    with answering() as (port, _), pytest.raises(BadInput, match="it does not speak https"):
-        ask(f"https://127.0.0.1:{port}/v1")
 
 
 def test_the_environment_of_the_openai_package_is_used(monkeypatch):

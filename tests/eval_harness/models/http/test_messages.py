@@ -32,24 +32,16 @@ def test_images_are_sent_as_they_are_where_servers_can_read_them():
             assert base64.b64decode(data) == image
 
 
-def test_system_message_and_examples_are_turns_of_their_own():
-    shots = (Shot("Q1?", "A", picture()), Shot("Q2?", "B", picture()))
-    with ChaosServer() as server:
-        list(model(server).generate([request(system="You are a student.", shots=shots)]))
-    roles = [message["role"] for message in server.bodies[0]["messages"]]
-    assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert server.bodies[0]["messages"][0]["content"] == "You are a student."
-
-
 @pytest.mark.parametrize("image_first", [True, False])
-def test_image_and_text_stand_in_the_order_of_the_request(image_first):
+def test_system_message_and_examples_are_turns_with_image_and_text_in_the_order_of_the_request(image_first):
+    shots = (Shot("Q1?", "A", picture()),)
+    asked = request(image_first=image_first, shots=shots, more_images=(picture(),), system="You are a student.")
     with ChaosServer() as server:
-        list(
-            model(server).generate(
-                [request(image_first=image_first, shots=(Shot("Q1?", "A", picture()),), more_images=(picture(),))]
-            )
-        )
-    orders = [[part["type"] for part in m["content"]] for m in server.bodies[0]["messages"] if m["role"] == "user"]
+        list(model(server).generate([asked]))
+    (system, *turns) = server.bodies[0]["messages"]
+    assert system == {"role": "system", "content": "You are a student."}
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
+    orders = [[part["type"] for part in turn["content"]] for turn in turns if turn["role"] == "user"]
     images = [["image_url"], ["image_url"] * 2]  # of the example, of the question
     assert orders == [[*each, "text"] if image_first else ["text", *each] for each in images]
 

@@ -8,6 +8,7 @@ import pytest
 from eval_harness.reader import read_choice
 from tests.chaos.server import ChaosServer, completion
 from tests.eval_harness.models.http.asking import model, request, text_of
+from tests.sampling import few
 
 
 def test_whether_the_model_reasons_as_asked_is_said():
@@ -83,7 +84,7 @@ class Thinker:
         return 200, document
 
 
-@pytest.mark.parametrize("form", MARKED)
+@pytest.mark.parametrize("form", few(MARKED, 6))
 def test_no_letter_is_ever_read_in_a_thought_that_was_cut(form):
     """At limits that cut all, some or none, said in four ways; whichever comes first; at one in flight and at six."""
     for seed, (limit, length) in enumerate([(1, "length"), (4, None), (60, "MAX_TOKENS"), (60, "length"), (200, None)]):
@@ -101,7 +102,7 @@ def test_no_letter_is_ever_read_in_a_thought_that_was_cut(form):
         assert {1: cut == 10, 4: cut == 10, 60: 0 < cut < 10, 200: cut == 0}[limit]
 
 
-@pytest.mark.parametrize("form", MARKED)
+@pytest.mark.parametrize("form", few(MARKED, 5))
 def test_a_model_that_is_seen_to_reason_gets_room(form):
     with ChaosServer(answer=Thinker(form, "length", form)) as server:
         backend = model(server, in_flight=4)

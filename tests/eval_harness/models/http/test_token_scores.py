@@ -107,38 +107,25 @@ def another_prompt(document):
     document["prompt_token_ids"][0] += 1
 
 
-@pytest.mark.parametrize("lie", [shifted, of_other_tokens, not_a_number, merged, another_prompt])
+def without_a_named_token(document):
+    document["choices"][0]["logprobs"]["content"][0]["top_logprobs"].pop()
+
+
+LIES = [shifted, of_other_tokens, not_a_number, merged, another_prompt, without_a_named_token]
+
+
+@pytest.mark.parametrize("lie", LIES)
 def test_a_reply_about_other_tokens_fails_its_question_and_no_other(lie):
     questions = [("left", "right"), ("no", "pleural effusion"), ("yes", "no")]
 
     def change(document, body):
         text = json.dumps(body["messages"])
-        if "Question 1" in text and "pleural" in text:
+        if "Question 1" in text and ("pleural" in text or lie is without_a_named_token):
             lie(document)
         return document
 
     with ScoringServer(change=change) as stand_in:
-        _, found = scored(stand_in, "sequence", questions)
+        _, found = scored(stand_in, "next_token" if lie is without_a_named_token else "sequence", questions)
     assert {key: reply.status for key, reply in found.items()} == {"0": "answered", "1": "failed", "2": "answered"}
     assert found["1"].scores is None
     assert "token" in found["1"].error
-
-
-def test_a_named_token_that_is_missing_fails_its_question():
-    def change(document, body):
-        if "Question 1" in json.dumps(body["messages"]):
-            document["choices"][0]["logprobs"]["content"][0]["top_logprobs"].pop()
-        return document
-
-    with ScoringServer(change=change) as stand_in:
-        _, found = scored(stand_in, "next_token", [("A", "B")] * 3)
-    assert {key: reply.status for key, reply in found.items()} == {"0": "answered", "1": "failed", "2": "answered"}
-
-
-def test_faults_are_tried_again_and_leave_the_scores_as_they_are():
-    with ScoringServer() as calm:
-        _, expected = scored(calm, "sequence", drawn(8))
-    with ScoringServer() as wild:
-        wild.server.faults = ("429", "500", "reset", "half", "type", "empty", "nonsense")
-        _, found = scored(wild, "sequence", drawn(8))
-    assert {key: reply.scores for key, reply in found.items()} == {key: reply.scores for key, reply in expected.items()}
