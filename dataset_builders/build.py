@@ -123,22 +123,16 @@ def _read(family: str, folder: Path, images: Sequence[str | Path], target: Path,
     builder = part(family, "reader")
     addresses = [str(source) for source in images if is_template(str(source))]
     given = [Path(source) for source in images if not is_template(str(source))]
-    if text_only:
-        if images:
-            raise BadInput("--text-only: builds no images, so it takes no --images.")
-        content = builder.read(folder, None)
-        assert isinstance(content, Content)
-        return content
+    if text_only and images:
+        raise BadInput("--text-only: builds no images, so it takes no --images.")
     cache = target.with_name(f"{target.name}-images")
     folders = [*given, folder, *([cache] if addresses and cache.is_dir() else [])]
-    content = builder.read(folder, ImageFolders(folders))
-    assert isinstance(content, Content)
+    content: Content = builder.read(folder, None if text_only else ImageFolders(folders))
     if addresses and missing_images(content):
         if not hasattr(builder, "wanted_fields"):
             raise BadInput(f"--images {addresses[0]}: images of {family} cannot be downloaded; give folders.")
         failed = download_missing(addresses, builder.wanted_fields(folder), missing_images(content), cache)
         content = builder.read(folder, ImageFolders([*folders, cache]))
-        assert isinstance(content, Content)
         if failed:
             image, why = next(iter(failed.items()))
             content.notes.append(

@@ -57,16 +57,12 @@ def download_missing(
                 data = _fetch(url)
                 kind = check_image(data).lower()
                 replace_file(folder / f"{image}.{'jpg' if kind in ('jpeg', 'mpo') else kind}", data)
-                why = []
                 break
             except (_NotThereError, ImageError) as error:
                 why.append(f"{url}: {error}")
-        if why:
+        else:
             failed[image] = "; ".join(why)
-    if failed:
-        write_json(folder / "failed.json", failed, sort_keys=True)
-    else:
-        (folder / "failed.json").unlink(missing_ok=True)
+    write_json(folder / "failed.json", failed, sort_keys=True)
     return failed
 
 
