@@ -25,7 +25,7 @@ from typing import Any
 from curation.custom_sets.custom_questions import CustomQuestion, Fake
 from curation.custom_sets.hallucination import NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
 from curation.custom_sets.probe_table import Finding, Probed, position_of, shares
-from curation.custom_sets.probing import ASPECT_OF, probe, text_only
+from curation.custom_sets.probing import probe, text_only
 from curation.images.image_table import read_table
 from dataset_builders.label_reading import read_label
 from dataset_builders.terms import place_of
@@ -161,7 +161,7 @@ def _organ(number: int) -> str:
 def of_probe(images: list[Probed], seed: int, balanced: bool) -> tuple[int, dict[str, float]]:
     """(questions, percent right overall and in the worst aspect)."""
     rows, _ = probe(images, seed, balanced)
-    scores = text_only(rows, ASPECT_OF)
+    scores = text_only(rows)
     return len(rows), {"overall": scores["overall"], "worst aspect": max(scores.values())}
 
 

@@ -197,7 +197,7 @@ def review(
 
 
 def export_benchmark(
-    name: Annotated[str, typer.Argument(help="name of the benchmark: lower-case letters, digits, hyphens")],
+    name: Annotated[str, typer.Argument(help="name of the benchmark")],
     questions: Annotated[Path, typer.Option(help="questions folder, reviewed")],
     images: Annotated[Path, typer.Option(help="folder of the embedded images")],
     out: Annotated[Path | None, typer.Option(help="folder to write (default: NAME)")] = None,

@@ -131,22 +131,6 @@ def drawn_number(key: str, seed: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}\0{key}".encode()).digest()[:8])
 
 
-def text_only(rows: Iterable[Mapping[str, Any]], aspect_of: Mapping[str, str]) -> dict[str, float]:
-    """Percent right of a reader without the image who knows how often each question is right with yes in this very set, per aspect and
-    `overall`. aspect_of: beginning of `qa_type` -> aspect."""
-    answers: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    for row in rows:
-        aspect = next(name for start, name in aspect_of.items() if row["qa_type"].startswith(start))
-        for part in (aspect, "overall"):
-            answers[part][row["question"]][row["answer"]] += 1
-    return {
-        part: round(
-            100 * sum(max(said.values()) for said in of.values()) / sum(said.total() for said in of.values()), 1
-        )
-        for part, of in sorted(answers.items())
-    }
-
-
 MODALITY, ORGAN, FINDING = (
     "Is the modality of this image {}?",
     "Does this image show the {}?",
@@ -230,14 +214,29 @@ def probe(
     return rows, {what: count for what, count in sorted(left_out.items()) if count}
 
 
-def _aspect(row: Mapping[str, str]) -> str:
+def _aspect(row: Mapping[str, Any]) -> str:
     """How a row's `qa_type` begins: a set asks of an aspect with both answers, or not at all."""
     return next(start for start in ASPECT_OF if row["qa_type"].startswith(start))
 
 
+def text_only(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Percent right of a reader without the image who knows how often each question is right with yes in this very set, per aspect and
+    `overall`."""
+    answers: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for row in rows:
+        for part in (ASPECT_OF[_aspect(row)], "overall"):
+            answers[part][row["question"]][row["answer"]] += 1
+    return {
+        part: round(
+            100 * sum(max(said.values()) for said in of.values()) / sum(said.total() for said in of.values()), 1
+        )
+        for part, of in sorted(answers.items())
+    }
+
+
 def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, float], str]:
     """What a reader without the image gets of the questions (`text_only`), and the sentence of the card on it."""
-    scores = text_only(rows, ASPECT_OF)
+    scores = text_only(rows)
     best = ", ".join(f"{score} % of {aspect}" for aspect, score in scores.items())
     return (
         scores,

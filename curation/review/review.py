@@ -47,8 +47,7 @@ def build_review(questions: Path, images: Path, access: ReviewAccess | None = No
         )
 
     def save(reviewer: str, pair_id: str, name: str, value: Any, seen: Any) -> str:
-        given = int(value) if name in SCORES and value is not None else value
-        when = log.change(reviewer, pair_id, name, given, seen)
+        when = log.change(reviewer, pair_id, name, value, seen)
         what = f"{pair_id} {name.replace('_', ' ')}"
         return f"saved {what} at {when[11:19]} UTC" if when else f"nothing changed in {what}"
 

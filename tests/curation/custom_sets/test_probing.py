@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from curation.custom_sets.probe_table import excludes_position, read_probed
-from curation.custom_sets.probing import ASPECT_OF, Fact, balanced_pairs, probe, text_only
+from curation.custom_sets.probing import Fact, balanced_pairs, probe, text_only
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import read_finding
@@ -137,9 +137,9 @@ def test_a_reader_of_the_text_alone_gets_no_more_than_chance_and_five_points(see
     images = read_probed(table_of(tmp_path / "t.csv", table)).images
     rows, _ = probe(images, seed)
     assert len(rows) > 100
-    assert max(text_only(rows, ASPECT_OF).values()) <= 55
+    assert max(text_only(rows).values()) <= 55
     free, _ = probe(images, seed, balanced=False)
-    assert max(text_only(free, ASPECT_OF).values()) > 55
+    assert max(text_only(free).values()) > 55
 
 
 ONE_PICTURE = """

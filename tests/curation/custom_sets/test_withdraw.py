@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from curation.custom_sets.hallucination import NONE, UNKNOWN
-from curation.custom_sets.probing import ASPECT_OF, text_only
+from curation.custom_sets.probing import text_only
 from curation.gmai import pipeline
 from curation.gmai.items import patient_id
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
@@ -118,7 +118,7 @@ def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
         assert f"Always giving up scores {100 * np.mean(gives_up):.1f} %" in manifest["notes"][0]
     if family == "probmed":
         rows = json.loads((out / "probmed.json").read_text())
-        assert manifest["text_only_majority"] == text_only(rows, ASPECT_OF)
+        assert manifest["text_only_majority"] == text_only(rows)
     with pytest.raises(BadInput, match="no image is of that group"):
         withdraw(out, "Patient 3")
 
