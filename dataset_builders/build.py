@@ -276,6 +276,8 @@ def replacing(target: Path) -> Iterator[Path]:
             fresh = stack.enter_context(temporary_folder(target.parent, f".{target.name}."))
         except OSError as error:
             raise BadInput(f"--out {target}: cannot be written ({error.strerror}). Name another folder.") from None
+        if old.is_dir() and not target.exists():
+            old.rename(target)  # a process was killed between the two renames below
         yield fresh
         shutil.rmtree(old, ignore_errors=True)
         if target.exists():

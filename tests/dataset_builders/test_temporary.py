@@ -6,6 +6,9 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from dataset_builders.build import replacing
 from dataset_builders.files import remove_abandoned, replace_file, temporary_folder
 
 HOLD = """
@@ -55,3 +58,11 @@ def test_threads_that_replace_the_same_file_do_not_take_each_others_half(tmp_pat
         for done in [pool.submit(replace_file, tmp_path / "file", write) for _ in range(2)]:
             done.result()
     assert [path.name for path in tmp_path.iterdir()] == ["file"] and (tmp_path / "file").read_bytes() == b"whole"
+
+
+def test_a_process_killed_between_the_two_renames_loses_nothing(tmp_path):
+    (tmp_path / ".data.replaced").mkdir()
+    (tmp_path / ".data.replaced" / "kept").write_text("x")
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "data"):
+        raise ZeroDivisionError
+    assert [path.name for path in tmp_path.rglob("*")] == ["data", "kept"]
