@@ -6,7 +6,7 @@ See also: scoring by them (`examine.py`), opening a dataset (`dataset_builders/h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +42,6 @@ class Dataset:
     revision: str | None = None
     validated: bool | None = None
     """True if a person has checked any of the questions; None where the dataset does not say."""
-
-    def part(self, ids: Collection[str]) -> pd.DataFrame:
-        """The questions of these ids, in the dataset's order."""
-        return self.questions[self.questions["question_id"].isin(set(ids))].reset_index(drop=True)
 
     def benchmark(self, questions: pd.DataFrame, selection: str | None) -> Benchmark:
         """What a result says of itself that scores `questions` of this dataset."""

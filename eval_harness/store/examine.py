@@ -146,7 +146,8 @@ def _questions(said: Benchmark, rows: Sequence[Placed], dataset: Dataset) -> pd.
     """The questions that a run is about. Raises BadInput where what it says of them is not so."""
     questions = dataset.questions
     if said.selection is not None:
-        questions = dataset.part({row["question_id"] for _, row in rows})
+        asked = {row["question_id"] for _, row in rows}
+        questions = questions[questions["question_id"].isin(asked)].reset_index(drop=True)
     problems = list(_wrong_benchmark(said, dataset, questions))
     if problems:
         raise BadInput("; ".join(problems))

@@ -79,7 +79,9 @@ def pull_of(pull: str) -> tuple[str, int]:
     name, _, number = pull.rpartition("@")
     match = re.fullmatch(r"(?:refs/)?(?:pr/|#)?([0-9]{1,9})", number, re.ASCII)
     if not name or not match:
-        raise BadInput(f"{pull}: name one pull request (ORG/NAME@3), or verify all open ones (--all).")
+        raise BadInput(
+            f"{pull}: is no pull request (ORG/NAME@3), nor a folder. `verify ORG/NAME --all` takes all that are open."
+        )
     check_repo_id(name)
     return name, int(match[1])
 

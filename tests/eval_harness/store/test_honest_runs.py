@@ -13,7 +13,7 @@ from tests.eval_harness.store.submitting import edit_answers
 from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
-COUNT = 10
+COUNT = 7
 
 
 @pytest.fixture(scope="module")

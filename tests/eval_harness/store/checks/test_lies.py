@@ -361,7 +361,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
 def test_a_lie_does_not_land_unseen(worlds, kind, seed, family):
     for attempt in kind(worlds[family], random.Random(f"{kind.__name__} {seed}")):
@@ -399,7 +399,7 @@ def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, rows)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
 def test_the_honest_run_beside_it_does(worlds, seed, family):
     (attempt,) = honest(worlds[family], random.Random(seed))
