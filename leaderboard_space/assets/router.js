@@ -1,6 +1,6 @@
 // Addresses: #/PAGE/ID?key=value names every view (#/b/NAME a benchmark's), so that links, back, forward and reload work everywhere.
-// A page calls `register(name, arrive)`: `arrive(route)` draws what the address says, whenever the reader comes to it. None is shown before
-// all are registered: what is seen can be used.
+// A page calls `register(name, arrive)`: `arrive(route)` draws what the address says, whenever the reader comes to it. It is not shown
+// before: what is seen can be used.
 // A page that changes its own state calls `push` (a step in the history) or `rewrite` (the same view, said in full).
 window.medprobe = (() => {
   const pages = new Map(), last = new Map();
@@ -14,7 +14,6 @@ window.medprobe = (() => {
     const depth = path[0] === "b" ? 2 : 1;
     return { page: path[depth - 1] || first(), id: path.slice(depth).join("/"), given: new URLSearchParams(at < 0 ? "" : said.slice(at + 1)), address: hash || home() };
   }
-  const panel = (page) => document.getElementById("page-" + page);
   const full = (address) => location.pathname + location.search + address;  // the document's base has no query
   const prefix = (page) => (tabs().find((tab) => tab.dataset.page === page)?.dataset.home || "#/" + page);
   function build(page, id, given) {
@@ -40,11 +39,14 @@ window.medprobe = (() => {
   function show() {
     const here = location.hash || home();
     if (here === shown) return;
-    if (tabs().some((tab) => !pages.has(tab.dataset.page))) { requestAnimationFrame(show); return; }
-    const route = read(here), before = shown === null ? null : read(shown), chosen = panel(route.page);
-    if (!chosen) { visit(home() + "?unknown=" + encodeURIComponent(route.page), true); return; }
+    const route = read(here), before = shown === null ? null : read(shown);
+    if (!pages.has(route.page)) {
+      if (tabs().some((tab) => !pages.has(tab.dataset.page))) requestAnimationFrame(show);  // not there yet
+      else visit(home() + "?unknown=" + encodeURIComponent(route.page), true);
+      return;
+    }
     shown = here;
-    for (const one of document.querySelectorAll("[id^=page-]")) one.classList.toggle("here", one === chosen);
+    for (const one of document.querySelectorAll("[id^=page-]")) one.classList.toggle("here", one.id === "page-" + route.page);
     mark(route);
     if (before && !isSameView(before, route)) scrollTo(0, 0);
     pages.get(route.page)(route);
