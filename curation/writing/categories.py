@@ -144,7 +144,7 @@ def _one(model: Writer, task: str, prompt: str, read: Callable[[str], Read | Non
     key = f"{task} {hashlib.sha256(prompt.encode()).hexdigest()[:16]}"
 
     def good(_: str, entry: dict[str, Any]) -> Read | None:
-        return read(entry["reply"]) if entry["reply"].strip() else None
+        return read(entry["reply"]) if entry["status"] == "answered" and entry["reply"].strip() else None
 
     with lock(out, task):
         replies = ask_until_good(model, {key: prompt}, good, asking, out / "patterns.jsonl", task)
@@ -153,5 +153,5 @@ def _one(model: Writer, task: str, prompt: str, read: Callable[[str], Read | Non
     last = replies.last[key]
     raise BadInput(
         f"{task}: the model gave no usable reply ({(last['error'] or last['reply'] or last['status'])[:120]}). Run the command again where "
-        "the server failed; else give another --model."
+        "the server failed; else give another --model or --seed."
     )
