@@ -34,19 +34,11 @@ SYSTEM = (
 )
 """`eval/inference/GPT-4V/gpt4v.py` of eric-ai-lab/ProbMed at commit 8e29f9a."""
 
-_ASPECT_LABELS = {
-    "modality": "Modality",
-    "organ": "Organ",
-    "abnormality": "Abnormality",
-    "condition": "Condition",
-    "position": "Position",
-}
-
 
 def _probmed() -> dict[str, MetricInfo]:
     metrics: dict[str, MetricInfo] = {}
     for aspect in ASPECTS:
-        label = _ASPECT_LABELS[aspect]
+        label = aspect.capitalize()
         alike = aspect in ("modality", "organ")  # of the image that the arm `swapped` shows, as of the right one
         arms, why = (ARMS[:2], "the image shown instead has the same modality and organ") if alike else (ARMS, "")
         weighted = " Image types are weighted as in the paper's scorer." if aspect in ("condition", "position") else ""
@@ -135,19 +127,14 @@ def units(graded: Graded) -> pd.DataFrame:
             kinds.append((f"{aspect}_without_adversarial", _without_adversarial(graded, rows, adversarial)))
         for metric, chosen in kinds:
             first, hit, guess, ends = _hits(graded, chosen)
-            weight = _official_weight(kind, first, images_of_type) if aspect in WEIGHTED else np.ones(len(first))
-            whole = "overall" if metric == aspect else "overall_without_adversarial"
-            variants = [(metric, weight, whole)]
-            if aspect in WEIGHTED:
-                variants.append((f"{metric}_reweighted", np.ones(len(first)), f"{whole}_reweighted"))
-            else:
-                everything.setdefault(f"{whole}_reweighted", []).append(
-                    _renamed(_rows(graded, metric, first, hit, guess, weight, ends), f"{whole}_reweighted", aspect)
-                )
-            for name, weights, sum_name in variants:
-                frame = _rows(graded, name, first, hit, guess, weights, ends)
-                frames.append(frame)
-                everything.setdefault(sum_name, []).append(_renamed(frame, sum_name, aspect))
+            plain = np.ones(len(first))
+            weighted = _official_weight(kind, first, images_of_type) if aspect in WEIGHTED else plain
+            for suffix, weight in (("", weighted), ("_reweighted", plain)):
+                frame = _rows(graded, f"{metric}{suffix}", first, hit, guess, weight, ends)
+                if aspect in WEIGHTED or not suffix:
+                    frames.append(frame)
+                whole = f"{'overall' if metric == aspect else 'overall_without_adversarial'}{suffix}"
+                everything.setdefault(whole, []).append(_renamed(frame, whole, aspect))
     return pd.concat([*frames, *(frame for parts in everything.values() for frame in parts)], ignore_index=True)
 
 
