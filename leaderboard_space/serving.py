@@ -21,8 +21,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 
 from dataset_builders.errors import BadInput
 
@@ -75,10 +76,8 @@ class Access:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
                 return
-            body = b"This board serves its own address only; `medprobe board --host-name NAME` allows another name."
-            headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
-            await send({"type": "http.response.start", "status": 421, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            refusal = "This board serves its own address only; `medprobe board --host-name NAME` allows another name."
+            await PlainTextResponse(refusal, 421)(scope, receive, send)
             return
 
         async def framed(message: Any) -> None:
@@ -91,15 +90,12 @@ class Access:
 
     def _is_ours(self, scope: Any) -> bool:
         """True if a request names one of our hosts, and comes from a page of ours where it says from which."""
-        given: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            given.setdefault(name.lower(), []).append(value)
-        hosts = given.get(b"host", [])
-        origins = [urlsplit(value.decode("latin-1")).netloc.encode("latin-1") for value in given.get(b"origin", [])]
-        return len(hosts) == 1 and all(self._is_named(value) for value in (*hosts, *origins))
+        headers = Headers(scope=scope)
+        hosts, origins = headers.getlist("host"), [urlsplit(value).netloc for value in headers.getlist("origin")]
+        return len(hosts) == 1 and all(map(self._is_named, (*hosts, *origins)))
 
-    def _is_named(self, host: bytes) -> bool:
-        found = HOST.fullmatch(host.decode("latin-1"))
+    def _is_named(self, host: str) -> bool:
+        found = HOST.fullmatch(host)
         return self.names is not None and found is not None and found[1].strip("[]").casefold() in self.names
 
 
@@ -110,17 +106,16 @@ MOST = 4 << 20
 class BodyLimit:
     """ASGI middleware: says 413 where the header announces too much, and hangs up where more comes than was announced."""
 
-    def __init__(self, app: Any, most: int = MOST) -> None:
-        self.app, self.most = app, most
+    def __init__(self, app: Any) -> None:
+        self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["path"].rstrip("/").endswith("/upload"):
             await self.app(scope, receive, send)
             return
         announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if not announced.isdigit() or int(announced) > self.most:
-            await send({"type": "http.response.start", "status": 413, "headers": [(b"content-type", b"text/plain")]})
-            await send({"type": "http.response.body", "body": b"The request is too large."})
+        if not announced.isdigit() or int(announced) > MOST:
+            await PlainTextResponse("The request is too large.", 413)(scope, receive, send)
             return
         received = 0
 
@@ -128,7 +123,7 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            return {"type": "http.disconnect"} if received > self.most else message
+            return {"type": "http.disconnect"} if received > MOST else message
 
         await self.app(scope, bounded, send)
 
@@ -148,7 +143,9 @@ class Endpoint:
         self.app, self.functions = app, functions
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        function = self._function(scope) if scope["type"] == "http" else None
+        # whatever root the board is served under, and a proxy has removed or not
+        path = scope["path"].rpartition(PREFIX)[2] if scope["type"] == "http" else ""
+        function = self.functions.get(path)
         if function is None:
             await self.app(scope, receive, send)
             return
@@ -158,13 +155,6 @@ class Endpoint:
             return
         answer.headers["cache-control"] = "no-store"
         await answer(scope, receive, send)
-
-    def _function(self, scope: Any) -> Function | None:
-        """The function of a request's path, which begins with the root that the board is served under, or a proxy has removed that. Both
-        are looked up: the root may itself be called as PREFIX is."""
-        root = scope.get("root_path", "").rstrip("/")
-        names = [scope["path"].removeprefix(prefix) for prefix in (root + PREFIX, PREFIX)]
-        return next((self.functions[name] for name in names if name in self.functions), None)
 
 
 async def _answer(function: Function, request: Request) -> JSONResponse:
