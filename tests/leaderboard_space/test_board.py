@@ -18,8 +18,6 @@ from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.checks.claims import check_words
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store, questions
 
-HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>${window.hacked=1}{{value}}\u202eevil'
-
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:

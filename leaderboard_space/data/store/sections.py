@@ -14,7 +14,7 @@ from typing import Any
 from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from dataset_builders.fingerprints import is_released_set
-from eval_harness.derive.files import ANSWERS, READINGS, UNITS
+from eval_harness.derive.files import ANSWERS, UNITS
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
 from leaderboard_space.data.outcomes import Outcomes
@@ -55,10 +55,6 @@ class Entry:
     @property
     def units(self) -> Path | None:
         return self.derived / UNITS if self.derived is not None else None
-
-    @property
-    def readings(self) -> Path | None:
-        return self.derived / READINGS if self.derived is not None else None
 
 
 @dataclass

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as npst
 
 from eval_harness.derive.files import read_readings
 from eval_harness.derive.metrics import METRICS
-from eval_harness.derive.scoring import score, units
+from eval_harness.derive.scoring import units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparisons import paired_test, pairwise
 from eval_harness.scores.intervals import clustered_interval, verdict
@@ -23,8 +23,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.data.scoring import MetricUnits, p_values, scores_of
-from leaderboard_space.data.tree import tree_of
-from tests.leaderboard_space.stores import MODELS, answers, make_store, questions
+from tests.leaderboard_space.stores import make_store, questions
 
 FIELDS = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
 
@@ -39,56 +38,6 @@ def load(store: Path, family: str) -> Outcomes:
     loaded = board.outcomes(board.snapshot.sections[family][0])
     assert loaded is not None and loaded[0] is not None
     return loaded[0]
-
-
-def part_of(frame: pd.DataFrame, mask: np.ndarray, given: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    asked = frame[mask].reset_index(drop=True)
-    return asked, given[given["question_id"].isin(asked["question_id"])]
-
-
-@pytest.mark.parametrize(
-    ("family", "branch"),
-    [
-        ("probmed", ("organ", "chest")),
-        ("probmed", ("organ", "chest", "CT")),
-        ("gmai-mmbench", ("department", "Ophthalmology")),
-        ("gmai-mmbench", ("task", "Counting", "MRI")),
-        ("halt-medvqa", ("scenario", "fake")),
-    ],
-)
-def test_a_branch_gives_what_its_questions_alone_give(store: Path, family: str, branch: tuple[str, ...]) -> None:
-    outcomes = load(store, family)
-    frame = outcomes.questions
-    mask = tree_of(family, frame).mask([branch])
-    assert mask is not None and 0 < mask.sum() < len(frame)
-    for number, (name, _, skill) in enumerate(MODELS):
-        index = list(Board(store).snapshot.sections).index(family)
-        given = answers(questions(family, 30, seed=index), skill, seed=10 * index + number)
-        expected = score(family, *part_of(frame, mask, given)).scores
-        run = next(
-            i
-            for i, key in enumerate(outcomes.runs)
-            if name.split()[-1] in key and name.replace(": ", "-").replace(" ", "-") in key
-        )
-        for metric in (
-            "accuracy",
-            "accuracy_macro_task",
-            "overall",
-            "position",
-            "abnormality",
-            "average",
-            "fake",
-            "refused",
-        ):
-            if metric not in outcomes.metrics or expected[metric].value is None:
-                continue
-            found = scores_of(outcomes.metrics[metric].part(outcomes.rows(metric, mask)))[run]
-            for field in FIELDS[:7]:
-                assert getattr(found, field) == pytest.approx(getattr(expected[metric], field), abs=1e-8), (
-                    metric,
-                    name,
-                    field,
-                )
 
 
 @pytest.mark.parametrize("metric", ["set_accuracy", "confusion"])

@@ -42,17 +42,6 @@ def test_answers_that_come_after_their_result_are_read(store: Path) -> None:
     assert section_of(board).notes == []
 
 
-def test_questions_that_come_last_are_read(store: Path) -> None:
-    kept = next((store / "questions").glob("*.parquet"))
-    body = kept.read_bytes()
-    kept.unlink()
-    board = Board(store)
-    assert measured(board) == 0
-    kept.write_bytes(body)
-    board.refresh()
-    assert measured(board) == 3
-
-
 def test_a_store_that_is_away_for_a_moment_keeps_its_results_on_show(store: Path) -> None:
     board = Board(store)
     before = board.snapshot
