@@ -1,6 +1,6 @@
 """Any results on the same questions compared with each other: paired where the answers of both are known, else by their numbers.
 
-See also: drawing (`views/compare.py`), sentences (`sentences/`).
+See also: drawing (`views/compare.py`), sentences (`sentences.py`).
 """
 
 from __future__ import annotations

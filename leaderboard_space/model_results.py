@@ -1,6 +1,6 @@
 """Everything that the board knows of one model: its results in every set of questions, and where each is weak and strong.
 
-See also: which names mean one model (`data/identity.py`), drawing (`views/model.py`).
+See also: which names mean one model (`data/model_names.py`), drawing (`views/model.py`).
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class FacetNode:
 @dataclass(frozen=True)
 class Tree:
     """Groups of branches, and the facets by themselves; `rows` gives the question positions of every branch and every label of a facet by
-    its path (see `facets.py`)."""
+    its path."""
 
     groups: list[tuple[str, list[FacetNode]]]
     rows: dict[Path, Ints]
