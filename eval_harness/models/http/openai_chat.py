@@ -425,7 +425,8 @@ def _in_background(work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, 
             while (item := items.get()) is not None:
                 yield item[0]
         finally:
-            loop, task = begun.result()
-            with suppress(RuntimeError):  # it has ended
-                loop.call_soon_threadsafe(task.cancel)
+            if not done.done():
+                loop, task = begun.result()
+                with suppress(RuntimeError):  # it has ended meanwhile
+                    loop.call_soon_threadsafe(task.cancel)
     done.result()

@@ -180,7 +180,7 @@ class InputMaker:
                 self.processor(
                     text=[f"{marker} x"], images=[[Image.new("RGB", (64, 64))]], return_tensors="pt", **options
                 )
-            except ValueError:  # Florence-2, Fuyu: two markers for one image
+            except (TypeError, ValueError):  # Florence-2, Fuyu: two markers for one image
                 continue
             self._processor_options |= options
             return str(marker)

@@ -112,17 +112,8 @@ def test_every_answer_to_a_swapped_image_names_it(runs, sides):
 
 
 def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
-    arguments = [
-        "eval",
-        "sides",
-        "--data",
-        str(sides / "data"),
-        "--model",
-        f"{sides / 'models.py'}:Pixels",
-        "--limit",
-        "3",
-        "--arms",
-    ]
+    model = f"{sides / 'models.py'}:Pixels"
+    arguments = ["eval", "sides", "--data", sides / "data", "--model", model, "--limit", 3, "--arms"]
     command(*arguments, "--out", "run", cwd=tmp_path)
     kept = {path: path.read_bytes() for path in tmp_path.glob("run*/answers.jsonl")}
     assert {path.parent.name for path in kept} == {"run", "run-withheld", "run-blank", "run-swapped"}
@@ -139,8 +130,7 @@ def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
     assert "not beside it" in command("sight", "run-blank", cwd=tmp_path, code=2).stderr
 
 
-@pytest.mark.parametrize("order", [("a", "a-2"), pytest.param(("a-2", "a"), marks=pytest.mark.exhaustive)])
-def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path, order):
+def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path):
     class Model:
         """Right with its own image; without it with this share of the questions."""
 
@@ -159,7 +149,7 @@ def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path,
             ]
 
     tables = {}
-    for share, name in enumerate(order, 1):
+    for share, name in ((1, "a-2"), (2, "a")):
         run = medprobe.evaluate("sides", Model(share), data=sides / "data", arms=True, out=tmp_path / name)
         scores = {arm: medprobe.load_run(tmp_path / f"{name}-{arm}").scores for arm in ("withheld", "swapped")}
         tables[name] = {
@@ -170,7 +160,7 @@ def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path,
     for name, wanted in tables.items():
         found = medprobe.load_run(tmp_path / name).sight.set_index("metric").loc["individual_accuracy"]
         assert {arm: found[arm] for arm in wanted} == wanted
-    said = command("sight", *order, f"{order[0]}-blank", cwd=tmp_path).stdout
+    said = command("sight", *tables, "a-blank", cwd=tmp_path).stdout
     assert said.count("Model on") == 2
 
 

@@ -76,6 +76,7 @@ def test_what_names_no_model_is_one_line_at_once(tmp_path, monkeypatch):
         "a/b/c": "there is no folder a/b/c",
         "vllm:./nowhere": "there is no folder ./nowhere",
         "fake:vlm": "there is no kind of model called 'fake'",
+        "baseline:always-AB": "no such baseline",
     }.items():
         assert words in refused(load_backend, name, Settings())
 

@@ -9,6 +9,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import describe_first_request
+from eval_harness.runs.plan import make_plan
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer, answer_to, completion
 
@@ -89,6 +90,9 @@ def test_a_dry_run_says_how_much_would_be_asked_and_what_it_costs(data, tmp_path
         words = describe_first_request(asked(data, tmp_path, server))
         assert not server.asked
         dear = describe_first_request(replace(asked(data, tmp_path, server), samples=3, max_tokens=8000))
+        plan = make_plan(asked(data, tmp_path, server))
+    assert next(plan.requests(plan.instances[:1]))[0].prompt in words
+    assert not list(tmp_path.iterdir())
     assert "in all: 8 requests, 8 distinct images" in words
     assert "at most 4,100 tokens out" in words
     assert "at most 0.04 for what comes out" in words

@@ -55,14 +55,8 @@ def test_a_model_that_sticks_to_a_letter_is_found_out(data, tmp_path):
 def requests_of(data, benchmark="mediconfusion", shots=0, **changes):
     selection = select_questions(benchmark, str(data / benchmark), None)
     values = {"benchmark": benchmark, "data": "", "split": "test", "fingerprint": "", "model": "", "method": "mc"}
-    request = RunRequest(
-        **(
-            values
-            | {"prompt": None, "samples": 1, "generation": {"max_tokens": 9, "temperature": 0, "seed": 0}}
-            | changes
-        ),
-        shots=shots,
-    )
+    values |= {"prompt": None, "samples": 1, "generation": generation(), "shots": shots}
+    request = RunRequest(**(values | changes))
     rows = with_example_images(selection, example_rows(selection, shots), True) if shots else ()
     maker = RequestMaker(request, selection.repository.family, rows)
     instances = [(row, 0) for row in range(len(selection.questions))]
@@ -83,12 +77,12 @@ def generation(**more):
     return {"max_tokens": 9, "temperature": 0, "seed": 0, **more}
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=str)
-def test_a_form_puts_image_and_system_message_where_it_says(data, form):
-    for benchmark in ("mediconfusion", "probmed", "halt-medvqa"):
-        requests = requests_of(data, benchmark=benchmark, generation=generation(form=form.name))
-        assert {r.image_first for r in requests} == {form.image_first}
-        assert {r.system for r in requests} == {spec(benchmark).system if form.system else None}
+def test_a_form_puts_image_and_system_message_where_it_says(data):
+    for form in FORMS.values():
+        for benchmark in ("mediconfusion", "probmed", "halt-medvqa"):
+            requests = requests_of(data, benchmark=benchmark, generation=generation(form=form.name))
+            assert {r.image_first for r in requests} == {form.image_first}
+            assert {r.system for r in requests} == {spec(benchmark).system if form.system else None}
 
 
 def test_a_system_message_of_the_users_own_goes_before_what_introduces_the_examples(data):
@@ -194,16 +188,6 @@ def test_candidates_are_what_each_method_compares(data):
         assert request.candidates == request.options
         assert request.scoring == "sequence_official"
         assert "A:" not in request.prompt
-
-
-def test_a_dry_run_writes_nothing(data, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    from eval_harness.runs.dry_run import describe_first_request
-
-    words = describe_first_request(asked(data, model="baseline:chance", method="mc"))
-    plan = make_plan(asked(data))
-    assert next(plan.requests(plan.instances[:1]))[0].prompt in words
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, monkeypatch):
