@@ -192,24 +192,3 @@ def apart(truth: dict[str, Raw]) -> dict[str, str]:
     measured = {key: found.result for key, found in truth.items() if found.result.kind == "measured"}
     why |= {key: "outdated" for key, result in measured.items() if result.derive_version != DERIVE_VERSION}
     return why | {key: "withdrawn" for key, found in truth.items() if found.withdrawn}
-
-
-def by_shown_name(truth: dict[str, Raw]) -> dict[str, Raw]:
-    """The results by the names that the board may give them: the model, with its account where others stand beside it."""
-    held = sorted(truth.values(), key=lambda one: not one.withdrawn)  # of one name, one that is not withdrawn
-    found = {one.result.model.name: one for one in held}
-    named = {one.result.model.name + (f" ({one.account})" if one.account else ""): one for one in held}
-    return found | named
-
-
-def standing(truth: dict[str, Raw]) -> dict[str, Raw]:
-    """Model -> the result that stands for it among those ranked: the one that landed first, those that never landed last."""
-    found: dict[str, Raw] = {}
-    for _, one in in_order(truth):
-        found.setdefault(one.result.model.name, one)
-    return found
-
-
-def in_order(truth: dict[str, Raw]) -> list[tuple[str, Raw]]:
-    """The results, the one that landed first first, those that never landed last."""
-    return sorted(truth.items(), key=lambda item: (item[1].landed_at is None, item[1].landed_at or "", item[0]))

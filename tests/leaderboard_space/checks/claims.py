@@ -145,66 +145,30 @@ def _check_guessing(said: str, tail: str | None, rows: Sequence[Truth], many: st
         assert (len(judged) if of == "all" else whole(of) if of else 0) == worse, said
 
 
-def check_caption(
-    said: str,
-    *,
-    sizes: set[tuple[int, int]],
-    case: str,
-    chances: set[float | None],
-    bars: tuple[int, int],
-    selected: bool,
-    up: bool | None,
-    drawn_chance: bool = False,
-) -> None:
-    """The sentences under the headline. `bars`: rows with an interval, rows with a score. `chances` rounded to six decimals."""
-    for n, unit in re.findall(r"n = ([\d,]+) (\w+)\.", said):
-        assert sizes == {(whole(n), whole(n))}, said
-        assert unit == (case if whole(n) == 1 else case + "s"), said
-    for n, cases, unit in re.findall(r"n = ([\d,]+) from ([\d,]+) (\w+)\.", said):
-        assert sizes == {(whole(n), whole(cases))} and unit == (case if whole(cases) == 1 else case + "s"), said
+def check_caption(said: str, scores: Sequence[Score], case: str, selected: bool, up: bool | None, guess: str) -> None:
+    """The sentences under the headline. `scores`: of all rows with a value; `guess`: how chance is called where it is no level."""
+    sizes = {(score.n, score.n_cases) for score in scores}
+    for n, cases, unit in re.findall(r"n = ([\d,]+)(?: from ([\d,]+))? (\w+)\.", said):
+        assert sizes == {(whole(n), whole(cases or n))}, said
+        assert unit == (case if whole(cases or n) == 1 else case + "s"), said
     assert ("n = " in said) == (len(sizes) == 1 and (sizes != {(0, 0)} or "n = 0" in said)), said
-    assert (" Only " in said) == selected, said
-    assert ("Lower is better." in said) == (up is False), said
-    drawn, rows = bars
+    assert (" Only " in said) == selected and ("Lower is better." in said) == (up is False), said
     chart = re.search(
-        r"Dots: scores(; bars: 95% intervals( where known)?)?(?:; dashed( where known)?: (.+?))?\.(?= |$)", said
+        r"Dots: scores(; bars: 95% intervals)?( where known)?(?:; dashed(?: where known)?: (.+?))?\.(?= |$)", said
     )
-    assert bool(chart) == bool(rows), said
+    assert bool(chart) == bool(scores), said
     if chart is None:
         return
-    assert bool(chart[1]) == bool(drawn) and (not drawn or bool(chart[2]) == (drawn < rows)), said
-    known = {chance for chance in chances if chance is not None}
-    if not known:
-        assert chart[4] is None, said
-        return
-    assert bool(chart[3]) == (None in chances), said
-    assert (chart[4] == "the paper's random run, a sample of guessing") == drawn_chance, said
-    if drawn_chance:
-        return
-    if level := re.fullmatch(r"guessing \((\S+)%\)", chart[4]):
-        assert len(known) == 1 and rounds_to(level[1], next(iter(known))), said
+    drawn = sum(score.low is not None for score in scores)
+    assert bool(chart[1]) == bool(drawn) and (not drawn or bool(chart[2]) == (drawn < len(scores))), said
+    levels = {round(score.chance, 6) for score in scores if score.chance is not None}
+    if level := re.fullmatch(r"guessing \((\S+)%\)", chart[3] or ""):
+        assert len(levels) == 1 and rounds_to(level[1], next(iter(levels))), said
     else:
-        assert chart[4] == "guessing, which differs by row" and len(known) > 1, said
+        assert chart[3] == (guess if guess else "guessing, which differs by row" if levels else None), said
 
 
 SIGNS = {"▲": "better", "≈": "no different", "▼": "worse", "·": None}
-
-
-def check_marks(legend: str, cells: Sequence[tuple[str, str | None, bool]]) -> None:
-    """`cells`: the sign of each cell, its true verdict, whether few cases stand behind it. The legend explains the signs that are there,
-    and no others."""
-    for sign, verdict, _ in cells:
-        assert sign in SIGNS and SIGNS[sign] == verdict, (sign, verdict)
-    meaning = {
-        "▲": "significantly better than guessing",
-        "≈": "not significantly different from guessing",
-        "▼": "significantly worse than guessing",
-        "·": "not tested",
-    }
-    for sign, words in meaning.items():
-        assert (f"{sign} {words}" in legend) == any(shown == sign for shown, _, _ in cells), (legend, sign)
-    assert ("italic grey: fewer than 30 cases" in legend) == any(few for _, _, few in cells), legend
-    assert "unmarked" not in legend
 
 
 def check_trust(said: str, models: int, better: int, worse: int) -> None:
@@ -237,21 +201,3 @@ def check_model_verdicts(said: str, name: str, verdicts: Sequence[str | None]) -
     for part in said.removeprefix(f"{name} ").partition(". Weakest: ")[0].split("; "):
         word = next((word for word in words if part.startswith(word)), None)
         assert word is not None and words[word] in verdicts, (said, verdicts)
-
-
-def check_behind(page: str, scores: list[Score]) -> None:
-    """Every "95% interval a-b, n c, d cases" of a page is that of some score; one without an interval may be computed by the board."""
-    for low, high, n, of, chance in re.findall(
-        r"(?:95% interval ([\d.]+)–([\d.]+)|no interval), n ([\d,]+)(?: \(worth [\d,]+ independent\))?, ([\d,]+) cases?\b"
-        r"(?:, chance (not known|[\d.]+))?",
-        html.unescape(page),
-    ):
-        assert not low or float(low) <= float(high), (low, high)
-        assert any(
-            (score.n, score.n_cases) == (int(n.replace(",", "")), int(of.replace(",", "")))
-            and (not low or score.low is None or (rounds_to(low, score.low) and rounds_to(high, score.high or 0.0)))
-            and (bool(low) or score.low is None)
-            and (not chance or (chance == "not known") == (score.chance is None))
-            and (score.chance is None or not chance or chance == "not known" or rounds_to(chance, score.chance))
-            for score in scores
-        ), (low, high, n, of, chance)

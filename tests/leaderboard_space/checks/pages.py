@@ -1,8 +1,7 @@
 """Every page of the board over a generated store, held against scores computed from its raw files.
 
 `python -m tests.leaderboard_space.checks.pages --stores 200 --seed 7` checks many; a few are a test (`test_generated_stores.py`).
-See also: the stores (`generated.py`), what a sentence claims (`claims.py`), the first screen, models and topics (`front.py`),
-comparisons (`comparison.py`).
+See also: the stores (`generated.py`), what a sentence claims (`claims.py`), comparisons (`comparison.py`).
 """
 
 from __future__ import annotations
@@ -12,34 +11,45 @@ import html
 import json
 import re
 import tempfile
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from eval_harness.derive.metrics import METRICS
-from eval_harness.records.result import Result
+from eval_harness.benchmarks import spec
+from eval_harness.records.result import Result, Score
+from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.submission import Submission
+from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
+from leaderboard_space.front import OverviewPages
+from leaderboard_space.html import interval, percent, score_text
+from leaderboard_space.sentences import FEW, MARK
 from leaderboard_space.service import Service
-from leaderboard_space.views import submit
-from tests.leaderboard_space.checks.breakdowns import check_breakdown, check_plots
+from leaderboard_space.views import model, submit
 from tests.leaderboard_space.checks.claims import (
+    SIGNS,
+    Truth,
+    check_caption,
+    check_headline,
+    check_model_verdicts,
+    check_trust,
     check_words,
     plain,
     rounds_to,
 )
 from tests.leaderboard_space.checks.comparison import check_comparison
-from tests.leaderboard_space.checks.front import check_front
-from tests.leaderboard_space.checks.panels import check_panel
-from tests.leaderboard_space.generated import (
-    FACET,
-    Raw,
-    make,
-    printed,
-    raw,
-)
+from tests.leaderboard_space.generated import APART, CASES, FACET, Raw, apart, make, printed, raw
+
+WORDS = {
+    "better": "significantly better than",
+    "worse": "significantly worse than",
+    "no different": "not significantly different from",
+}
+NOTHING = Score(value=None, n=0, n_cases=0)
 
 
 def check_store(store: Path, family: str, extra: list[Result]) -> int:
@@ -48,37 +58,21 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
     service = Service(board)
     pages, truths = 0, []
     for section in board.snapshot.sections[family]:
-        board.outcomes(section)
         truth = raw(store, section)
         truths.append(truth)
-        whole = service.view({"format": family, "section": section.key, "shown": "all"})
-        metrics = re.findall(
-            r'<option value="([^"]*)"', re.search(r'<select data-name="metric">(.*?)</select>', whole["html"])[1]
-        )
+        asked = {"format": family, "section": section.key, "shown": "all"}
+        chooser = re.search(r'<select data-name="metric">(.*?)</select>', service.view(asked)["html"])
         labels = {label for found in truth.values() for label in found.cells.get(FACET.get(family, ""), {})}
-        every = {
-            label for label in labels if _holds_everything(family, label, truth)
-        }  # selecting it is selecting nothing
-        for metric in metrics:
-            for label in [None, *sorted(labels - every)[:1]]:
-                branches = [[FACET[family], label]] if label is not None else []
-                asked = {
-                    "format": family,
-                    "section": section.key,
-                    "shown": "all",
-                    "metric": metric,
-                    "branches": branches,
-                }
-                shown = service.view(asked)
-                assert shown["state"]["metric"] in METRICS, shown["state"]
+        part = sorted(label for label in labels if not _holds_everything(family, label, truth))[:1]
+        for metric in re.findall(r'<option value="([^"]*)"', chooser[1] if chooser else ""):
+            for cell in [None, *((FACET[family], label) for label in part)]:
+                request = {**asked, "metric": metric, "branches": [list(cell)] if cell else []}
+                shown = service.view(request)
                 if shown["state"]["metric"] == metric:
-                    check_panel(
-                        check_words(shown["html"]), truth, metric, (FACET[family], label) if label else None, family
-                    )
+                    check_panel(service, request, check_words(shown["html"]), truth, cell)
                     pages += 1
-        check_breakdown(service, family, section, truth)
+        check_breakdown(service, asked, truth)
         check_comparison(board, family, section, truth)
-        check_plots(service, family, section)
         check_details(service, family, section, truth)
         pages += 3
     if not board.snapshot.sections[family]:
@@ -88,44 +82,166 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
     return pages
 
 
+def _holds_everything(family: str, label: str, truth: dict[str, Raw]) -> bool:
+    """True if every question carries a label: selecting it is selecting nothing."""
+    held = [
+        (one.cells.get(FACET[family], {}).get(label, {}), one.scores) for one in truth.values() if one.units is not None
+    ]
+    return any("irrelevant" in cell and cell["irrelevant"].n == whole["irrelevant"].n for cell, whole in held)
+
+
+def is_saved(row: dict[str, Any], score: Score) -> None:
+    """Raises AssertionError where a saved row is not this score. A printed one without an interval may have been given one."""
+    names = ("value", "low", "high", "chance", "verdict") if score.low is not None else ("value", "chance", "verdict")
+    for name in names:
+        one, other = row[name], getattr(score, name)
+        assert one == other or (one is not None and abs(one - other) < 1e-6), (name, row, score)
+    assert (row["n"], row["n_cases"]) == (score.n, score.n_cases), (row, score)
+
+
+def check_panel(
+    service: Service, request: dict[str, Any], page: str, truth: dict[str, Raw], cell: tuple[str, str] | None
+) -> None:
+    """The saved table is the truth, the page shows the saved table, and its headline and caption follow from it."""
+    family, metric = request["format"], request["metric"]
+    info, stand_apart, held = info_of(metric), apart(truth), dict[str, Score]()
+    exported = service.export({**request, "as": "json"})["text"] if "data-key" in page else "[]"
+    saved = {row["run"]: row for row in json.loads(exported)}
+    groups = {
+        html.unescape(key): plain(body.partition("</th>")[0]) if 'class="group"' in body else ""
+        for body in page.split("<tbody>")[1:]
+        for key in re.findall(r'<tr class="k-[^"]*" data-key="([^"]*)"', body)
+    }
+    assert set(groups) == set(saved)
+    for key, row in saved.items():
+        found = truth[key].scores if cell is None else truth[key].cells.get(cell[0], {}).get(cell[1], {})
+        score = held[key] = found.get(metric, NOTHING)
+        is_saved(row, score)
+        for name in ("abstained", "answered_accuracy"):
+            assert row[name] is None or abs(row[name] - (found[name].value or 0)) < 1e-6, (row, found)
+        if score.nonresponse is not None and stand_apart.get(key) in (None, "official"):
+            stand_apart[key] = "silent"
+        line = page.split(f'data-key="{html.escape(key)}"')[1].partition("</tr>")[0]
+        place, value, ends, n = (
+            plain(re.search(rf'<td class="{kind}"[^>]*>(.*?)</td>', line)[1].partition("<span")[0])  # type: ignore[index]
+            for kind in ("place", "num val", "num ci", "num n")
+        )
+        known = score.value is not None
+        assert value.removesuffix("*") == score_text(score.value, info.unit) and ends == interval(
+            row["low"], row["high"], score.chance
+        )
+        worth = "" if score.worth is None else f" ({score.worth:,})"
+        assert n == (f"{score.n:,}{worth}" if known else "–"), (key, n, score)
+        if truth[key].units is not None and score.verdict is not None:
+            assert (score.low <= score.chance <= score.high) == (score.verdict == "no different"), score  # type: ignore[operator]
+        if key in stand_apart:
+            assert groups[key].startswith(APART[stand_apart[key]]), (key, groups[key])
+            assert place in ("–", "ref") or stand_apart[key] == "official", (key, place)
+        else:
+            word = WORDS.get(score.verdict or "", ("not compared with chance", "ranked", ""))
+            assert groups[key].startswith(word), (key, groups[key], score)  # type: ignore[arg-type]
+    main = {key: score for key, score in held.items() if key not in stand_apart}
+    models = [
+        key for key, score in main.items() if score.value is not None and truth[key].result.model.kind != "baseline"
+    ]
+    sources = {truth[key].account or truth[key].result.kind for key in models}
+    ranked = [
+        Truth(
+            f"{name} ({account})" if account and len(sources) > 1 else name,
+            main[key].value or 0.0,
+            main[key].verdict,
+            saved[key]["place_first"],
+        )
+        for key in models
+        for name, account in [(truth[key].result.model.name, truth[key].account)]
+    ]
+    up = info.higher_is_better is not False
+    ranked.sort(key=lambda row: -row.value if up else row.value)
+    headline, about = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1]), f"{info_of(metric, family).label}. "  # type: ignore[index]
+    assert headline.startswith(about) == (metric != spec(family).headline), headline
+    valued = [key for key, score in main.items() if score.value is not None]
+    check_headline(
+        headline.removeprefix(about), ranked, baselines=len(valued) - len(models),
+        uncounted=len(main) - len(valued), stand_apart=len(held) - len(main), partial=len(truth) - len(held), up=up,
+        models=len({truth[key].result.model.name for key in models}) == len(models),
+    )  # fmt: skip
+    drawn = [
+        score.model_copy(update={"low": saved[key]["low"]}) for key, score in held.items() if score.value is not None
+    ]
+    caption = plain(re.search(r'<p class="sub">(.*?)</p>', page)[1])  # type: ignore[index]
+    check_caption(caption, drawn, CASES[family], cell is not None, info.higher_is_better, "")
+    unseen = {
+        one.result.model.name for key, one in truth.items() if key not in held and one.result.model.kind != "baseline"
+    }
+    for number in re.findall(r"(\d+) models? not ranked here", plain(page)):
+        assert int(number) <= len(unseen - {truth[key].result.model.name for key in held}), page
+    if cell is None and info.unit != "count":
+        check_places(saved, truth, [key for key in models if truth[key].units is not None], metric, up)
+
+
+def check_places(saved: dict[str, Any], truth: dict[str, Raw], keys: list[str], metric: str, up: bool) -> None:
+    """Who is shown behind rank 1 is significantly worse than somebody by the test of that pair alone; who shares rank 1 is not beaten by
+    anybody even at the strictest correction for all pairs (Bonferroni's)."""
+    value = {key: truth[key].scores[metric].value or 0.0 for key in keys}
+    for key in keys:
+        ahead = [other for other in keys if (value[other] - value[key]) * (1 if up else -1) > 1e-9]
+        p = [paired_test(truth[key].units, truth[other].units, metric).p for other in ahead]  # type: ignore[arg-type]
+        if saved[key]["place_first"] > 1 and all(one.units is not None for one in truth.values()):
+            assert p and min(p) < 0.05, (metric, key, p)
+        if saved[key]["place_first"] == 1:
+            assert not p or min(p) * len(keys) * (len(keys) - 1) / 2 >= 0.05, (metric, key, p)
+
+
+def check_breakdown(service: Service, asked: dict[str, Any], truth: dict[str, Raw]) -> None:
+    """The saved cells are the truth, and the heat map shows each with the sign of its test; the plots say what their marks are."""
+    facet, metric = FACET.get(asked["format"]), service.view(asked)["state"]["metric"]
+    page = check_words(service.breakdown({**asked, "metric": metric, "facet": facet}))
+    for plot in re.findall(r'<section class="plot".*?</section>', page, re.DOTALL):
+        assert ("Dashed: guessing." in plot) == ('class="guess"' in plot), plain(plot)[:300]
+        assert ("Bars are 95% intervals." in plot) == ('class="bar"' in plot), plain(plot)[:300]
+    table = re.search(r'<table class="heat" data-table="breakdown".*?</table>', page, re.DOTALL)
+    if table is None or f"by {facet}" not in plain(page).lower():
+        return
+    cells: Counter[tuple[bool, str, str]] = Counter()
+    for row in json.loads(
+        service.export({**asked, "metric": metric, "of": "breakdown", "facet": facet, "as": "json"})["text"]
+    ):
+        score = truth[row["run"]].cells[facet][row["facet_value"]][metric]  # type: ignore[index]
+        if asked["format"] != "mediconfusion":  # whose labels are of images: one of every question counts a pair once
+            is_saved(row, score)
+        if score.value is not None and not truth[row["run"]].withdrawn:
+            cells[score.n_cases < FEW, percent(score.value), MARK[score.verdict]] += 1
+    shown = re.findall(r'<td class="([\w ]+)"[^>]*>(?:<a [^>]*>)?([^<]*)(?:</a>)?<i>(.*?)</i>', table[0])
+    assert Counter((kind == "few", html.unescape(value), sign.strip()) for kind, value, sign in shown) == cells
+    legend = plain(page[page.index(table[0]) :].partition('<p class="fine signs">')[2].partition("</p>")[0])
+    for verdict, words in {**WORDS, None: "not tested"}.items():
+        assert (f"{MARK[verdict]} {words}" in legend) == any(sign == MARK[verdict] for _, _, sign in cells), legend  # type: ignore[index]
+    assert (f"fewer than {FEW} cases" in legend) == any(few for few, _, _ in cells), legend
+
+
 def check_details(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """The list of what is known of a result, and what Submit would say of it."""
     for found in [found for found in truth.values() if found.units is not None][:2]:
         check_submitted(found, family)
     for key, found in truth.items():
-        listed = dict(
-            re.findall(
-                r"<dt>(.*?)</dt><dd>(.*?)</dd>", service.detail({"format": family, "section": section.key, "key": key})
-            )
-        )
-        said = {
-            name: int(n.replace(",", "")) for n, name in re.findall(r"(\d[\d,]*) ([a-z]+)", listed.get("Answers", ""))
-        }
+        page = service.detail({"format": family, "section": section.key, "key": key})
+        listed = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
+        told = re.findall(r"(\d[\d,]*) ([a-z]+)", listed.get("Answers", ""))
+        said = {name: int(n.replace(",", "")) for n, name in told}
         assert said == {name: n for name, n in found.result.statuses.items() if n}, (key, listed)
         assert int(listed["Questions"].partition(", ")[0].replace(",", "")) == found.result.benchmark.questions
         assert ("Submitted by" in listed) == (found.account is not None) and ("Withdrawn" in listed) == found.withdrawn
         assert html.unescape(listed["Model"]).startswith(found.result.model.name)
-        assert listed.get("Derive version") == (
-            str(found.result.derive_version) if found.result.kind == "measured" else None
-        )
-
-
-def _holds_everything(family: str, label: str, truth: dict[str, Raw]) -> bool:
-    """True if every question carries a label."""
-    held = [
-        (raw.cells.get(FACET[family], {}).get(label, {}), raw.scores) for raw in truth.values() if raw.units is not None
-    ]
-    return any("irrelevant" in cell and cell["irrelevant"].n == whole["irrelevant"].n for cell, whole in held)
 
 
 def check_submitted(found: Raw, family: str) -> None:
-    """What the tab Submit says of a result's scores and responses, and how it counts problems."""
+    """What the tab Submit says of a result's scores, and how it counts problems."""
     result, empty = found.result, pd.DataFrame()
-    unknown = [f"a.csv, line {at}: question 'q{at}' is unknown" for at in range(len(found.scores) % 9)]
-    problems = [*unknown, *["a.csv: is cut off"] * (result.benchmark.questions % 2)]
+    problems = [f"a.csv, line {at}: question 'q{at}' is unknown" for at in range(len(found.scores) % 9)] + [
+        "a.csv: is cut off"
+    ]
     refused = plain(submit.report(Submission("run", None, result, empty, empty, problems=problems)))  # type: ignore[arg-type]
-    assert ("cannot be submitted as it is" in refused) == bool(problems), refused
-    assert ("Partial: " in refused) == bool(result.benchmark.selection), refused
+    assert "cannot be submitted as it is" in refused and ("Partial: " in refused) == bool(result.benchmark.selection)
     again = re.findall(r"\b(\d+) more times?", refused)
     assert sum(map(int, again)) == len(problems) - len({line[:7] for line in problems}), refused
     page = submit.report(Submission("run", None, result, empty, empty))  # type: ignore[arg-type]
@@ -134,13 +250,57 @@ def check_submitted(found: Raw, family: str) -> None:
     for label, value, ends, chance, n, verdict in re.findall(rf'<tr><th scope="row">(.*?)</th>{cells}</tr>', page):
         score = named[html.unescape(label)]
         assert score.value is None or rounds_to(value.removesuffix(" %"), score.value), (label, value, score)
-        if score.low is not None and score.high is not None:
-            low, high = ends.split("–")
-            assert rounds_to(low, score.low) and rounds_to(high, score.high), (label, ends, score)
+        assert ends == interval(score.low, score.high, score.chance), (label, ends, score)
         assert chance == "–" if score.chance is None else rounds_to(chance, score.chance), (label, chance, score)
         assert n == f"{score.n:,}" + (f" ({score.n_cases:,} cases)" if score.n != score.n_cases else ""), (label, n)
-        words = {"better": "significantly better", "worse": "significantly worse", "no different": "not significantly"}
-        assert verdict.startswith(words.get(score.verdict or "", "")) and bool(verdict) == bool(score.verdict), label
+        words = WORDS.get(score.verdict or "", "no score" if score.nonresponse and score.value is None else "")
+        assert verdict.startswith(words) and bool(verdict) == bool(words), (label, verdict, score)
+
+
+def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
+    """The first screen's matrix and sentence, and the first sentence and lines of models' own pages, by what the store holds."""
+    metric, rows = headline_of(family), [found for truth in sections for found in truth.values()]
+    page = check_words(OverviewPages(service).page({"all": "yes"}))
+    marks: Counter[str] = Counter()
+    for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', page, re.DOTALL):
+        known = [found.scores.get(metric, NOTHING) for found in rows if found.result.model.name == html.unescape(key)]
+        for value, mark in re.findall(r'<b>(.*?)</b><span class="mark" aria-hidden="true">(.)</span>', line):
+            assert any(one.value is not None and rounds_to(value, one.value) for one in known), (key, value)
+            marks[mark] += 1
+    sentence, tested = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1]), marks.total() - marks["·"]  # type: ignore[index]
+    if sentence != "No model here has been tested against guessing yet.":
+        check_trust(sentence, tested, marks["▲"], marks["▼"])
+    elif "the paper's random run" not in page:  # which has no exact chance to be tested against
+        assert tested == 0, (sentence, marks)
+    for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
+        own, mine = (
+            check_words(model.page(service.memory, {"id": name})),
+            [one for one in rows if one.result.model.name == name],
+        )
+        said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
+        scores = [
+            score for one in mine for key, score in one.scores.items() if key == metric or metric not in one.scores
+        ]
+        check_model_verdicts(said, name, [score.verdict for score in scores])
+        lines = re.findall(
+            r'<td class="num"[^>]*><b>(.*?)</b></td><td class="chart">.*?</td><td class="num">(.*?)</td><td>(.*?)</td>',
+            own.partition('data-table="verdicts"')[2].partition("</table>")[0],
+            re.DOTALL,
+        )
+        for score in (one.scores.get(metric, NOTHING) for one in mine):
+            assert score.value is None or any(_is_line_of(score, *map(plain, line)) for line in lines), (score, lines)
+
+
+def _is_line_of(score: Score, value: str, ends: str, verdict: str) -> bool:
+    """True if a line of a model's page says this of a result."""
+    sign = next(sign for sign, word in SIGNS.items() if word == score.verdict)
+    level = re.search(r"([\d.]+)%", verdict)
+    return (
+        rounds_to(value, score.value or 0.0)
+        and (score.low is None or ends == interval(score.low, score.high, score.chance))
+        and verdict.startswith(f"{sign} {WORDS.get(score.verdict or '', 'not tested')}")
+        and (rounds_to(level[1], score.chance or 0.0) if level else score.chance is None)
+    )
 
 
 def main() -> None:
