@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from types import TracebackType
 
 from dataset_builders.errors import BadInput
 
@@ -45,8 +46,8 @@ EXTRAS = {
 class MissingExtra(BadInput):
     """A library of an extra that is not installed."""
 
-    def __init__(self, *modules: str) -> None:
-        extras = ",".join(dict.fromkeys(EXTRAS[module] for module in modules))
+    def __init__(self, *modules: str, extra: str | None = None) -> None:
+        extras = extra or ",".join(dict.fromkeys(EXTRAS[module] for module in modules))
         verb = "is" if len(modules) == 1 else "are"
         super().__init__(
             f"{', '.join(modules)} {verb} needed here and not installed. Install the extra: "
@@ -70,4 +71,13 @@ def missing_extra(error: BaseException) -> MissingExtra | None:
     module = error.name.partition(".")[0]
     if module not in EXTRAS or find_spec(module) is not None:
         return None
-    return MissingExtra(module)
+    return MissingExtra(module, extra="curation" if _in_curation(error.__traceback__) else None)
+
+
+def _in_curation(trace: TracebackType | None) -> bool:
+    """True if a command of curation wanted it: its extra contains the others, and is better installed at once."""
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__")).startswith("curation."):
+            return True
+        trace = trace.tb_next
+    return False

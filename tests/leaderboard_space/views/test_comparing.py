@@ -18,7 +18,7 @@ from leaderboard_space import sentences
 from leaderboard_space.comparing import compared
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.standings import tested
+from leaderboard_space.data.ranks import standings
 from leaderboard_space.views import compare
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, change, questions
@@ -35,7 +35,7 @@ def papers() -> Board:
 
 @given(SHARES, SHARES, st.booleans())
 def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: Score, run: Score, up: bool) -> None:
-    found = tested(score, run, MetricInfo("Accuracy", "", up))
+    found = standings.tested(score, run, MetricInfo("Accuracy", "", up))
     p = unpaired_difference(score, run)[2]
     assert found is not None and found.chance == run.value and (found.value, found.n) == (score.value, score.n)
     assert abs(p - 0.05) < 1e-6 or (found.verdict == "no different") == (p >= 0.05)
@@ -43,7 +43,7 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
     assert abs(p - 0.05) < 1e-6 or (found.low <= run.value <= found.high) == (found.verdict == "no different")  # type: ignore[operator]
     assert found.low <= score.value <= found.high  # type: ignore[operator]
     exact = score.model_copy(update={"chance": 25.0, "verdict": "no different"})  # then nothing else is asked
-    assert tested(exact, run, MetricInfo("Accuracy", "", up)) is None
+    assert standings.tested(exact, run, MetricInfo("Accuracy", "", up)) is None
 
 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
