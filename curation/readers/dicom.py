@@ -50,7 +50,8 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
                 if not is_dicom(path):
                     raise Skipped("is no DICOM file")
                 data = header(path)
-                found.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
+                with reading(USED):
+                    found.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
             except Skipped as reason:
                 yield Skip(dataset.name, below(path, dataset.path), str(reason))
     times = Counter(uid for _, uid, _ in found)
@@ -61,7 +62,8 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
         if modality not in ANNOTATIONS:
             continue
         try:
-            referred = _referred(header(path))
+            with reading(USED):
+                referred = _referred(header(path))
         except Skipped as reason:
             yield Skip(dataset.name, name, str(reason))
             continue

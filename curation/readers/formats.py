@@ -15,7 +15,7 @@ from curation.readers.dicom import dicom_units
 from curation.readers.pictures import Annotation, Files, Pairs, Skip, Unit, below, paired
 from curation.readers.shapes import coco, masks, voc, yolo
 from curation.readers.tables import folders, table, tsv_units, wide
-from curation.readers.volumes import nifti
+from curation.readers.volumes import nifti, without_channels
 
 ANNOTATED: dict[str, tuple[Callable[[SourceDataset, Files], Iterator[Annotation | Skip]], str]] = {
     "folders": (folders, "lies in no class folder"), "csv": (table, "the table has no row of it"),
@@ -38,8 +38,11 @@ def pairs_of(dataset: SourceDataset, files: Files) -> tuple[Pairs, list[Skip], l
     found = list(ANNOTATED[dataset.reader][0](dataset, files))
     annotations = [each for each in found if isinstance(each, Annotation)]
     taken = {file for each in annotations for file in each.files}
-    images = files.volumes if dataset.reader == "nifti" else files.pictures
-    pairs, skips, alone = paired(annotations, [path for path in images if path not in taken], dataset)
+    is_nifti = dataset.reader == "nifti"
+    images = [path for path in (files.volumes if is_nifti else files.pictures) if path not in taken]
+    names = [below(path, dataset.path) for path in images]
+    called = without_channels(names, [each.image for each in annotations]) if is_nifti else names
+    pairs, skips, alone = paired(annotations, images, dataset, called)
     return pairs, [*(each for each in found if isinstance(each, Skip)), *files.skips, *skips], alone, taken
 
 

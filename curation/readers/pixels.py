@@ -109,7 +109,7 @@ def reading(reason: str) -> Iterator[None]:
         warnings.simplefilter("ignore")
         try:
             yield
-        except Skipped:
+        except (Skipped, ImportError):  # a package that is missing is no damaged file
             raise
         except Exception as error:
             raise Skipped(f"{reason} ({cause(error)})") from None

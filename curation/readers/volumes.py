@@ -9,7 +9,7 @@ See also: DICOM series (`dicom.py`), what a reader is (`formats.py`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.images.pairing import without_suffix
+from curation.images.pairing import split, without_suffix
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
@@ -112,18 +112,17 @@ def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
 
 
 def nifti(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """What label volumes annotate: the image volume of their path, reoriented by nibabel as radiologists see it.
-
-    nnU-Net writes `_0000` after the name of the first channel's image, which is no part of the label's.
-    """
+    """What label volumes annotate: the image volume of their path, reoriented by nibabel as radiologists see it."""
     classes = dataset.named_classes or volume_classes(dataset)
-    labels = list(filter(is_volume, files.marks))
-    images = {without_suffix(path.name) for path in set(files.volumes).difference(labels)}
-    for path in labels:
+    for path in filter(is_volume, files.marks):
         name = without_suffix(below(path, files.folder))
-        last = without_suffix(path.name)
-        name += "_0000" * (last not in images and f"{last}_0000" in images)
         yield Annotation(name, (path,), refused("is a volume"), load=partial(_load, classes))
+
+
+def without_channels(images: Iterable[str], labels: Iterable[str]) -> list[str]:
+    """Paths of images as these labels call them: nnU-Net writes `_0000` after the name of the first channel's image."""
+    last = {split(label)[-1:] for label in labels}
+    return [name if split(name)[-1:] in last else name.removesuffix("_0000") for name in map(without_suffix, images)]
 
 
 def volume_classes(dataset: SourceDataset) -> dict[int, str]:

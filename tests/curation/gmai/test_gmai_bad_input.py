@@ -55,8 +55,9 @@ def damage(path, rng):
             nibabel.save(nibabel.Nifti1Image(values, np.diag([rng.choice([1, -3]), 1, 1, 1])), path)
         elif path.suffix == ".dcm":
             read = pydicom.dcmread(path)
-            for element in rng.sample([each for each in read if each.VR not in ("SQ", "OW")], 4):
-                element._value = rng.choice([None, "", "x", 0, -7, [1.0], [0.0, 0.0]])
+            for element in rng.sample([each for each in read if each.VR != "SQ"], 4):
+                odd = [b"", b"\0" * 10] if element.VR == "OW" else [None, "", "x", 0, -7, [1.0], [0.0, 0.0]]
+                element._value = rng.choice(odd)
             try:
                 read.save_as(path)
             except Exception:  # pydicom does not write everything
@@ -66,7 +67,10 @@ def damage(path, rng):
     elif kind == "cut":
         path.write_bytes(data[: rng.randrange(len(data) + 1)])
     elif kind == "noise":
-        path.write_bytes(rng.randbytes(300))
+        spoilt = bytearray(data)
+        for at in rng.sample(range(len(data)), min(len(data), 30)):
+            spoilt[at] = rng.randrange(256)
+        path.write_bytes(rng.choice([rng.randbytes(300), spoilt]))
     elif kind == "empty":
         path.write_bytes(b"")
     else:

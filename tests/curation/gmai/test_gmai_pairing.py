@@ -260,6 +260,21 @@ def test_a_prefix_is_no_name(tmp_path):
     }  # fmt: skip
 
 
+def test_a_channel_of_nnunet_is_no_part_of_a_name(tmp_path):
+    """Also where only some images have one."""
+    for number, (image, label) in enumerate((("a/scan", "a/scan"), ("b/scan_0000", "b/scan"), ("c_0000", "c_0000"))):
+        for folder, name, value in (("i", image, 0), ("m", label, number + 1)):
+            path = tmp_path / folder / f"{name}.nii.gz"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            nibabel.save(nibabel.Nifti1Image(np.full((SIDE, SIDE, 3), value, np.uint8), np.eye(4)), path)
+    entry = {"name": "x", "reader": "nifti", "path": "i", "annotations": "m", "modality": "CT"}
+    (tmp_path / "s.yaml").write_text(
+        json.dumps({"datasets": [entry | {"classes": {1: "liver", 2: "spleen", 3: "lung"}}]})
+    )
+    found = {"a/scan.nii.gz": {"liver"}, "b/scan_0000.nii.gz": {"spleen"}, "c_0000.nii.gz": {"lung"}}
+    assert read(read_sources(tmp_path / "s.yaml")) == (found, [])
+
+
 def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
     """Two images of one COCO id, two files of one SOP instance, rows of two patients for one image."""
     for name in ("a", "b", "c"):
