@@ -172,8 +172,7 @@ def propose(
     for key, entry in entries.items():
         _, modality, task, granularity, _ = json.loads(key)
         forbidden = forbidden_in(cells[modality, task, granularity], table)
-        lines = str(entry["reply"]).splitlines() if entry["status"] != "failed" else []
-        for question in filter(None, (_as_template(line, modality) for line in lines)):
+        for question in filter(None, (_as_template(line, modality) for line in entry["reply"].splitlines())):
             counts["candidates"] += 1
             if problem_of(question, task, granularity, forbidden):
                 counts["against the rules"] += 1

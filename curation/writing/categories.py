@@ -59,7 +59,7 @@ def read_categories(reply: str, known: list[str]) -> list[str]:
 
     >>> read_categories("Head and Neck, Vascular.", ["Vascular", "Head and Neck"])
     ['Head and Neck', 'Vascular']
-    >>> read_categories("Hepatic", ["Vascular"])
+    >>> read_categories("not Vascular", ["Vascular"])
     []
     """
     plain = re.sub(r"^\s*categor(?:y|ies)\s*:", "", reply.replace("*", ""), flags=re.IGNORECASE)
