@@ -280,7 +280,7 @@ class TransformersVLM(Backend):
             "attention": self._settings.attn_implementation,
             "max_new_tokens_of_model": model.generation_config.max_new_tokens,
             "prompt_form": "plain text" if self.processing.plain else "chat template",
-            "shared_image_prefix": self._shown_equal,
+            "shared_image_prefix": self._shares,
             "self_test": self.findings.paths,
         }
 

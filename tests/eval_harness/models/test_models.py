@@ -196,6 +196,7 @@ def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, backends, monkeypa
     assert backends[0]._shown_equal
     monkeypatch.setattr(Network, "agrees", lambda *_: False)
     wary = TransformersVLM(str(tiny), Settings())
+    assert wary.describe()["shared_image_prefix"], "the same in every process, whatever its share holds"
     assert texts(wary, asked) == expected
     assert wary.describe()["shared_image_prefix"] is False
 

@@ -15,7 +15,7 @@ from tests.processes import start
 from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[3]
-LOCAL = ("eval", "mediconfusion", "--model", "tiny", "--batch-size", 4, "--max-tokens", 4)
+LOCAL = ("eval", "mediconfusion", "--model", "tiny", "--batch-size", 3, "--max-tokens", 4)
 
 
 @pytest.fixture(scope="module")
