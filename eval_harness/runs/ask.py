@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput, with_type
 from dataset_builders.images.lookup import ImageError, check_image
+from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalized
 from eval_harness.runs.folder import AnswerJournal, Key
 from eval_harness.runs.plan import Plan
@@ -32,6 +33,13 @@ EVERY_SECONDS = 30.0
 
 IN_A_ROW = 10
 """Questions that fail one after the other before the model is put to the test."""
+
+ENOUGH = 20
+"""Answers from which on their length is taken for that of the others."""
+TOO_LONG = (
+    "The answers have {:,} characters on average: all of them will be more than the {:,} MB that a results store takes of this run. "
+    "Stop it and ask with a smaller --max-tokens or fewer --samples, if it is to be submitted."
+)
 
 
 def ask(
@@ -53,6 +61,7 @@ def ask(
     start, part = time.monotonic(), -(-len(instances) // 20)
     said = start
     with tqdm(total=len(instances), initial=done, desc=name, unit="answer", file=sys.stderr, disable=None) as bar:
+        characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
         for number, response in enumerate(_responses(plan, journal, unanswered, send), 1):
             journal.append(response)
             answered(response)
@@ -63,6 +72,10 @@ def ask(
                     done + number, len(instances), said - start, prefix=name, unit="answer", initial=done
                 )
                 print(line, file=sys.stderr)
+            characters += len(response.text) + len(response.reasoning or "")
+            if characters * len(plan.instances) > room * number and number >= ENOUGH:
+                tqdm.write(TOO_LONG.format(characters // number, room >> 20), file=sys.stderr)
+                room = sys.maxsize  # said once
             if number % AT_ONCE == 0:
                 journal.sync()
         journal.sync()

@@ -1,9 +1,12 @@
 """Questions that a processor refuses, interrupted runs, and what names no model (`tests/chaos/test_every_run_ends.py` has the faults)."""
 
+from dataclasses import replace
+
 import pytest
 
 from eval_harness.models.interface import Settings
 from eval_harness.models.load import load_backend
+from eval_harness.records.limits import Limits
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.folder import read_answer_journal
@@ -33,6 +36,13 @@ def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
     assert len(read_answer_journal(next(config.out.glob(".before-*")) / "answers.jsonl")) == 9
     submission = prepare(config.out, data=config.data)
     assert not submission.problems
+
+
+def test_answers_that_no_store_will_take_are_told_while_the_run_can_be_stopped(config, monkeypatch, capsys):
+    for room, told in ((27, 1), (28, 0)):  # 28 answers of one letter
+        monkeypatch.setattr("eval_harness.runs.ask.limits_for", lambda *_, room=room: Limits(0, 0, room, 0))
+        evaluate(replace(config, out=config.out.with_name(f"run-{room}")))
+        assert capsys.readouterr().err.count("that a results store takes of this run") == told
 
 
 @pytest.mark.slow
