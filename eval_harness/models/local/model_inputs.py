@@ -163,7 +163,8 @@ class InputMaker:
         return text.rpartition(question)[2]
 
     def _tensors(self, requests: Sequence[Request]) -> dict[str, Any]:
-        options = {"return_tensors": "pt", "processor_kwargs": self._processor_options, "return_dict": True}
+        kwargs = dict(self._processor_options)  # transformers writes into it
+        options = {"return_tensors": "pt", "processor_kwargs": kwargs, "return_dict": True}
         conversations = self._conversations(requests, self._decoded(requests))
         return dict(self.processor.apply_chat_template(conversations, **self._template_options, **options))
 
