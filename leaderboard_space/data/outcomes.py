@@ -63,7 +63,7 @@ class Outcomes:
 
     def rows(self, metric: str, selected: Bools | None) -> Ints | None:
         """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""
-        if selected is None or selected.all():
+        if selected is None:
             return None
         index = self.unit_index[metric]
         per_case = np.bincount(self.case_of_question, selected, minlength=int(self.case_of_question.max(initial=0)) + 1)

@@ -63,9 +63,8 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
         asked = {"format": family, "section": section.key, "shown": "all"}
         chooser = re.search(r'<select data-name="metric">(.*?)</select>', service.view(asked)["html"])
         labels = {label for found in truth.values() for label in found.cells.get(FACET.get(family, ""), {})}
-        part = sorted(label for label in labels if not _holds_everything(family, label, truth))[:1]
         for metric in re.findall(r'<option value="([^"]*)"', chooser[1] if chooser else ""):
-            for cell in [None, *((FACET[family], label) for label in part)]:
+            for cell in [None, *((FACET[family], label) for label in sorted(labels)[:1])]:
                 request = {**asked, "metric": metric, "branches": [list(cell)] if cell else []}
                 shown = service.view(request)
                 if shown["state"]["metric"] == metric:
@@ -80,14 +79,6 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
     else:
         check_front(service, family, truths)
     return pages
-
-
-def _holds_everything(family: str, label: str, truth: dict[str, Raw]) -> bool:
-    """True if every question carries a label: selecting it is selecting nothing."""
-    held = [
-        (one.cells.get(FACET[family], {}).get(label, {}), one.scores) for one in truth.values() if one.units is not None
-    ]
-    return any("irrelevant" in cell and cell["irrelevant"].n == whole["irrelevant"].n for cell, whole in held)
 
 
 def is_saved(row: dict[str, Any], score: Score) -> None:
@@ -207,8 +198,7 @@ def check_breakdown(service: Service, asked: dict[str, Any], truth: dict[str, Ra
         service.export({**asked, "metric": metric, "of": "breakdown", "facet": facet, "as": "json"})["text"]
     ):
         score = truth[row["run"]].cells[facet][row["facet_value"]][metric]  # type: ignore[index]
-        if asked["format"] != "mediconfusion":  # whose labels are of images: one of every question counts a pair once
-            is_saved(row, score)
+        is_saved(row, score)
         if score.value is not None and not truth[row["run"]].withdrawn:
             cells[score.n_cases < FEW, percent(score.value), MARK[score.verdict]] += 1
     shown = re.findall(r'<td class="([\w ]+)"[^>]*>(?:<a [^>]*>)?([^<]*)(?:</a>)?<i>(.*?)</i>', table[0])
