@@ -6,7 +6,7 @@ const root = element.querySelector(".mp");
 const panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format, server = medprobe.server(format);
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, all: null, sorts: {} };
-let stamp = panel.dataset.stamp || null, asked = 0;
+let stamp = panel.dataset.stamp || null, asked = 0, askedBelow = 0;
 const tree = medprobeSelection(root, (branches) => choose({ branches }));
 
 const say = (line) => {
@@ -77,7 +77,7 @@ function show(area, html) {
   if (cite) ask("cite", { link: link() }).then((said) => { cite.textContent = said; }, () => null);
 }
 async function update(quiet) {
-  const number = ++asked;
+  const number = quiet ? asked : ++asked;  // a look for news gives way to what the reader has asked for
   const slow = setTimeout(() => panel.classList.toggle("busy", !quiet), 150);  // a look for news dims nothing
   try {
     const shown = await ask("view", { stamp: quiet ? stamp : null });
@@ -104,10 +104,9 @@ async function update(quiet) {
   }
 }
 async function loadBreakdown() {
-  const number = asked;
+  const number = ++askedBelow;
   const html = await ask("breakdown", { facet: state.facet, one: state.one });
-  if (number !== asked) return;
-  show(below, html);
+  if (number === askedBelow) show(below, html);
 }
 
 // ---- what is clicked in the panel

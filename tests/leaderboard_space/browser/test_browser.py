@@ -247,3 +247,23 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
     expect(cases.get_by_label("Search")).to_have_value("pair 7:")
     expect(cases.locator("details.save")).to_have_attribute("open", "")
     expect(cases.locator("[data-name=find]")).to_be_focused()
+
+
+def test_a_look_for_news_takes_no_choice_away(chromium: Any, address: str) -> None:
+    """The reply to a choice, held back by the test, is shown although the page has asked for news meanwhile."""
+    page, held = open_page(chromium, address), list[Any]()
+    metric = page.locator("#mp-mediconfusion [data-name=metric]")
+
+    def hold(route: Any) -> None:  # a method of a list takes none of playwright's marks
+        held.append(route)
+
+    page.route("**/board/mediconfusion/view", hold)
+    mark(metric).select_option(index=1)
+    eventually(lambda: page.evaluate("0") or len(held), 1)
+    tab(page, "About").click()
+    tab(page, "MediConfusion").click()  # which it shows still, and looks for news
+    eventually(lambda: page.evaluate("0") or len(held), 2)
+    with page.expect_response("**/board/mediconfusion/view"):
+        held[1].continue_()
+    page.unroute("**/board/mediconfusion/view")  # which lets go of what is held
+    page.locator("#mp-mediconfusion [data-name=metric]:not([data-before])").wait_for()
