@@ -15,7 +15,16 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_results
 from leaderboard_space.data.ranks.standings import own_score
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.data.tree import UNLABELLED, cells_in, cells_under, choice, of_facets, published_tree, tree_of
+from leaderboard_space.data.tree import (
+    UNLABELLED,
+    cells_in,
+    cells_under,
+    choice,
+    facets_in,
+    of_facets,
+    published_tree,
+    tree_of,
+)
 from leaderboard_space.service import Service
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -49,6 +58,14 @@ def test_a_selection_is_what_the_command_line_selects(family: str, data: st.Data
         except BadInput:
             left = 0
         assert counts[facet][at] == left
+
+
+@pytest.mark.parametrize("family", ASKED)
+def test_a_branch_is_the_questions_with_all_of_its_labels(family: str) -> None:
+    for path, rows in TREES[family].rows.items():
+        if UNLABELLED not in path:
+            said = [f"{facet}={label}" for facet, label in zip(facets_in(family, path), path[1:], strict=True)]
+            assert sorted(rows) == np.flatnonzero(select_by_facets(ASKED[family], said)).tolist(), path
 
 
 def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:

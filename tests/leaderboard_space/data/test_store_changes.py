@@ -29,13 +29,17 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_answers_that_come_after_their_result_are_read(store: Path) -> None:
-    late = next((store / "results").glob("*/Model-1/*/units.parquet"))
+@pytest.mark.parametrize(
+    ("file", "known", "said"),
+    [("results/*/Model-1/*/units.parquet", 2, "Model 1: its units"), ("questions/*.parquet", 0, "the questions")],
+)
+def test_what_comes_after_its_result_is_read(store: Path, file: str, known: int, said: str) -> None:
+    late = next(store.glob(file))
     body = late.read_bytes()
     late.write_bytes(body[: len(body) // 2])
     board = Board(store)
-    assert measured(board) == 2
-    assert any("Model 1: its units cannot be read" in note for note in section_of(board).notes)
+    assert measured(board) == known
+    assert any(f"{said} cannot be read" in note for note in section_of(board).notes)
     late.write_bytes(body)
     board.refresh()
     assert measured(board) == 3

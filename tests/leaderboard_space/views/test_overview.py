@@ -146,6 +146,7 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
                 *({"overall"} if given else ()),
             }
     assert seen == {(label.family, f"{label.facet}:{label.value}") for label in labels}
+    assert "No such label: " in front.topic({"id": "fundus-photography"})  # why there is no more
 
 
 GIVEN_AWAY = {"image_type": ("modality", "organ"), "modality": ("modality",), "organ": ("organ",)}
