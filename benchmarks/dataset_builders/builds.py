@@ -25,7 +25,6 @@ from pathlib import Path
 import numpy as np
 
 IMAGES, QUESTIONS = 6303, 57132
-IMAGE_BYTES = 60_000
 
 
 def main() -> None:

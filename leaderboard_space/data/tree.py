@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,6 @@ from dataset_builders.errors import BadInput
 from dataset_builders.facets import read_facets
 from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import chains_of, spec
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Path = tuple[str, ...]
 MARK = "="
