@@ -40,7 +40,9 @@ def prepare_any(
 ) -> Submission:
     """`store.submit.prepare` of a folder, a plain file of answers, or any file that a reader knows."""
     with as_answer_file(what, Described(benchmark, model, data, split)) as (plain, told):
-        return prepare(plain, *told, **more)
+        found = prepare(plain, *told, **more)
+        found.problems[:] = [line.replace(str(plain), str(what)) for line in found.problems]
+        return found
 
 
 def submit_any(

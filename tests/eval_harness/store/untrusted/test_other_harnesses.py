@@ -150,8 +150,9 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
     other = phantoms / "probmed"
     answers = [(q, "yes") for q in default_questions(other).itertuples()]
     for file in (lmms(tmp_path, answers), vlmevalkit(tmp_path, answers, other)):
-        with pytest.raises(BadInput, match=file.name):
+        with pytest.raises(BadInput, match=file.name) as caught:
             submit_any(file, tmp_path / "store", "mediconfusion", "M", str(mediconfusion))
+        assert "medprobe-answers-" not in str(caught.value), "the file that it was converted to is gone"
         assert not (tmp_path / "store").exists()
 
 
