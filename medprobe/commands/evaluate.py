@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import os
 import sys
 from contextlib import nullcontext, redirect_stderr
 from functools import partial
@@ -178,7 +178,8 @@ def run_model(
     for each, folder in folders.items():
         alone = {benchmark: each, str(out): str(folder)}
         argv = [alone.get(word, word) for word in sys.argv[1:]]
-        with redirect_stderr(io.StringIO()) if quiet else nullcontext():  # an exception passes, with its line
+        # an exception passes, with its line
+        with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere) if quiet else nullcontext():
             run = evaluate(each, **given, arms=arms, out=folder, resume=not no_resume, argv=argv)
         if run.result is None:  # another of several processes writes the result
             typer.echo(str(run))
