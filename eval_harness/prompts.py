@@ -1,6 +1,6 @@
 """Choose the template of a question. The templates are protocol constants of the benchmarks (`benchmarks/*.py`).
 
-See also: how a model's own chat template wraps the text (`models/local/transformers_vlm.py`), how the response is read (`answers.py`).
+See also: how a model's own chat template wraps the text (`models/local/transformers_vlm.py`), reading a response (`derive/reading.py`).
 """
 
 from __future__ import annotations

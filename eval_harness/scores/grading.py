@@ -1,6 +1,6 @@
 """Answers against the key: which question was right, under which sample. The basis of every metric.
 
-See also: reading a response (`answers.py`), the metrics (one module per benchmark).
+See also: reading a response (`derive/reading.py`), the metrics (one module per benchmark).
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ Ints = NDArray[np.int64]
 class Graded:
     """Q questions with a known key x S samples.
 
-    `family`: the benchmark whose format they have. `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays.
-    `right`, `answered`, `refused`, `irrelevant` are (Q, S);
-    `ends` (Q, 5) counts the responses to each question, and those that say nothing by reason (`nonresponse.COUNTS`);
-    `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first option chosen or -1. `k`
-    options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,) number the
-    cases and the connected components of cases that share an image.
+    `family`: the benchmark whose format they have. `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays. `right`,
+    `answered`, `refused`, `irrelevant` are (Q, S); `ends` (Q, 5) counts the responses to each question, and those that say nothing by
+    reason (`nonresponse.COUNTS`); `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first
+    option chosen or -1. `k` options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`,
+    `cluster` (Q,) number the cases and the connected components of cases that share an image.
     """
 
     family: str

@@ -67,9 +67,8 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
             word, value = "limits", cast("Any", limits)
             while word == "limits":
                 limits = value
-                if not ours.poll(
-                    limits.wall_seconds
-                ):  # most of the time went by in waiting, for the Hub or for this machine
+                # Most of this time goes by in waiting, for the Hub or for this machine.
+                if not ours.poll(limits.wall_seconds):
                     raise Unavailable(f"it was not read within {limits.wall_seconds:,} s. Try again later.")
                 word, value = ours.recv()
         except (EOFError, OSError):
