@@ -166,6 +166,7 @@ def deidentify(ward, served):
             if decision == "mask":
                 shown = np.asarray(Image.open(clean / "images" / image).convert("L"))
                 assert all((shown[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes[image])
+                assert shown.max() < 50  # the ground: no letter stands beside the boxes
         again = client.post("/save", json=given | {"reviewer": "Ada"})
         assert "not to be decided about" in again.json()["error"]
 
