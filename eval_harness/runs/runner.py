@@ -177,8 +177,8 @@ def keep_asked(folder: Path) -> None:
 def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
     """What only showed while the model ran (deviations, settings found) goes into run.json.
 
-    The environment is the one the run was begun in; where a resumed run was finished in another, what differs stands under
-    `resumed_with`.
+    The environment is the one the run was begun in; where it was finished in another, by a resumed run or by another of its processes,
+    what differs stands under `resumed_with`.
     """
     with folder_lock(folder):
         stored = read_run(folder)
