@@ -118,6 +118,7 @@ def pairs(
     from curation.mining.embedding import open_embeddings
     from curation.mining.pair_mining import Choice, Runner, images_of, mine, run_here, why_none
     from curation.mining.pair_search import MODES, PairSearch, Thresholds
+    from dataset_builders.errors import BadInput
 
     given = {
         "med_at_least": med_at_least, "med_at_most": med_at_most, "gen_at_least": gen_at_least, "gen_at_most": gen_at_most,
@@ -140,6 +141,10 @@ def pairs(
         from curation.mining.on_ray import run_on_ray
         from dataset_builders.ray_cluster import Cluster
 
+        if sample is not None:
+            raise BadInput(
+                "--ray: a sample is drawn in one process. Leave out --ray, or add --all in the modes easy and reversed."
+            )
         arrays = [Path(str(each.filename)).absolute() for each in (vectors, others)]
         run = run_on_ray(arrays, device, Cluster(ray, workers, gpus_per_worker))
     search = PairSearch(vectors, others, thresholds, "cpu" if ray else device)
