@@ -45,9 +45,15 @@ const ask = async (path, body) => {
   try {
     const answer = await fetch(path, body && {method: 'POST', headers: {'content-type': 'application/json'}, body: JSON.stringify(body)});
     if (!answer.ok) throw new Error(answer.status);
-    return await answer.json();
+    const said = await answer.json();
+    await pressed;
+    return said;
   } catch (error) { if (!leaving) lost(); throw error; }
 };
+// What a reply draws may move the button under the pointer: it waits until the pointer is released, or the click would be lost.
+let pressed = Promise.resolve();
+addEventListener('pointerdown', () => { pressed = new Promise((done) => ['pointerup', 'pointercancel', 'blur'].forEach(
+  (end) => addEventListener(end, () => setTimeout(done), {once: true}))); }, true);
 let leaving = false; addEventListener('beforeunload', () => { leaving = true; });
 const inTurn = (act) => { queue = queue.then(act).catch(() => {}); return queue; };
 const go = (where, from) => inTurn(async () => {
