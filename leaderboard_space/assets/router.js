@@ -93,12 +93,19 @@ window.medprobe = (() => {
     });
     show();
   }
+  // What a reply draws may replace or move what is under the pointer: it waits until the pointer is released, or the click would be lost.
+  let released = Promise.resolve();
+  addEventListener("pointerdown", () => {
+    released = new Promise((done) => ["pointerup", "pointercancel", "blur"].forEach((end) => addEventListener(end, () => setTimeout(done), { once: true })));
+  }, true);
   // What a page asks the server for (serving.py): server("compare").page(request) gives { ok } or { error }.
   const server = (page) => new Proxy({}, {
     get: (_, name) => async (request) => {
       const answer = await fetch("board/" + page + "/" + name, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
       if (!answer.ok) throw new Error(answer.status);
-      return answer.json();
+      const said = await answer.json();
+      await released;
+      return said;
     },
   });
   return { read, build, visit, register, start, title, server, push: tell("pushState"), rewrite: tell("replaceState") };
