@@ -270,6 +270,7 @@ def sent(log):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_no_patient_leaves_by_any_command(models, tmp_path, local_hub, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     HfApi(endpoint=local_hub.endpoint, token=CURATOR).create_repo("ORG/results", repo_type="dataset")

@@ -51,6 +51,7 @@ def answer(prompt, before):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_tour_ends_with_an_own_benchmark_on_the_board(models, tmp_path, monkeypatch):
     drawn_images(tmp_path)
     served = []

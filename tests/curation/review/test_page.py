@@ -220,7 +220,9 @@ def test_a_review_survives_a_killed_server_and_what_no_server_took_does_not_look
         page.keyboard.type("typed over what Bo changes meanwhile")
         given = {"reviewer": "Bo", "item": "0-1", "field": "question", "value": "Which lung?", "seen": "Which side, 0?"}
         assert "saved" in httpx.post(address + "save", json=given).json()["said"]
-        page.click("#field-categories_1 button >> nth=0", delay=500)  # what is refused meanwhile moves no button under the pointer
+        page.click(
+            "#field-categories_1 button >> nth=0", delay=500
+        )  # what is refused meanwhile moves no button under the pointer
         page.wait_for_selector("#said:has-text('saved 0-1 categories')")
         expect(page.locator("#field-question .bad")).to_contain_text("NOT saved: Bo changed question")
         expect(page.locator("#field-question textarea")).to_have_value("typed over what Bo changes meanwhile")

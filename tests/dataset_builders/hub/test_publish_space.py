@@ -62,6 +62,7 @@ def board(tmp_path):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_the_space_starts_from_its_own_folder(board, stranger, tmp_path, local_hub):
     report = publish(board, "ORG/board", space=True)
     assert report.repo_type == "space" and report.url.endswith("/spaces/ORG/board") and report.left_out == (".env",)
@@ -120,6 +121,7 @@ def test_the_board_is_told_what_it_shows_and_which_secret_is_still_needed(board,
         publish(tmp_path / "small", "ORG/small", results="ORG/results")
 
 
+@pytest.mark.exhaustive
 def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local_hub):
     """From the copies to the wheel, in one commit; what a wheel holds is the packages."""
     publish(board, "ORG/board", space=True)

@@ -58,6 +58,7 @@ def results(workdir, out):
     return table[table["facet"].isna()].set_index(["model", "benchmark", "metric"])["value"].sort_index()
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(workdir):
     benchmarks = ["mediconfusion", {"benchmark": "probmed", "limit": 9}]
     file = write(workdir, models=["own.py:Model", "baseline:always-A"], benchmarks=benchmarks)

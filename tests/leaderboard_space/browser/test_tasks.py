@@ -15,7 +15,6 @@ from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines
 from tests.leaderboard_space.serving import board
 from tests.leaderboard_space.stores import add_run, answers
-from tests.sampling import few
 
 pytestmark = pytest.mark.browser
 
@@ -200,7 +199,8 @@ VIEWS = (
 View = tuple[str, int, int, dict[str, Any] | None]
 
 
-@pytest.mark.parametrize("views", few([(views,) for views in VIEWS]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("views", VIEWS)
 def test_every_page_in_both_themes_and_on_small_screens(chromium: Any, served: Served, views: Sequence[View]) -> None:
     """axe finds nothing at all; no text is cut, and nothing stands beyond the screen; on small ones the first row of numbers is within its
     first half."""
