@@ -52,6 +52,7 @@ def third_party(path: Path) -> set[str]:
     return names - sys.stdlib_module_names - set(PACKAGES)
 
 
+@pytest.mark.exhaustive
 def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_extra():
     owners = packages_distributions()
     core = closure(PROJECT["dependencies"])
@@ -204,6 +205,7 @@ def outside(program, *arguments, cwd, code=0, **environment):
     return done.stdout, done.stderr
 
 
+@pytest.mark.exhaustive
 def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     inside = {Path(name) for name in zipfile.ZipFile(wheel).namelist()}
     assert {path for path in inside if not path.parts[0].endswith(".dist-info")} == set(packaged())

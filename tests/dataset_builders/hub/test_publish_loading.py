@@ -70,6 +70,7 @@ def hashes(**options):
 """
 
 
+@pytest.mark.exhaustive
 def test_bytes_tags_owners_and_parts(publishable, tmp_path, stranger, local_hub):
     """The bytes of images arrive unchanged; a tag gives the version it names; a private set is for its owners; and the first streamed
     row of a large set fetches a part of it only."""

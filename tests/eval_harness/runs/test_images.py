@@ -173,6 +173,7 @@ def test_answers_in_a_file_have_no_arms(sides, tmp_path):
     assert "the same whatever is shown" in said
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_runs_arms_and_forecasts_them(sides, tmp_path):
     (tmp_path / "models.yaml").write_text(
         f"models: ['{sides / 'models.py'}:SaysA']\nbenchmarks: [{{benchmark: sides, data: '{sides / 'data'}', limit: 2}}]\n"

@@ -129,6 +129,7 @@ def without_time(run):
     return {name: value for name, value in document.items() if name not in ("created_at", "command")}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_two_processes_give_the_result_of_one(workdir, calm):
     started = [

@@ -102,6 +102,7 @@ class Model:
 """
 
 
+@pytest.mark.exhaustive
 def test_a_killed_sweep_takes_the_process_of_its_model_along(workdir):
     """Else the model would stay in memory, and the run folder locked."""
     (workdir / "stuck.py").write_text(STUCK)

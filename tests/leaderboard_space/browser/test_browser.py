@@ -162,6 +162,7 @@ def test_on_a_phone_all_tabs_are_in_reach_and_a_link_opens_its_own(chromium: Any
     fits(page, 390)
 
 
+@pytest.mark.exhaustive
 def test_the_leaderboard_sorts_by_number_and_a_link_keeps_the_order(chromium: Any, address: str) -> None:
     page = open_page(chromium, address)
     tab(page, "GMAI-MMBench").click()
@@ -189,6 +190,7 @@ def saved(page: Any, button: Any) -> str:
     return Path(download(page, button).path()).read_text(encoding="utf-8")
 
 
+@pytest.mark.exhaustive
 def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
     page = open_page(chromium, address)
     tab(page, "ProbMed").click()
@@ -214,6 +216,7 @@ def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
     assert len({row["case_id"] for row in rows}) == 9 and len(rows) == 9 * 2 * len({row["model"] for row in rows})
 
 
+@pytest.mark.exhaustive
 def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium: Any, address: str) -> None:
     """Menus, the details of a result, the citation, what has the focus: a new selection or news from the store closes none of them."""
     page = open_page(chromium, address)

@@ -128,6 +128,7 @@ def test_a_rank_says_why_by_key_and_by_touch(start: Callable[..., Any]) -> None:
     expect(why).to_have_count(1)
 
 
+@pytest.mark.exhaustive
 def test_cite_save_share_reload(start: Any) -> None:
     page = start()
     kinds = page.get_by_role("group", name="Kind of model")
@@ -168,6 +169,7 @@ def test_by_keyboard_alone(start: Any) -> None:
     page.get_by_text("No match for").wait_for()
 
 
+@pytest.mark.exhaustive
 def test_pins_order_and_all_models(start: Any) -> None:
     page = start()
     rows, first = page.locator("table.matrix tbody tr"), page.locator("table.matrix tbody th a").first
@@ -189,6 +191,7 @@ def test_pins_order_and_all_models(start: Any) -> None:
     page.get_by_role("heading", name="GPT-4o is significantly better than RadFM").wait_for()
 
 
+@pytest.mark.exhaustive
 def test_an_unknown_topic_and_page_say_so(start: Any) -> None:
     page = start(where="/#/topic/opthalmology")
     page.get_by_text("No benchmark here has a topic").wait_for()

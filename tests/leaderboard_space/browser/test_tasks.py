@@ -40,6 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield Served(address, data, store)
 
 
+@pytest.mark.exhaustive
 def test_two_models_and_an_image_they_differ_on(chromium: Any, served: Served) -> None:
     """On a phone: Compare, two names, and there it is; the fourth step leads to both answers, the key and the neighbours."""
     page = chromium.new_page(390, 844)

@@ -58,6 +58,7 @@ def names(store: Path) -> set[str]:
     return {path.parent.relative_to(store).as_posix() for path in store.glob("results/*/*/*/result.json")}
 
 
+@pytest.mark.exhaustive
 def test_many_at_once_onto_the_hub(
     local_hub: Any, data: Path, files: list[Path], tmp_path: Path, monkeypatch: Any
 ) -> None:

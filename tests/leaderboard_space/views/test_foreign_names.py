@@ -47,6 +47,7 @@ def offered(page: str, field: str) -> list[str]:
     return [html.unescape(value).strip() for value in re.findall(r'<option value="([^"]*)"', listed)]
 
 
+@pytest.mark.exhaustive
 def test_every_name_that_a_field_offers_is_found_by_it(board: Board) -> None:
     service = Service(board)
     compared = offered(compare.page(board, {}), "results-first")

@@ -427,6 +427,7 @@ def test_what_a_run_says_of_itself_does_not_change_what_its_request_and_its_data
     assert [name for name in same if getattr(found, name) != getattr(wanted, name)] == []
 
 
+@pytest.mark.exhaustive
 def test_a_baseline_of_ours_and_a_models_own_arm_are_not_flagged(worlds):
     """A perfect oracle is the oracle; a model that does not look at its images answers the same without them."""
     for world in worlds.values():
