@@ -274,7 +274,7 @@ def quick(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "scope"), few(sorted(CASES, key=lambda case: CASES.index(case) % 7), 9))
+@pytest.mark.parametrize(("kind", "scope"), few(sorted(CASES, key=lambda case: CASES.index(case) % 7), 6))
 def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path, capsys, kind, scope):
     drawn = world(kind)(kind, scope, str(phantoms / "mediconfusion"), tmp_path / "run")
     result, line = None, ""

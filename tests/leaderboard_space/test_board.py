@@ -115,6 +115,7 @@ def test_a_download_runs_no_formula(store: Path) -> None:
     assert len(table) == 7 and {row["selection"] for row in table} == {"chest"} and exported["name"].endswith(".json")
 
 
+@pytest.mark.exhaustive
 def test_news_are_picked_up_and_the_rest_is_kept(tmp_path: Path) -> None:
     store = make_store(tmp_path, cases=8)
     board = Board(store)

@@ -63,6 +63,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.exhaustive
 def test_every_shape_gives_the_same_scores(data, frame, tmp_path):
     plain = prepare(write_lines(tmp_path / "plain.jsonl", responses(data)), "mediconfusion", "Model", str(data))
     for shape, make in SHAPES.items():
