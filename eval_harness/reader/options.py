@@ -272,13 +272,12 @@ class OptionTexts:
         )
 
     def named(self, text: str) -> int | None:
-        """The option of which a text is a name, word for word (or sign for sign: "180-w-y" and "180-w+y" are the same words)."""
-        if text in self.plain:
-            return self.plain.index(text)
+        """The option of which a text is a name, word for word; sign for sign where two have these words ("180-w-y", "180-w+y")."""
         words = words_of(text).words
         if words not in self.names and _ARTICLE.match(text):
             words = words[1:]
-        return self.names.get(words) if len(words) <= self._most else None
+        place = self.names.get(words) if len(words) <= self._most else None
+        return self.plain.index(text) if place is None and words in self.names and text in self.plain else place
 
     @cached_property
     def _most(self) -> int:
