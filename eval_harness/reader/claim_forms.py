@@ -270,7 +270,7 @@ QUALITY = (
 """Between the verb and the option: articles, generic words, adjectives ("a benign nevus"), another name ("kneecap (patella)")."""
 SEES = (
     rf"{OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{SUBJECT}{ADVERB}?(?:{COPULA}|{SHOWN})\s+"
-    r"|(?:i|we|you|one)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
+    r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
     r"|(?:think|believe) (?:it|this) is)\s+"
     r"|(?:there\s+)?(?:is|are|appears? to be|seems? to be)\s+|(?:looks? like|shows?|depicts?)\s+"
     r"|which\s+(?:is(?: typical (?:of|for)| characteristic of| consistent with)?|suggests?|indicates?"
@@ -311,12 +311,13 @@ KIND_OF = re.compile(
 )
 """Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
 OF_SIDE = re.compile(
-    r"(?:[ -](?!(?:and|or|of|than|but|nor|is|are|appears?|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
+    r"(?:[ -](?!(?:and|or|of|than|but|nor|is|are|appears?|would|could|may|might|can|should|will"
+    r"|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
 )
 """What is left or right, where that is what the options are."""
 MEASURE = re.compile(
     r"\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|years?|months?|days?|weeks?|hours?|more|minus|plus"
-    r"|percent|of|in|on|is|as|because)\b)[a-z]+"
+    r"|percent|of|in|on|is|as|because|would|could|may|might|can|should|will)\b)[a-z]+"
     r"(?:\s+[a-z]+)?(?=\s*(?:$|[.,;!\n]|in\b|on\b|visible|shown|seen|present|total))"
 )
 """What is counted, after a number."""
