@@ -91,16 +91,18 @@ def build_app(
             with gr.Column(elem_id="page-submit"):
                 drawn_when_open = "medprobePage(element, () => { trigger('select') });"
                 opened = _html(frame.page("submit"), "mp-submit-page", drawn_when_open)
-                drawn_choices = submitting.choices()
+                offered = gr.State(submitting.choices())
                 form, target = draw_submit(submitting)
 
-        def fill() -> tuple[Any, Any]:  # drawn anew, the form would lose a file that is given meanwhile
+        def fill(offered: Any) -> tuple[Any, ...]:  # drawn anew, the form would lose a file that is given meanwhile
             choices = submitting.choices()
-            if choices == drawn_choices:
-                return gr.skip(), gr.skip()
-            return gr.Row(visible=bool(choices)), gr.Dropdown(choices=choices)
+            if choices == offered:
+                return (gr.skip(),) * 3
+            return choices, gr.Row(visible=bool(choices)), gr.Dropdown(choices=choices)
 
-        opened.select(fill, outputs=[form, target], queue=False, show_progress="hidden", api_visibility="private")
+        opened.select(
+            fill, offered, [offered, form, target], queue=False, show_progress="hidden", api_visibility="private"
+        )
         for tool in tools(board, service):
             gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
 
