@@ -10,7 +10,7 @@ burned-in text set apart for a person, a table with keyed groups, a report.
     OUT/deidentification.json   what was removed, with counts: for the ethics board, and carried by every set made of the images
     OUT.key, OUT.names.csv      beside it, private: the key, and which file became which id
 
-See also: the rules (`dicom.py`), text (`texts.py`), the decisions (`review_texts.py`).
+See also: the rules (`dicom.py`), text (`images/burned_in_text.py`), the decisions (`review_texts.py`).
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     paths = [path for path, _, _ in found]
     # A table names all pictures by their SOP instances, or all by files.
     by_files = {each.image.strip() for each in annotations}.isdisjoint(by_uid)
-    pairs, skips, _ = paired(annotations, paths, dataset, None if by_files else [uids.get(path, "") for path in paths])
+    called = [below(path, dataset.path) if by_files else uids.get(path, "") for path in paths]
+    pairs, skips, _ = paired(annotations, paths, called, dataset)
     yield from files.skips + skips
     pictures = {path for path, _, modality in found if modality in SINGLE}
     for annotation, path in pairs:

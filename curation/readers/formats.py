@@ -42,7 +42,7 @@ def pairs_of(dataset: SourceDataset, files: Files) -> tuple[Pairs, list[Skip], l
     images = [path for path in (files.volumes if is_nifti else files.pictures) if path not in taken]
     names = [below(path, dataset.path) for path in images]
     called = without_channels(names, [each.image for each in annotations]) if is_nifti else names
-    pairs, skips, alone = paired(annotations, images, dataset, called)
+    pairs, skips, alone = paired(annotations, images, called, dataset)
     return pairs, [*(each for each in found if isinstance(each, Skip)), *files.skips, *skips], alone, taken
 
 

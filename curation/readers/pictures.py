@@ -188,15 +188,10 @@ Pairs = list[tuple[Annotation, Path]]
 
 
 def paired(
-    annotations: Sequence[Annotation],
-    images: Sequence[Path],
-    dataset: SourceDataset,
-    called: Sequence[str] | None = None,
+    annotations: Sequence[Annotation], images: Sequence[Path], called: Sequence[str], dataset: SourceDataset
 ) -> tuple[Pairs, list[Skip], list[Path]]:
-    """(each annotation with its image, annotations without one, images without an annotation). called: what the images are called, where
-    that is not their path."""
-    there = called or [below(path, dataset.path) for path in images]
-    found = pair([each.image for each in annotations], there, dataset.path)
+    """(each annotation with its image, annotations without one, images without an annotation). called: what the images are called."""
+    found = pair([each.image for each in annotations], called, dataset.path)
     skips = [Skip(dataset.name, each.image, why) for each, why in zip(annotations, found.reasons, strict=True) if why]
     pairs = [(each, images[at]) for each, at in zip(annotations, found.found, strict=True) if at is not None]
     used = {at for at in found.found if at is not None}

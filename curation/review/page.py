@@ -1,6 +1,6 @@
 """The page on which people judge one item at a time: images, question, fields with buttons and keys, each decision in a journal.
 
-Used for reviewing pairs (`review.py`), validating questions and tagging labels (`gmai/pages.py`), and deciding about burned-in text
+Used for reviewing pairs (`review.py`), validating questions and tagging labels (`gmai/validation.py`), and deciding about burned-in text
 (`deidentify/review_texts.py`). What the page calls saved is on the disk. See also: markup, style and script (`page_markup.py`), serving
 and links (`serving.py`).
 """

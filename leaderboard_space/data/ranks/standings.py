@@ -1,6 +1,6 @@
 """A section seen through a selection: one row per result, with its score there, its verdict, and the ranks it may hold.
 
-See also: the mathematics (`ranking.py`), sentences (`headlines.py`), HTML (`views/`).
+See also: the mathematics (`scoring.py`, `eval_harness.scores.ranks`), sentences (`headlines.py`), HTML (`views/`).
 """
 
 from __future__ import annotations
