@@ -247,11 +247,6 @@ def guess_of(row: Row, family: str, metric: str) -> str:
     return guessing(family, metric) if row.run is None else RANDOM_RUN
 
 
-def short_guess(family: str) -> str:
-    """What "chance" is called in the heading of a group."""
-    return spec(family).short_guess
-
-
 def ranked(found: Standings) -> tuple[Ranked, ...]:
     """The ranked models as sentences speak of them, best first."""
     names = display_names([row.entry for row in found.models])

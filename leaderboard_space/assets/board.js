@@ -20,7 +20,7 @@ async function ask(name, extra) {
   try {
     answer = await server[name]({ format, section: state.section, metric: state.metric, branches: state.branches, shown: state.shown, all: state.all, ...extra });
   } catch (error) {
-    throw new Error("The server did not answer; what you see belongs to the selection before.");
+    throw new Error("The server did not answer; what you see may be out of date.");
   }
   if (!answer || "error" in answer) throw new Error(answer && answer.error ? answer.error : "The server gave no answer.");
   return answer.ok;

@@ -129,7 +129,7 @@ def shown_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, list[str]]:
         return {
             name: shown or [] for name, shown in zip(*(column.to_pylist() for column in table.columns), strict=True)
         }
-    except Exception as error:  # as above
+    except Exception as error:  # one damaged file is one line on the page
         raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None
 
 
@@ -151,5 +151,5 @@ def answers_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, Answer]:
             )
             for row in rows
         }
-    except Exception as error:  # one damaged file is one line on the page
+    except Exception as error:  # as above
         raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None

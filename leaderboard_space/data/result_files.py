@@ -28,7 +28,7 @@ from leaderboard_space.html import visible
 
 
 def kept() -> Path:
-    """Where it lies: under the user's cache folder (XDG_CACHE_HOME), or the folder named by MEDPROBE_BOARD_CACHE."""
+    """Where what was derived here lies: below the user's cache folder (XDG_CACHE_HOME), or the folder that MEDPROBE_BOARD_CACHE names."""
     named = os.environ.get("MEDPROBE_BOARD_CACHE")
     home = os.environ.get("XDG_CACHE_HOME")
     board = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "medprobe" / "board"

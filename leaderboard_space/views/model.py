@@ -6,8 +6,7 @@ See also: the numbers (`model_results.py`), its parts (`model_parts.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
@@ -38,6 +37,7 @@ from leaderboard_space.views.parts import (
     KINDS,
     TONE,
     WHOLE,
+    Request,
     acts,
     address_of,
     benchmark_address,
@@ -46,8 +46,6 @@ from leaderboard_space.views.parts import (
     model_address,
     sorted_by,
 )
-
-Request = Mapping[str, Any]
 
 
 def page(memory: ViewCache, request: Request) -> str:

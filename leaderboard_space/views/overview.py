@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS
@@ -17,6 +16,7 @@ from leaderboard_space.views.parts import (
     FIRST_MODELS,
     KINDS,
     WORD,
+    Request,
     acts,
     address_of,
     all_rows,
@@ -31,8 +31,6 @@ from leaderboard_space.views.parts import (
 CHIPS = {"modality": 3, "department": 4}
 """Topics of each kind that are shown at first."""
 KIND_CLASS = {"proprietary": "p", "open": "o", "medical": "m"}
-
-Request = Mapping[str, Any]
 
 
 def page(found: Overview, labels: Sequence[TopicLabel], request: Request) -> str:

@@ -217,8 +217,8 @@ Request = Mapping[str, Any]
 
 
 def measured_sections(board: Board) -> list[tuple[str, Section]]:
-    """Sections of which answers are known, with the text that names them in a list; those with most results first."""
-    found = [(f"{section.family}/{section.key}", section) for section in _all(board) if _measured(section)]
+    """Sections of which answers are known, with what an address calls them; those with most results first."""
+    found = [(set_name(section), section) for section in _all(board) if _measured(section)]
     return sorted(found, key=lambda item: (item[1].kind != "complete", -len(_measured(item[1]))))
 
 
@@ -245,7 +245,7 @@ def set_select(sections: Sequence[Section], key: str) -> str:
     """The choice of a set of questions."""
     pairs = [
         (
-            f"{section.family}/{section.key}",
+            set_name(section),
             f"{LABELS[section.family]}: {section.title()}, {section.split}, {plural(section.questions, 'question')}",
         )
         for section in sections

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.sight import Sight
 from leaderboard_space import headlines, sentences
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.model_names import entry_mark, identity_of
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, display_names
@@ -209,7 +210,7 @@ def _table(
 def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Rows by their verdict against chance; those that have none (no chance known, no value) follow."""
     tested = [row for row in rows if row.score.verdict is not None]
-    guess = sentences.RANDOM_RUN if tested and all(row.run for row in tested) else headlines.short_guess(family)
+    guess = sentences.RANDOM_RUN if tested and all(row.run for row in tested) else spec(family).short_guess
     ranked = [row for row in rows if row.group == "ranked"]
     groups = [
         (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict]) for verdict, words in GROUPS
