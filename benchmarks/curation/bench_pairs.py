@@ -28,7 +28,7 @@ NEAR = 1e-5
 BLOCK = 2048
 
 
-def synthetic(n: int, dims: tuple[int, int] = (512, 768), seed: int = 0) -> list[np.ndarray]:
+def synthetic(n: int, seed: int = 0) -> list[np.ndarray]:
     """Unit vectors (n, d) float32 for two encoders: a common cone + 14 Zipf-sized modality modes + 600 Zipf-sized
     sub-modes + noise with a k^-0.7 spectrum and log-normal size per image + 0.5% near-duplicates; both encoders share
     the modes. (cone, mode, sub-mode, noise) lengths are set so that the mean med cosine is 0.42-0.43, P(med >= 0.9)
@@ -49,7 +49,7 @@ def synthetic(n: int, dims: tuple[int, int] = (512, 768), seed: int = 0) -> list
     mode, sub = zipf(14), zipf(600)
     size = np.exp(rng.normal(0, 0.25, n)).astype(np.float32)
     made = []
-    for d, (common, modes, subs, noise) in zip(dims, ((1.0, 0.7, 0.8, 0.67), (1.0, 0.8, 0.7, 1.8)), strict=True):
+    for d, (common, modes, subs, noise) in zip((512, 768), ((1.0, 0.7, 0.8, 0.67), (1.0, 0.8, 0.7, 1.8)), strict=True):
         rotation = np.linalg.qr(normal(d, d))[0]
         spectrum = np.arange(1, d + 1, dtype=np.float32) ** -0.7
         spectrum /= np.linalg.norm(spectrum)

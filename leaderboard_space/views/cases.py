@@ -93,7 +93,7 @@ def page(board: Board, request: Request) -> str:
     1); `id`: one case alone, then `first`, `second`: the results whose answers are shown."""
     found = chosen_section(board, request)
     if found is None:
-        return no_answers("No questions are known yet.")
+        return no_answers()
     key, section = found
     outcomes, _ = board.outcomes(section)
     note = not_known("Set of questions", request.get("set"), key)

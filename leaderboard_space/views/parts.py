@@ -270,12 +270,12 @@ def name_input(said: str, name: str, chosen: str, offered: Sequence[tuple[str, s
     )
 
 
-def no_answers(line: str) -> str:
+def no_answers() -> str:
     """What stands where a page needs answers and the board has none: what is missing, and how to get it."""
     return (
-        f'<h2 class="finding">{text(line)}</h2><p class="sub">This board has only what papers print: scores, but neither questions nor '
-        "answers. Both come with a run: <code>medprobe eval BENCHMARK --model MODEL</code>, then <code>medprobe submit RUN_DIR --to "
-        'STORE</code>. Published scores can be compared on <a href="#/compare">Compare</a>.</p>'
+        '<h2 class="finding">No questions are known yet.</h2><p class="sub">This board has only what papers print: scores, but neither '
+        "questions nor answers. Both come with a run: <code>medprobe eval BENCHMARK --model MODEL</code>, then <code>medprobe submit "
+        'RUN_DIR --to STORE</code>. Published scores can be compared on <a href="#/compare">Compare</a>.</p>'
     )
 
 

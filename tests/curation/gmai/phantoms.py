@@ -327,7 +327,7 @@ def structures(path, slices, label, names):
 MAKERS = {f.__name__: f for f in (folders, csv_many, wide, coco, voc, yolo, masks, nifti, dicom)}
 
 
-def write_all(base: Path, seed=0, only=None, **settings):
+def write_all(base: Path, only=None, **settings):
     """Every source below `base`, and sources.yaml; returns its path."""
     import yaml
 
@@ -335,7 +335,7 @@ def write_all(base: Path, seed=0, only=None, **settings):
     for at, (name, make) in enumerate(MAKERS.items()):
         if only is None or name in only:
             (base / name).mkdir(parents=True, exist_ok=True)
-            datasets.append(make(base / name, np.random.default_rng([seed, at])))
+            datasets.append(make(base / name, np.random.default_rng([0, at])))
     path = base / "sources.yaml"
     path.write_text(yaml.safe_dump({"datasets": datasets, **settings}, sort_keys=False))
     return path

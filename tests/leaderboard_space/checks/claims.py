@@ -145,8 +145,8 @@ def _check_guessing(said: str, tail: str | None, rows: Sequence[Truth], many: st
         assert (len(judged) if of == "all" else whole(of) if of else 0) == worse, said
 
 
-def check_caption(said: str, scores: Sequence[Score], case: str, selected: bool, up: bool | None, guess: str) -> None:
-    """The sentences under the headline. `scores`: of all rows with a value; `guess`: how chance is called where it is no level."""
+def check_caption(said: str, scores: Sequence[Score], case: str, selected: bool, up: bool | None) -> None:
+    """The sentences under the headline. `scores`: of all rows with a value."""
     sizes = {(score.n, score.n_cases) for score in scores}
     for n, cases, unit in re.findall(r"n = ([\d,]+)(?: from ([\d,]+))? (\w+)\.", said):
         assert sizes == {(whole(n), whole(cases or n))}, said
@@ -165,7 +165,7 @@ def check_caption(said: str, scores: Sequence[Score], case: str, selected: bool,
     if level := re.fullmatch(r"guessing \((\S+)%\)", chart[3] or ""):
         assert len(levels) == 1 and rounds_to(level[1], next(iter(levels))), said
     else:
-        assert chart[3] == (guess if guess else "guessing, which differs by row" if levels else None), said
+        assert chart[3] == ("guessing, which differs by row" if levels else None), said
 
 
 SIGNS = {"▲": "better", "≈": "no different", "▼": "worse", "·": None}

@@ -160,7 +160,7 @@ def check_panel(
         score.model_copy(update={"low": saved[key]["low"]}) for key, score in held.items() if score.value is not None
     ]
     caption = plain(re.search(r'<p class="sub">(.*?)</p>', page)[1])  # type: ignore[index]
-    check_caption(caption, drawn, CASES[family], cell is not None, info.higher_is_better, "")
+    check_caption(caption, drawn, CASES[family], cell is not None, info.higher_is_better)
     unseen = {
         one.result.model.name for key, one in truth.items() if key not in held and one.result.model.kind != "baseline"
     }
