@@ -6,10 +6,11 @@ To add one, write its package and add its name to `benchmark_names.py`; the fold
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 
 from dataset_builders.benchmark_names import BENCHMARKS
-from dataset_builders.benchmarks.spec import DatasetSpec, load_part, load_spec
+from dataset_builders.benchmarks.spec import DatasetSpec, load_spec, module_name
 from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Kind
 
 
@@ -22,7 +23,7 @@ def spec(name: str) -> DatasetSpec:
 
 def part(name: str, module: str) -> ModuleType:
     """A module of a benchmark's package: `reader` (with `read`), `phantoms` (with `write`)."""
-    return load_part(__name__, name, module)
+    return importlib.import_module(f"{module_name(__name__, name)}.{module}")
 
 
 FACETS: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in BENCHMARKS}

@@ -1,11 +1,10 @@
-"""Declare the data side of a benchmark (card, columns, facets, released fingerprints), and load a benchmark's package of any layer."""
+"""Declare the data side of a benchmark (card, columns, facets, released fingerprints), and load what any layer says of a benchmark."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import TypeVar
 
 from dataset_builders.schema import Content, Kind, Question
@@ -62,11 +61,6 @@ def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:
     found = importlib.import_module(module_name(layer, name)).SPEC
     assert isinstance(found, kind)
     return found
-
-
-def load_part(layer: str, name: str, part: str) -> ModuleType:
-    """A module of a benchmark's package."""
-    return importlib.import_module(f"{module_name(layer, name)}.{part}")
 
 
 def module_name(layer: str, name: str) -> str:

@@ -33,15 +33,17 @@ SYSTEM = (
     "practice exam as directed to earn higher scores. You answer will only be for academic purpose."
 )
 """`eval/inference/GPT-4V/gpt4v.py` of eric-ai-lab/ProbMed at commit 8e29f9a."""
+WEIGHTED = ("condition", "position")
+"""Aspects whose weights count images without such questions."""
 
 
-def _probmed() -> dict[str, MetricInfo]:
+def _metrics() -> dict[str, MetricInfo]:
     metrics: dict[str, MetricInfo] = {}
     for aspect in ASPECTS:
         label = aspect.capitalize()
         alike = aspect in ("modality", "organ")  # of the image that the arm `swapped` shows, as of the right one
         arms, why = (ARMS[:2], "the image shown instead has the same modality and organ") if alike else (ARMS, "")
-        weighted = " Image types are weighted as in the paper's scorer." if aspect in ("condition", "position") else ""
+        weighted = " Image types are weighted as in the paper's scorer." if aspect in WEIGHTED else ""
         metrics[aspect] = MetricInfo(
             label, f"Images with every question on {aspect} answered correctly.{weighted}", arms=arms, no_arm=why
         )
@@ -57,7 +59,7 @@ def _probmed() -> dict[str, MetricInfo]:
         "Overall accuracy, no adversarial",
         "Four aspects (abnormality has no adversarial questions) without the adversarial questions. Never to be set against `overall`.",
     )
-    for name in ("condition", "position", "overall"):
+    for name in (*WEIGHTED, "overall"):
         for base in (name, f"{name}_without_adversarial"):
             metrics[f"{base}_reweighted"] = MetricInfo(
                 f"{metrics[base].label} (reweighted)", f"As `{base}`, divided by the images that have such questions."
@@ -65,7 +67,7 @@ def _probmed() -> dict[str, MetricInfo]:
     return metrics
 
 
-_PROBMED_ERRORS = {
+_ERRORS = {
     "accuracy_given_earlier": MetricInfo(
         "Accuracy given earlier steps",
         "Of the images with every earlier step of the diagnosis right, those with this one right.",
@@ -82,8 +84,6 @@ STEPS: dict[str, tuple[str, ...]] = {
     "position": ("modality", "organ", "abnormality", "condition"),
 }
 """Each step with the steps that must be right before it."""
-WEIGHTED = ("condition", "position")
-"""Aspects whose weights count images without such questions."""
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
@@ -258,7 +258,7 @@ SPEC = EvalSpec(
     more_breakdowns=more_breakdowns,
     read_official=read_official,
     headline="overall",
-    metrics={**_probmed(), **_PROBMED_ERRORS},
+    metrics={**_metrics(), **_ERRORS},
     prompts=PROMPTS,
     default_prompts=DEFAULTS,
     system=SYSTEM,

@@ -12,7 +12,7 @@ from leaderboard_space.benchmarks.spec import BoardSpec
 
 
 def spec(name: str) -> BoardSpec:
-    """What the module of a benchmark says; for a benchmark without one, its title. Raises TypeError where a module lacks its SPEC."""
+    """What the module of a benchmark says; for a benchmark without one, its title."""
     if name not in BENCHMARKS:
         return BoardSpec(label=name)
     try:

@@ -1,6 +1,6 @@
 """Read HALT-MedVQA: `fake_qa_shuffle.json`, `pmc_vqa_nota1K.json`, `swap_img_shuffle.json`, and images of three other datasets.
 
-See also: the authors' prompts (`eval_harness/prompts.py`), writing.
+See also: the authors' prompts (`eval_harness/benchmarks/halt_medvqa.py`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In the authors' image_dict.json every image lives in a PMC article (`dlink`, `file_name`). In a custom set
 (`medprobe curate export`) an entry may instead, or besides, say `license`, `source` and the `sha256` of the image that comes along.
 
-See also: downloading (`download.py`), writing.
+See also: downloading (`images/download.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataset_builders.schema import Case, CaseImage, Content, Count, Question
 from dataset_builders.source_files import SourceEntry, needed_file, read_json, read_text
 
 LETTERS = ("A", "B")
-SEED = "medprobe finetune 1"
+HALVES_SEED = "medprobe finetune 1"
 PAPER_PAIRS, PAPER_QUESTIONS = 176, 352
 PAPER_CATEGORIES = {
     "Cerebral": 79,
@@ -271,4 +271,4 @@ def _categories(case: Case) -> set[str]:
 
 def _draw(case: Case) -> int:
     """A number drawn for the case: the same on every machine."""
-    return int.from_bytes(hashlib.sha256(f"{SEED} {case.case_id}".encode()).digest()[:8], "big")
+    return int.from_bytes(hashlib.sha256(f"{HALVES_SEED} {case.case_id}".encode()).digest()[:8], "big")
