@@ -43,13 +43,13 @@ def letters_of(answer: Sequence[int]) -> str:
     return "".join(LETTERS[int(index)] for index in answer)
 
 
-def record_of(said: Any, sample: int = 0) -> dict[str, Any]:
+def record_of(said: Any) -> dict[str, Any]:
     """The journal record of an answer as a file has it; of lists in one another, their first text."""
     while isinstance(said, list) and said:
         said = said[0]
     failed = not isinstance(said, str) or said.startswith(FAILED)
     status = "failed" if failed else "answered"
-    return {"response": None if failed else said, "status": status, "sample": sample, "seconds": None}
+    return {"response": None if failed else said, "status": status, "sample": 0, "seconds": None}
 
 
 def to_export(data: str, split: str | None) -> Selection:

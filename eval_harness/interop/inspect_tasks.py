@@ -154,12 +154,7 @@ def _task_of(benchmark: str) -> Callable[..., Task]:
                     input=messages,
                     target=letters_of(row["answer"]),
                     choices=[str(option) for option in row["options"]],
-                    metadata=kept_columns(row)
-                    | {
-                        "question": str(row["question"]),
-                        "prompt": prompt_for(family, prompt, kind).name,
-                        "asked": about,
-                    },
+                    metadata=kept_columns(row) | {"prompt": prompt_for(family, prompt, kind).name, "asked": about},
                 )
         return Task(
             dataset=MemoryDataset([samples[name] for name in rows], name=chosen.repository.name),

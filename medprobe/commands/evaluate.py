@@ -178,7 +178,7 @@ def run_model(
     for each, folder in folders.items():
         alone = {benchmark: each, str(out): str(folder)}
         argv = [alone.get(word, word) for word in sys.argv[1:]]
-        # an exception passes, with its line
+        # --quiet drops what is written to standard error; an exception still ends in its line.
         with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere) if quiet else nullcontext():
             run = evaluate(each, **given, arms=arms, out=folder, resume=not no_resume, argv=argv)
         if run.result is None:  # another of several processes writes the result
