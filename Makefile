@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(STAMP)
 	$(BIN)/medprobe demo
 
-# Every promise, with small samples of what is generated; `make test-all` adds the long generated runs (marked `exhaustive`).
+# With small samples of what is generated; `make test-all` adds the long runs (marked `exhaustive`).
 test: $(STAMP) lint
 	@$(MAKE) --no-print-directory -j2 types some-tests
 
