@@ -128,11 +128,11 @@ def test_the_slurm_array_asks_every_question_once(shell, tmp_path):
     assert last > first
 
 
-def payload(repository, scope, action="create"):
+def payload(repository, scope):
     """What the Hub's documentation says that a webhook sends (version 3)."""
     address = {"web": "https://hub", "api": "https://hub/api"}
     repo = {"id": "1", "owner": {"id": "2"}, "name": repository, "private": False, "type": "dataset", "url": address}
-    return {"event": {"action": action, "scope": scope}, "repo": repo, "webhook": {"id": "3", "version": 3}}
+    return {"event": {"action": "create", "scope": scope}, "repo": repo, "webhook": {"id": "3", "version": 3}}
 
 
 @pytest.mark.exhaustive

@@ -33,8 +33,8 @@ def api(local_hub):
     return HfApi(endpoint=local_hub.endpoint, token=CURATOR)
 
 
-def commits(api, repo_id="ORG/small", repo_type="dataset"):
-    return [c.title for c in api.list_repo_commits(repo_id, repo_type=repo_type)]
+def commits(api, repo_id="ORG/small"):
+    return [c.title for c in api.list_repo_commits(repo_id, repo_type="dataset")]
 
 
 refused = partial(helpers.refused, publish)

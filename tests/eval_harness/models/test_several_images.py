@@ -34,15 +34,15 @@ def picture(number, size=(40, 32)):
     return buffer.getvalue()
 
 
-def write_source(folder, several, questions=12, seed=0):
-    """A TSV of `questions` rows; returns the pictures of each. `several`: rows show up to four, some of them in other rows, too."""
-    rng = random.Random(seed)
+def write_source(folder, several):
+    """A TSV of 12 rows; returns the pictures of each. `several`: rows show up to four, some of them in other rows, too."""
+    rng = random.Random(0)
     folder.mkdir(parents=True)
     shown: dict[str, list[bytes]] = {}
     with (folder / "set_VAL.tsv").open("w", newline="") as stream:
         table = csv.writer(stream, delimiter="\t", lineterminator="\n")
         table.writerow(["index", "image", "question", "A", "B", "C", "answer", "license"])
-        for number in range(questions):
+        for number in range(12):
             index, cell = str(number), None
             if number and rng.random() < 0.2:
                 other = str(rng.randrange(number))
@@ -50,7 +50,7 @@ def write_source(folder, several, questions=12, seed=0):
                     shown[index], cell = shown[other], other
             if cell is None:
                 count = rng.choice([1, 2, 3, 4]) if several else 1
-                shown[index] = [picture(rng.randrange(3 * questions)) for _ in range(count)]
+                shown[index] = [picture(rng.randrange(36)) for _ in range(count)]
                 texts = [base64.b64encode(data).decode() for data in shown[index]]
                 cell = texts[0] if count == 1 else (json.dumps(texts) if number % 2 else str(texts))
             table.writerow([index, cell, f"Question {number}?", "one", "two", "three", "ABC"[number % 3], "CC BY"])

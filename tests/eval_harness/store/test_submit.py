@@ -29,9 +29,9 @@ def run(data, tmp_path):
     return run_folder(data, tmp_path / "run")
 
 
-def from_file(path, data, model="Foreign 7B", **options):
+def from_file(path, data, **options):
     """What `medprobe submit FILE` examines: other programs' files are converted first."""
-    return prepare_any(path, Path(data).name, model, str(data), **options)
+    return prepare_any(path, Path(data).name, "Foreign 7B", str(data), **options)
 
 
 refused = partial(helpers.refused, submit)

@@ -52,9 +52,9 @@ def on_hub(local_hub, made, monkeypatch):
     return lambda **more: HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token=CURATOR, **more)
 
 
-def booked(user: str, token: str = CURATOR, endpoint: str | None = None) -> list[dict]:
+def booked(user: str) -> list[dict]:
     """What the ledger on the Hub holds of a user."""
-    api = HfApi(endpoint=endpoint or os.environ["HF_ENDPOINT"], token=token)
+    api = HfApi(endpoint=os.environ["HF_ENDPOINT"], token=CURATOR)
     try:
         path = api.hf_hub_download(**LEDGER, filename=f"users/{user}.json")
     except huggingface_hub.errors.RemoteEntryNotFoundError:

@@ -23,15 +23,11 @@ STORE = "ORG/results"
 REPO = {"repo_id": STORE, "repo_type": "dataset"}
 
 
-def really_run(data, folder, model="baseline:always-A", **more) -> Path:
-    """A run of something that really answers here."""
-    evaluate(EvalConfig("mediconfusion", model, str(data), out=folder, **more))
-    return folder
-
-
 @pytest.fixture
 def run(data, tmp_path):
-    return really_run(data, tmp_path / "run")
+    """Of something that really answers here."""
+    evaluate(EvalConfig("mediconfusion", "baseline:always-A", str(data), out=tmp_path / "run"))
+    return tmp_path / "run"
 
 
 @pytest.fixture
@@ -45,8 +41,8 @@ def api(local_hub, monkeypatch):
 refused = partial(helpers.refused, submit, reproduced=True)
 
 
-def files(api, revision="main") -> set[str]:
-    return {path for path in api.list_repo_files(**REPO, revision=revision) if path != ".gitattributes"}
+def files(api) -> set[str]:
+    return {path for path in api.list_repo_files(**REPO) if path != ".gitattributes"}
 
 
 def test_a_folder_holds_it_beside_the_submitted_one(run, data, tmp_path):

@@ -53,11 +53,11 @@ def verdict(honest, data):
     """(problems, flags) of the honest files with another run or other rows."""
     schema = pq.read_schema(io.BytesIO(honest.sent.answers))
 
-    def judge(run=None, answers=None, text=None):
+    def judge(run=None, answers=None):
         buffer = io.BytesIO(honest.sent.answers)
         if answers is not None:
             pq.write_table(pa.Table.from_pylist(answers, schema=schema), buffer := io.BytesIO())
-        content = text or (json.dumps(run).encode() if run else honest.sent.run)
+        content = json.dumps(run).encode() if run else honest.sent.run
         try:
             found = examined(Sent(content, buffer.getvalue()), partial(named_dataset, data=str(data)))
         except BadInput as error:
