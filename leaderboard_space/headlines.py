@@ -194,13 +194,13 @@ def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> st
             parts.append(f"{best.name} {does} most often ({number(best.value)}%{also})")
     if not parts:
         return f"{label}: no numbers are known yet."
-    return f"On {_in_running_text(label)}, {'. '.join(parts)}."
+    return f"On {_in_small_letters(label)}, {'. '.join(parts)}."
 
 
-def _in_running_text(label: str) -> str:
-    """A label within a sentence: in small letters, but for abbreviations.
+def _in_small_letters(label: str) -> str:
+    """A label within a sentence, but for its abbreviations.
 
-    >>> _in_running_text("Nuclear Medicine"), _in_running_text("Chest X-ray"), _in_running_text("Brain MRI")
+    >>> _in_small_letters("Nuclear Medicine"), _in_small_letters("Chest X-ray"), _in_small_letters("Brain MRI")
     ('nuclear medicine', 'chest X-ray', 'brain MRI')
     """
     return " ".join(word.lower() if word.isalpha() and word == word.capitalize() else word for word in label.split(" "))

@@ -108,13 +108,14 @@ def without_text(
         return *choose(cases), None
     done = {dataset.name for dataset in sources.datasets if _searched(dataset)}
     boxes, decided = read_boxes(private), read_decisions(private)
-    fresh = [""]
-    while fresh:
+    while True:
         held = {name for name, found in boxes.items() if found and decided.get(name, "drop") == "drop"}
         left = [case for case in cases if held.isdisjoint(name for name, _ in case.item.pictures)]
         chosen, limits = choose(left)
         shown = {name for case in chosen if case.item.dataset not in done for name, _ in case.item.pictures}
         fresh = sorted(shown - boxes.keys())
+        if not fresh:
+            break
         with Journal(private / TEXTS) as journal:  # what was searched stays when the search is stopped
             for name in tqdm(fresh, desc="looking for burned-in text", unit="picture", disable=None):
                 with Image.open(private / PICTURES / f"{name}.png") as image:
