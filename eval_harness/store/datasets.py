@@ -149,7 +149,7 @@ def _check_sizes(repo: str, revision: str) -> None:
 
     with hub_errors(repo, "read the dataset"):
         sizes = with_retries(tree)
-    fetched = ("README.md", "manifest.json", "questions_text/", "lexical_tree/")
+    fetched = ("README.md", "manifest.json", "questions_text/")
     size = sum(size for path, size in sizes.items() if path.startswith(fetched))
     if size > MAX_DATASET:
         raise BadInput(f"the dataset {repo} is too large to be read ({size:,} bytes of text)")
