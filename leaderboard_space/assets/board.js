@@ -6,7 +6,7 @@ const root = element.querySelector(".mp");
 const panel = root.querySelector(".panel"), below = root.querySelector(".breakdown");
 const format = root.dataset.format, server = medprobe.server(format);
 let state = { section: null, metric: null, branches: [], shown: null, facet: null, one: null, all: null, sorts: {} };
-let stamp = panel.dataset.stamp || null, asked = 0, askedBelow = 0;
+let stamp = null, asked = 0, askedBelow = 0;
 const tree = medprobeSelection(root, (branches) => choose({ branches }));
 
 const say = (line) => {
