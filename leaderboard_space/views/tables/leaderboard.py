@@ -336,7 +336,7 @@ def _legend(found: Standings, seen: bool) -> str:
         marks += '<span><i class="rest"></i>best score without the right image</span>'
     if there - set(KINDS):
         marks += '<span class="k-unstated"><i class="dot"></i>kind not stated</span>'
-    said = f'<span class="say">{text(sentences.RANKS, 300)}</span>'
+    said = f"<span>{text(sentences.RANKS, 300)}</span>"
     return f'<div class="legend">{marks}{said}<span class="acts">{acts()}</span></div>{CITE_BOX}'
 
 
