@@ -105,7 +105,6 @@ def test_the_source_is_the_result_in_the_store(api, run, publish_score, monkeypa
     assert f"/datasets/{STORE}/tree/main/results/mediconfusion/" in entry["source"]["url"]
 
 
-@pytest.mark.exhaustive
 def test_what_may_not_be_published_is_refused(api, run, data, publish_score, monkeypatch, tmp_path):
     def refused(words, what=run, **where):
         said = publish_score(what, code=2, **where).stderr

@@ -80,7 +80,6 @@ def test_many_at_once_onto_the_hub(
     assert [outcome.word for outcome in one] == ["added"], one
 
 
-@pytest.mark.exhaustive
 def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list[Path], tmp_path: Path) -> None:
     """A folder store whose Space is killed (SIGKILL) while many submissions are on their way."""
     store, acknowledged, enough = tmp_path / "store", list[dict[str, Any]](), threading.Event()
