@@ -156,8 +156,8 @@ def serve(
     with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
         try:
             app.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **options)
-        except (OSError, OverflowError):  # it is taken, or no port at all
-            raise BadInput(f"--port {port}: cannot be used on {host}. Give another.") from None
+        except (OSError, OverflowError):  # taken, no port, or no address of this machine
+            raise BadInput(f"the board cannot listen on --host {host} --port {port}. Give another port or host.") from None
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
     begin()
     app.block_thread()

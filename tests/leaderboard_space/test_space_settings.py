@@ -9,7 +9,7 @@ from leaderboard_space import app
 
 
 def test_a_taken_port_is_one_clear_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BadInput, match=r"--port .* cannot be used"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BadInput, match="cannot listen on"):
         app.serve(None, port=taken.getsockname()[1])
 
 
