@@ -157,7 +157,9 @@ def serve(
         try:
             app.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **options)
         except (OSError, OverflowError):  # taken, no port, or no address of this machine
-            raise BadInput(f"the board cannot listen on --host {host} --port {port}. Give another port or host.") from None
+            raise BadInput(
+                f"the board cannot listen on --host {host} --port {port}. Give another port or host."
+            ) from None
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
     begin()
     app.block_thread()
