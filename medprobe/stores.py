@@ -12,7 +12,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import RESULT
-from eval_harness.interop.convert import submit_any
+from eval_harness.interop import convert
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.comparison import Side, load_side, score_differences
 from eval_harness.store.scan import scan_store
@@ -46,7 +46,7 @@ def submit(
     Returns where it is (`location`), whether it is `new` there, and the `submission` (`result`, `notes`, `flags`). The same answers are
     added once. Raises BadInput with every problem found; then nothing is added.
     """
-    return submit_any(
+    return convert.submit(
         Path(what), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
         extraction=extraction, kind=kind, reproduced=reproduced, with_questions=with_questions, account=account,
         published=published_names(),

@@ -23,7 +23,7 @@ import pandas as pd
 
 from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.build import build
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.verification import verify

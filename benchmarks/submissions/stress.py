@@ -26,7 +26,7 @@ from huggingface_hub import HfApi, constants
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import prepare
 from eval_harness.store.verification import verify
@@ -41,7 +41,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 ADD = """
 import sys
 from pathlib import Path
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 folder, data, numbers = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
 for number in numbers:
     done = submit(Path(f"{folder}/{number}.jsonl"), f"{folder}/store",

@@ -30,7 +30,7 @@ from eval_harness.store.submit import Submitted, deliver, prepare
 from eval_harness.store.untrusted import ProblemList
 
 
-def prepare_any(
+def prepare_submission(
     what: Path,
     benchmark: str | None = None,
     model: str | None = None,
@@ -45,7 +45,7 @@ def prepare_any(
         return found
 
 
-def submit_any(
+def submit(
     what: Path,
     to: str | Path,
     benchmark: str | None = None,
@@ -58,9 +58,9 @@ def submit_any(
     with_questions: bool = False,
     **more: Any,
 ) -> Submitted:
-    """Check what is handed in (`prepare_any`) and add it to a store (`store.submit.deliver`). Raises BadInput with every problem found."""
+    """Prepare a submission and add it to a store (`store.submit.deliver`). Raises BadInput with every problem found."""
     owner = str(to).split("/")[0] if is_hub_store(to) else None
-    submission = prepare_any(what, benchmark, model, data, split, owner=owner, **more)
+    submission = prepare_submission(what, benchmark, model, data, split, owner=owner, **more)
     submission.check(what)
     return deliver(submission, to, account=account, published=published, with_questions=with_questions)
 

@@ -43,13 +43,13 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
     """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
-    from eval_harness.interop.convert import prepare_any
+    from eval_harness.interop.convert import prepare_submission
     from eval_harness.store.printed import headline_line
     from medprobe.stores import submit as add
 
     done = None
     if dry_run:
-        found = prepare_any(
+        found = prepare_submission(
             answers, benchmark, model, data, split, extraction=extraction, kind=kind, reproduced=reproduced
         )
         for problem in found.problems:

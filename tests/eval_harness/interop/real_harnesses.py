@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_harness.interop.convert import prepare_any
+from eval_harness.interop.convert import prepare_submission
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Result
 from eval_harness.runs.config import EvalConfig
@@ -38,6 +38,6 @@ def check_against_ours(shown: Mapping[str, object], written: Path, data: Path, s
     assert len(values) >= 2 and any(0 < value < 100 for value in values.values()), shown
     for name, value in values.items():
         assert value == pytest.approx(ours.scores[name].value, abs=5e-5), name
-    submitted = prepare_any(written, data.name, "M", str(data))
+    submitted = prepare_submission(written, data.name, "M", str(data))
     assert submitted.problems == [] and submitted.result.scores == ours.scores
     return ours

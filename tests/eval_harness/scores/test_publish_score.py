@@ -8,7 +8,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.store.verification import verify
 from tests import commands

@@ -3,7 +3,7 @@
 import pytest
 from huggingface_hub import HfApi
 
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.store.submit import prepare

@@ -7,7 +7,7 @@ import uuid
 
 from dataset_builders.errors import Unavailable
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.store.acceptance import Note, Withdrawal, now, parse_record, read_provenance
 from eval_harness.store.notes import annotate, withdraw
 from eval_harness.store.verification import verify

@@ -9,7 +9,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import DERIVED
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.store import rescoring
 from eval_harness.store.rescoring import rescore_store

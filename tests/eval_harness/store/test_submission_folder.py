@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eval_harness.derive.files import DERIVED, SENT
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig

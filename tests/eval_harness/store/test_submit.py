@@ -9,8 +9,7 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import prepare_any
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import prepare_submission, submit
 from eval_harness.records.result import read_result
 from eval_harness.store.scan import is_hub_store, scan_store
 from eval_harness.store.submit import prepare
@@ -31,7 +30,7 @@ def run(data, tmp_path):
 
 def from_file(path, data, **options):
     """What `medprobe submit FILE` examines: other programs' files are converted first."""
-    return prepare_any(path, Path(data).name, "Foreign 7B", str(data), **options)
+    return prepare_submission(path, Path(data).name, "Foreign 7B", str(data), **options)
 
 
 refused = partial(helpers.refused, submit)

@@ -6,7 +6,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
 from eval_harness.store.acceptance import MAX_BYTES, Acceptance, now, parse_record

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.store import pull_requests
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import responses

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.store.submit import prepare
 from leaderboard_space.data.board import Board

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.store.likeness import digests_of, likeness
 from tests.eval_harness.store.submitting import phantom, responses
 from tests.helpers import write_lines

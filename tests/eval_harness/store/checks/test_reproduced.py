@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from eval_harness.derive.files import DERIVED
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate

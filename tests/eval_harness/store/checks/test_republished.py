@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA
 from eval_harness.derive.files import Sent
-from eval_harness.interop.convert import submit_any as submit
+from eval_harness.interop.convert import submit
 from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, limits_for
 from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run

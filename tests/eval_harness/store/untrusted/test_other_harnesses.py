@@ -15,7 +15,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.interop.convert import prepare_any, submit_any
+from eval_harness.interop.convert import prepare_submission, submit
 from eval_harness.interop.harness_file import letters_of
 from eval_harness.interop.vlmevalkit import export_tsv
 from tests import commands
@@ -96,7 +96,7 @@ def test_the_same_answers_are_the_same_numbers(data, seed, tmp_path):
     family = open_repository(data).family
 
     def result(file):
-        found = prepare_any(file, family, "Model A", str(data))
+        found = prepare_submission(file, family, "Model A", str(data))
         found.check(file)
         return found
 
@@ -115,7 +115,7 @@ def test_letters_that_vlmevalkit_shows_for_yes_and_no_are_read(phantoms, tmp_pat
     data = phantoms / "probmed"
     said = [(question, "AB"[number % 2] + (".", "", f") {question.options[number % 2]}")[number % 3])
             for number, question in enumerate(questions_of(data).itertuples())]  # fmt: skip
-    found = prepare_any(vlmevalkit_xlsx(tmp_path, said, data), "probmed", "M", str(data))
+    found = prepare_submission(vlmevalkit_xlsx(tmp_path, said, data), "probmed", "M", str(data))
     assert found.problems == [] and [list(choice) for choice in found.readings()["choice"]] == [
         [number % 2] for number in range(len(said))
     ]
@@ -151,7 +151,7 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
     answers = [(q, "yes") for q in default_questions(other).itertuples()]
     for file in (lmms(tmp_path, answers), vlmevalkit(tmp_path, answers, other)):
         with pytest.raises(BadInput, match=file.name) as caught:
-            submit_any(file, tmp_path / "store", "mediconfusion", "M", str(mediconfusion))
+            submit(file, tmp_path / "store", "mediconfusion", "M", str(mediconfusion))
         assert "medprobe-answers-" not in str(caught.value), "the file that it was converted to is gone"
         assert not (tmp_path / "store").exists()
 
