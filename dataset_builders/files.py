@@ -66,7 +66,7 @@ def write_json(path: Path, document: Any, **options: Any) -> None:
 def lock(folder: Path, task: str) -> Iterator[None]:
     """Keep other processes out of one task in a folder (embed, search, write ...), which is made where absent.
 
-    Raises BadInput where another process holds the lock, or a file lies there. A killed process holds none.
+    Raises BadInput if another process holds the lock, or a file lies there. A killed process holds none.
     """
     if folder.is_file():
         raise BadInput(f"{folder}: is a file. Give a folder.")

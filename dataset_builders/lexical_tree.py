@@ -34,7 +34,7 @@ Row = tuple[str, str, str, str]
 def read_tree(file: Path) -> tuple[list[Row], list[str]]:
     """The rows (subject, category, modality, keyword) of the official LexicalTree.html, in its order, and notes on its oddities.
 
-    An entry without a name is kept with an empty text and reported. Raises BadInput when the page holds no such tree.
+    An entry without a name is kept with an empty text and reported. Raises BadInput if the page holds no such tree.
     """
     parser = _Page()
     parser.feed(read_text(file))

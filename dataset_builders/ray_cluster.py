@@ -52,7 +52,7 @@ def check_nodes(ray: Any, cluster: Cluster) -> None:
 
 @contextmanager
 def connected(cluster: Cluster) -> Iterator[Any]:
-    """The module `ray`, connected. Raises BadInput where there is no cluster, or no node of it has what a worker needs."""
+    """The module `ray`, connected. Raises BadInput if there is no cluster, or no node of it has what a worker needs."""
     require("ray")
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else Ray writes a token into the home folder
     import ray

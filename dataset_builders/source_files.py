@@ -17,7 +17,7 @@ ORIGIN_MARKER = "medprobe-origin.json"
 
 
 def source_folder(source: Path) -> Path:
-    """The folder of a source. Raises BadInput when it is not one."""
+    """The folder of a source. Raises BadInput if it is not one."""
     if not source.is_dir():
         what = "is a file, not a folder" if source.exists() else "there is no such folder"
         raise BadInput(f"--source {source}: {what}. Give the folder that holds the authors' files.")

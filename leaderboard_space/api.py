@@ -193,7 +193,7 @@ def find_branch(tree: Tree, said: str) -> list[Path]:
     """The paths that a branch expression names: steps divided by ">", the first optionally as `facet: label`; case does not matter, and a
     label may be written as the source writes it or as the board shows it ("chest_xray", "chest X-ray").
 
-    Raises BadInput when there is no such branch.
+    Raises BadInput if there is no such branch.
     """
     facet, colon, rest = said.partition(":")
     branches = [path for path in tree.rows if facet_of(path) is None]

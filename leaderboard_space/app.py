@@ -57,7 +57,7 @@ def build_app(
     `data`: datasets (folders or Hub repositories) that answers can be handed in for, besides the questions that the store keeps;
     results on an earlier version of them are retired. `may_write`: readers may add to the store as this machine (they sit at it).
     `hidden`: a test with hidden answers that files can be scored against.
-    Raises BadInput when `store` is not a results store. New results in it appear without a restart.
+    Raises BadInput if `store` is not a results store. New results in it appear without a restart.
     """
     trusted = TrustedData(data)
     trusted.refresh()
@@ -143,7 +143,7 @@ def serve(
     On a loopback address readers of the page are users of this machine, and may submit as its user; then only that address is served, and
     `names` (of a tunnel).
 
-    Raises BadInput when `store` is no results store, or the port is taken.
+    Raises BadInput if `store` is no results store, or the port is taken.
     """
     # A server answers many readers at once on few cores: threads inside every matrix product would only wait for each other
     # (measured: 1 ms becomes 85 ms).

@@ -1,4 +1,4 @@
-"""Reliability benchmarks for medical vision-language models, in a dozen names; docs/api.md describes each with an example.
+"""The Python API: reliability benchmarks for medical vision-language models. docs/api.md describes each name with an example.
 
 A name is imported when it is first used: `import medprobe` alone loads no library.
 """
@@ -44,7 +44,7 @@ _HOMES = {
     "Response": "eval_harness.records.request:Response",
     "BadInput": "dataset_builders.errors:BadInput",
 }
-"""Name -> where it is defined."""
+"""Public name -> module and attribute that define it."""
 
 __all__ = list(_HOMES)
 
@@ -65,7 +65,7 @@ _OPTION = re.compile(r"--([a-z][a-z-]+)")
 
 
 def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose errors name arguments as Python does: `base_url` where the command line says --base-url."""
+    """Wrap a function so that its errors name arguments as Python does: `base_url` where the command line says --base-url."""
     from dataset_builders.errors import BadInput
 
     @wraps(function)
@@ -73,8 +73,8 @@ def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except BadInput as error:
-            said = str(error).replace("the same command", "evaluate with this folder as out")
-            parts = said.replace("--no-resume", "resume=False").split("`")  # commands stand between these
+            message = str(error).replace("the same command", "evaluate with this folder as out")
+            parts = message.replace("--no-resume", "resume=False").split("`")  # commands are quoted in backticks
             parts[::2] = [_OPTION.sub(lambda option: option[1].replace("-", "_"), part) for part in parts[::2]]
             error.args = ("`".join(parts),)
             raise

@@ -1,7 +1,7 @@
-"""`medprobe` and `python -m medprobe`: the command line with its exit codes.
+"""Entry point of `medprobe` and `python -m medprobe`: run the command line and set the exit code.
 
-Bad input, wrong options, a missing extra, and a full or forbidden disk end in one line on standard error and exit code 2; anything else
-that escapes is a defect and shows its traceback.
+Bad input, wrong options, a missing extra, and a full or read-only disk end in one line on standard error and exit code 2; any other
+uncaught exception is a defect and shows its traceback.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ STOPPED = "stopped. Everything written so far is complete; repeat the command to
 
 
 def main() -> NoReturn:
-    """Run the command line; see the module's first lines for exit codes."""
+    """Run the command line and exit; the module docstring lists the exit codes."""
     for before, given in pairwise(sys.argv):
         if given == "" and before != "--system":
             _stop(f"the argument after {before} is empty, perhaps a shell variable that is not set. Give a value.")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Slurm and others end a job so: as Ctrl-C does
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # schedulers such as Slurm stop jobs with it: treat it as Ctrl-C
     try:
         from medprobe.command_line import app
 
-        code = app(prog_name="medprobe", standalone_mode=False)  # its errors are raised, to be told below as ours are
+        code = app(
+            prog_name="medprobe", standalone_mode=False
+        )  # Typer's errors are raised and reported below, like ours
     except BaseException as end:
         from typer import TyperException
 
@@ -43,7 +47,7 @@ def main() -> NoReturn:
             _stop_usage(end)
         if isinstance(end, OSError) and end.errno in DISK_ERRORS:
             where = end.filename2 or end.filename or "a file"
-            _stop(f"{where}: {end.strerror}. Make room, or see to its rights, and run the same command again.")
+            _stop(f"{where}: {end.strerror}. Free disk space or fix the permissions, and run the same command again.")
         if missing := missing_extra(end):
             _stop(str(missing))
         raise
@@ -53,11 +57,11 @@ def main() -> NoReturn:
 
 
 def _stop_usage(error: TyperException) -> NoReturn:
-    """End with what is wrong about the arguments and where they are described; without arguments the help is printed already."""
-    said, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
-    if not said:
+    """Exit with the usage error and a pointer to --help. Without a message (no arguments given), Typer has printed the help already."""
+    message, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
+    if not message:
         sys.exit(error.exit_code)
-    sentence = said if said.endswith((".", "?")) else f"{said}."
+    sentence = message if message.endswith((".", "?")) else f"{message}."
     _stop(f"{sentence} See `{context.command_path if context else 'medprobe'} --help`.", error.exit_code)
 
 
@@ -67,7 +71,7 @@ def _stop(line: str, code: int = 2) -> NoReturn:
 
 
 def _was_interrupted(end: BaseException | None) -> bool:
-    """True if Ctrl-C is in the exception chain: Typer turns it into exit code 130, and what it interrupts may raise something else."""
+    """True if Ctrl-C is in the exception chain: Typer turns it into exit code 130, and interrupted code may raise something else."""
     while end is not None:
         if isinstance(end, KeyboardInterrupt) or (isinstance(end, SystemExit) and end.code == INTERRUPTED):
             return True

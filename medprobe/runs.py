@@ -1,4 +1,4 @@
-"""Run a model on a benchmark, and look at a run: its scores and its answers as tables, and a plot."""
+"""Run a model on a benchmark; a run's scores and answers as tables, and a plot."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ READ = ("response", "choice", "status", "rule")
 
 
 class Generates(Protocol):
-    """Any object with `generate`: a Response for each request in any order, or a text for each in the requests' order."""
+    """Any object with `generate`, which returns a Response per request in any order, or a text per request in the same order."""
 
     def generate(self, requests: list[Request], /) -> Iterable[Response] | Iterable[str]: ...
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A run of one model on one benchmark. Printed, it is the table that `medprobe eval` prints; as a path, it is its folder.
+    """A run of one model on one benchmark. `print(run)` shows the table that `medprobe eval` prints; as a path, it is the run folder.
 
-    `result`: everything that `result.json` holds. It is None in one of several processes (torchrun) that was not the last to finish;
-    `scores` and `answers` raise BadInput there.
+    `result`: the contents of `result.json`. It is None if several processes shared the run (torchrun) and this one was not the last to
+    finish; `scores` and `answers` then raise BadInput.
     """
 
     folder: Path
@@ -58,10 +58,10 @@ class Run:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """One row per metric, in the order of `result.json` and with its numbers.
+        """One row per metric, with the numbers of `result.json` in its order.
 
         Columns: `metric`; `value` with its 95 % interval `low` to `high`, in percent (a count for metrics named `*_irrelevant`), missing
-        where the metric has no value; `n`, what it divides by; `chance`, the percent that guessing gets; `verdict` against chance:
+        where the metric has no value; `n`, the denominator; `chance`, the score of guessing in percent; `verdict` against chance:
         better, no different, or worse.
         """
         scores = _finished(self).scores
@@ -75,13 +75,13 @@ class Run:
         """One row per question and sample, in the benchmark's order, missing answers included.
 
         Columns: `question_id`, `case_id` (questions that are scored together), `sample` (from 0), `question_type` (single, multiple,
-        yes_no), `question`; `options`, a list, of which A is the first; `key`, the letters of the right options ("B", "AC"), missing
+        yes_no), `question`; `options`, a list whose first element is A; `key`, the letters of the correct options ("B", "AC"), missing
         where the key is hidden; `response`, the text; `choice`, the letters of the options that it chooses, missing where it chooses
-        none; `status` (answered, irrelevant, refused, truncated, failed, missing); `rule`, which decided what it chooses; `correct`, true
-        or false as the scores count it, missing where the key is; then the benchmark's facets, `category` as a list.
+        none; `status` (answered, irrelevant, refused, truncated, failed, missing); `rule`, which determined the choice; `correct`, true
+        or false as counted in the scores, missing where the key is hidden; then the benchmark's facets, `category` as a list.
 
-        Letters are always those of `options`: in a run with permuted options, sample s showed them turned by s positions, and `response`
-        names a letter as shown. Raises BadInput where the result has no answers, as an aggregate or a published number.
+        Letters always refer to `options`: in a run with permuted options, sample s showed them rotated by s positions, and `response`
+        names a letter as shown. Raises BadInput if the result has no answers, as for an aggregate or a published number.
         """
         _finished(self)
         side = load_side(str(self.folder), list)  # no papers
@@ -93,11 +93,11 @@ class Run:
 
     @cached_property
     def sight(self) -> pd.DataFrame:
-        """What of the scores comes from the images, where the run was made with `arms`: one row per metric (`docs/sight.md`).
+        """How much of each score comes from the images, for a run made with `arms`: one row per metric (`docs/sight.md`).
 
         Columns: `metric`; `real`, `withheld`, `blank`, `swapped`: percent in each run; `from_image`, the points that need the image, with
-        the 95 % interval `low` to `high`; `sees`; `best_arm`; `share_without`, the percent of the score that stays without the image,
-        with `share_low` to `share_high`; `n`; `note`, why there is no number. Raises BadInput where this is no run folder.
+        the 95 % interval `low` to `high`; `sees`; `best_arm`; `share_without`, the percent of the score that remains without the image,
+        with `share_low` to `share_high`; `n`; `note`, why there is no number. Raises BadInput if this is not a run folder.
         """
         from eval_harness.store.sight import arms_of_runs, sight_table
 
@@ -105,14 +105,14 @@ class Run:
         return sight_table(arms_of_runs([self.folder])[0])
 
     def plot(self) -> Figure:
-        """The percent metrics with 95 % intervals, and chance: a matplotlib figure (extra `plot`), which `.savefig(FILE)` keeps."""
+        """Plot the percent metrics with 95 % intervals and chance, as a matplotlib figure (extra `plot`); save it with `.savefig(FILE)`."""
         return plot_scores(self.scores, _finished(self))
 
     def __fspath__(self) -> str:
         return str(self.folder)
 
     def table(self, all_metrics: bool = False) -> str:
-        """What `medprobe eval` prints: the headline score, then the benchmark's own metrics; with `all_metrics` the others, too."""
+        """The table that `medprobe eval` prints: the headline score, the benchmark's other metrics and, with `all_metrics`, the rest."""
         if self.result is None:
             return f"{self.folder}: this process has finished its share; the last one to finish writes the result"
         has_answers = self.result.kind == "measured" and (self.folder / READINGS).is_file()
@@ -139,16 +139,16 @@ def evaluate(
 ) -> Run:
     """Run a model on a benchmark, as `medprobe eval` does.
 
-    `model`: as `--model` has it ("openai:NAME", a transformers id or folder, "baseline:chance" ...), or any object with
-    `generate(requests)` (see `Generates`). `image`: what is shown as a question's images: "real", "withheld" (none), "blank" (grey) or
-    "swapped" (another case's). `arms`: run it with each of these, in folders beside this run's, whose `sight` says what the images add.
-    `data`: dataset folder or Hub repository [data/<benchmark>]. `limit`: only the first so many
-    questions, completed to whole cases. `out`: run folder [runs/<run id>]; a run that is repeated into its folder asks only what is not
-    answered yet, unless `resume` is false. Without `out`, an object gets a new folder at each call, since it may have changed. `argv`:
-    arguments that the result's `command` is made of. `options`: the other options of `medprobe eval` by name, `_` for `-`: samples=3,
-    permute=True, facet="modality=CT", generation={"top_p": 0.9}.
+    `model`: a value of `--model` ("openai:NAME", a transformers id or folder, "baseline:chance" ...), or any object with
+    `generate(requests)` (see `Generates`). `image`: the images shown with each question: "real", "withheld" (none), "blank" (grey) or
+    "swapped" (another case's). `arms`: run with each of these, in folders beside this run's; `sight` then shows what the images add.
+    `data`: dataset folder or Hub repository [data/<benchmark>]. `limit`: only the first N questions, completed to whole cases.
+    `out`: run folder [runs/<run id>]; a run repeated into the same folder asks only unanswered questions, unless `resume` is false.
+    Without `out`, an object gets a new folder at each call, since it may have changed. `argv`: the arguments from which the result's
+    `command` is composed. `options`: the other options of `medprobe eval` by name, with `_` for `-`: samples=3, permute=True,
+    facet="modality=CT", generation={"top_p": 0.9}.
 
-    Raises BadInput, one line, for whatever the caller can fix; then nothing is written that is not whole.
+    Raises BadInput, in one line, for anything the caller can fix; no incomplete file is left behind.
     """
     from eval_harness.models.load import load_backend, plug_in
     from eval_harness.runs.runner import evaluate as run_model
@@ -166,15 +166,15 @@ def evaluate(
         kind = getattr(model, "__name__", type(model).__name__)
         given["model"] = f"object:{kind}"
         if base_url is not None and "judge" not in options:
-            raise BadInput("base_url: a model that is an object is asked in this process. Leave it out.")
+            raise BadInput("base_url: a model that is an object is asked in this process. Omit it.")
 
         def load(_: str, settings: Settings) -> Backend:
             return plug_in(model, kind, f"model {kind}", settings)
 
         if out is None:
-            said = getattr(model, "model", None)
-            called = options.get("name") or (said.name if isinstance(said, Model) else kind)
-            given["out"] = _new_folder(f"{benchmark}-{model_slug(str(called))}-{method}")
+            described = getattr(model, "model", None)
+            name = options.get("name") or (described.name if isinstance(described, Model) else kind)
+            given["out"] = _new_folder(f"{benchmark}-{model_slug(str(name))}-{method}")
     try:
         checked = checked_options({name: value for name, value in given.items() if value is not None})
         config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
@@ -183,15 +183,15 @@ def evaluate(
         raise (missing_extra(error) or error) from None
     finally:
         if out is None and given["out"] is not None:
-            with suppress(OSError):  # it holds a run
+            with suppress(OSError):  # the folder is not empty: it holds a run
                 Path(given["out"]).rmdir()
     return Run(folder, result)
 
 
 def load_run(folder: Source) -> Run:
-    """A finished run from its folder, or a result from its folder in a store: what `evaluate` returned when it was made.
+    """Load a finished run from its folder, or a result from its folder in a store, as the Run that `evaluate` returned.
 
-    Raises BadInput where there is no result, or none that can be read.
+    Raises BadInput if there is no readable result.
     """
     path = Path(folder)
     if path.is_file():
@@ -225,7 +225,7 @@ def answer_table(side: Side) -> pd.DataFrame:
 
 
 def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
-    """A point with its 95 % interval for each metric in percent that has a value, and a tick at chance; `scores`: as `Run.scores`."""
+    """Plot a point with its 95 % interval for each percent metric that has a value, and a tick at chance; `scores`: as `Run.scores`."""
     require("matplotlib")
     from matplotlib import pyplot
 
@@ -241,7 +241,7 @@ def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
     axes.set_title(f"{result.model.name} on {result.benchmark.name}")
     axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
-    pyplot.close(figure)  # a notebook shows the figure that is returned, and would show an open one once more
+    pyplot.close(figure)  # a notebook shows the returned figure, and would show an open one a second time
     return figure
 
 
@@ -260,7 +260,7 @@ def _finished(run: Run) -> Result:
 
 
 def _new_folder(name: str) -> Path:
-    """Make the first of runs/NAME, runs/NAME-2 ... that is not there. Raises BadInput in one of several processes, which share a folder."""
+    """Create the first of runs/NAME, runs/NAME-2 ... that does not exist. Raises BadInput if several processes share the run."""
     from eval_harness.runs.shards import Shard
 
     if Shard.of_this_process().world > 1:
@@ -269,7 +269,7 @@ def _new_folder(name: str) -> Path:
     while True:
         try:
             folder.mkdir(parents=True)
-        except FileExistsError:  # perhaps of another thread
+        except FileExistsError:
             number += 1
             folder = Path("runs") / f"{name}-{number}"
         else:

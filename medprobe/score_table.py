@@ -1,4 +1,4 @@
-"""Results as a table of models x benchmarks: for a terminal, Markdown and LaTeX."""
+"""Results as a table of models x benchmarks, for the terminal, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from eval_harness.store.printed import bounds, shown
 
 GUESSING = "guessing"
 PHANTOMS = r"(?:^|; )phantoms$"
-"""How a variant says that the images are drawn."""
+"""Matches a variant that says that the images are phantoms."""
 MOST_REASONS = 5
-"""Reasons for a missing score that are printed."""
+"""Maximum number of reasons for missing scores that are printed."""
 
 
 def score_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Models x benchmarks, of the rows of `medprobe.load_results` that are to be shown; every cell a text, empty where there is nothing.
+    """Pivot rows of `medprobe.load_results` into a table of models x benchmarks; every cell is a text, empty if there is no result.
 
-    Columns: `model`, `asked` (method, then what else sets the result apart), then one per benchmark, metric and label, whose cells are
-    "value (low-high)", or "no score". The best model of the first of them comes first; the last row is what guessing gets.
+    Columns: `model`, `asked` (the method, then whatever else distinguishes the result), then one per benchmark, metric and label, whose
+    cells are "value (low-high)" or "no score". Models are sorted by the first of these, the best first; the last row is guessing.
     """
     rows = rows.assign(column=_columns(rows), asked=_asked(rows))
     key = ["model", "asked", "column"]
@@ -31,7 +31,7 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     prompts = rows["prompt"].map(lambda name: f", {name}", na_action="ignore").fillna("")
     several_runs = pd.MultiIndex.from_frame(rows[key[:2]]).isin(pd.MultiIndex.from_frame(several[key[:2]]))
     rows["asked"] += prompts.where(several_runs, "")
-    rows["number"] = rows.groupby(key).cumcount()  # the same thing run twice: a line each
+    rows["number"] = rows.groupby(key).cumcount()  # identical runs get a line each
     order = sorted(rows["column"].unique(), key=_official_first)
     rows["cell"] = [_cell(row) for row in rows.to_dict("records")]
     table = rows.pivot(index=["model", "asked", "number"], columns="column", values="cell")[order]
@@ -45,7 +45,7 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_text(rows: pd.DataFrame) -> str:
-    """`score_table` for a terminal, with what there is to know of it below."""
+    """`score_table` for the terminal, with notes below it."""
     table = score_table(rows)
     columns = [[str(name), *map(str, table[name])] for name in table.columns]
     widths = [max(map(len, cells)) for cells in columns]
@@ -70,7 +70,7 @@ def as_markdown(rows: pd.DataFrame) -> str:
 
 
 def as_latex(rows: pd.DataFrame) -> str:
-    """`score_table` as a LaTeX table of the package booktabs."""
+    """`score_table` as a LaTeX table for the package booktabs."""
     table = score_table(rows)
 
     def line(cells: Sequence[object]) -> str:
@@ -91,7 +91,7 @@ _LATEX = str.maketrans(_SIGNS | {"<": "$<$", ">": "$>$"})
 
 
 def notes(rows: pd.DataFrame) -> list[str]:
-    """What has to be known of the numbers: units, phantoms, and why there is no score."""
+    """Notes on the numbers: units, phantoms, and why scores are missing."""
     found = ["percent, with the 95 % interval; better than guessing is an interval that lies above it"]
     if rows["variant"].str.contains(PHANTOMS, na=False).any():
         found.append("phantoms: drawn images, no medicine; these scores say nothing about a model's medical use")
@@ -103,7 +103,7 @@ def notes(rows: pd.DataFrame) -> list[str]:
 
 
 def _columns(rows: pd.DataFrame) -> list[str]:
-    """The heading of each row: its benchmark; the split where there are several; phantoms, metric and label where there are."""
+    """The column heading of each row: its benchmark; the split if there are several; phantoms, metric and label where they apply."""
     splits = rows.groupby("benchmark")["split"].nunique()
     drawn = rows["variant"].str.contains(PHANTOMS, na=False)
     mixed = bool(drawn.any()) and not bool(drawn.all())
@@ -117,7 +117,7 @@ def _columns(rows: pd.DataFrame) -> list[str]:
 
 
 def _asked(rows: pd.DataFrame) -> list[str]:
-    """Method and variant of each row; of a published number, where it is printed."""
+    """Method and variant of each row; for a published number, also the paper and table."""
     found = []
     for row in rows.to_dict("records"):
         variant = "" if pd.isna(row["variant"]) else re.sub(PHANTOMS, "", row["variant"]).replace("; ", ", ")
@@ -143,7 +143,7 @@ def _cell(row: Mapping[Any, Any]) -> str:
 
 
 def _chance(chances: pd.Series) -> str:
-    """What guessing gets on the questions of a column; a range where its results were asked different ones."""
+    """The score of guessing on the questions of a column; a range if its results are on different questions."""
     known = chances.dropna().astype(float)
     if known.empty:
         return ""

@@ -1,4 +1,4 @@
-"""Submit answers to a results store, load the results of one as a table, compare two results."""
+"""Submit answers to a results store, load results as a table, compare two results."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def submit(
     with_questions: bool = False,
     account: str | None = None,
 ) -> Submitted:
-    """Add answers to a results store, with their scores derived again: a folder, or ORG/NAME on the Hub (one pull request).
+    """Add answers to a results store, a folder or ORG/NAME on the Hub (one pull request). Their scores are derived again.
 
-    `what`: a run or its folder; or a file of answers, or a log of another harness, which needs `benchmark` and `model` (the display name)
+    `what`: a run or its folder; or a file of answers or log of another harness, which needs `benchmark` and `model` (the display name)
     and may need `data` and `split`; `extraction` (ours, official) says how it is read, `kind` what the model is (open, proprietary,
-    medical). `reproduced`: you own the store and ran the model yourself; `with_questions`: the questions are stored, too. `account`: who
-    submits to a folder [this user].
+    medical). `reproduced`: you own the store and ran the model yourself; `with_questions`: the questions are stored, too. `account`:
+    the submitter, for a store in a folder [this user].
 
-    Returns where it is (`location`), whether it is `new` there, and the `submission` (`result`, `notes`, `flags`). The same answers are
-    added once. Raises BadInput with every problem found; then nothing is added.
+    Returns its `location`, whether it is `new` there, and the `submission` (`result`, `notes`, `flags`). Identical answers are added
+    only once. Raises BadInput with every problem found; nothing is added then.
     """
     return convert.submit(
         Path(what), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
@@ -54,7 +54,7 @@ def submit(
 
 
 def published_names() -> dict[str, str | None]:
-    """Names in the papers' tables -> kind, with which the name of a submitted model is compared."""
+    """Names of models in the papers' tables -> kind. The names of submitted models are compared with these."""
     table = files("leaderboard_space").joinpath("published", "models.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(table.splitlines()))
     return {
@@ -66,21 +66,21 @@ def published_names() -> dict[str, str | None]:
 
 
 def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
-    """The results of runs and stores, and those of the papers, in one table.
+    """Load the results of runs and stores, and those of the papers, as one table.
 
-    `sources`: run folders, folders of them (runs/), and stores: a folder that holds `results/`, or ORG/NAME on the Hub. A result that is in
-    several of them is there once.
+    `sources`: run folders, folders of them (runs/), and stores: a folder that holds `results/`, or ORG/NAME on the Hub. A result found
+    in several of them is listed once.
 
     One row per result, facet value and metric, overall scores first: `benchmark`, `split`, `model`, `kind` (measured, published,
-    aggregate), `method`, `prompt`, `variant` (what else sets a result apart), `metric`, `headline` (the metric that the benchmark is
-    ranked by), `facet` and `facet_value` (missing for overall scores), `value` with its 95 % interval `low` to `high` (percent, or a
-    count), `chance` and `verdict` against it, `n`, `n_cases`, `n_effective`, `no_score` (why there is none), `source`, `table`, `note`.
-    `published`: the papers' numbers follow; without `sources` they are all.
+    aggregate), `method`, `prompt`, `variant` (whatever else distinguishes a result), `metric`, `headline` (true for the metric that the
+    benchmark is ranked by), `facet` and `facet_value` (missing for overall scores), `value` with its 95 % interval `low` to `high`
+    (percent, or a count), `chance` and `verdict` against it, `n`, `n_cases`, `n_effective`, `no_score` (why there is none), `source`,
+    `table`, `note`. `published`: append the papers' numbers; without `sources`, return only these.
 
-    A file that cannot be read is left out with a warning. Raises BadInput where a source holds no results.
+    A file that cannot be read is skipped with a warning. Raises BadInput if a source holds no results.
     """
     if not sources and not published:
-        raise BadInput("load_results: name a run or a store, or say published=True for the papers' numbers.")
+        raise BadInput("load_results: name a run or a store, or pass published=True for the papers' numbers.")
     results: dict[str, Result] = {}
     for source in sources:
         found, problems = _results_of(os.fspath(source))
@@ -89,7 +89,7 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
         for result in found:
             same = result.model_dump_json(
                 include={"kind", "benchmark", "model", "method", "scores"}, exclude={"benchmark": {"repo"}}
-            )  # where the dataset lay is not kept in a store
+            )  # stores do not keep the dataset's location
             results.setdefault(same, result)
     if published:
         from leaderboard_space.data.published_results import published_results
@@ -99,7 +99,7 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
 
 
 def _results_of(source: str) -> tuple[list[Result], list[str]]:
-    """The results of a run folder, of the run folders in a folder, or of a store; and what could not be read."""
+    """The results of a run folder, of a folder of run folders, or of a store; and the files that could not be read."""
     path = Path(source)
     if (path / RESULT).is_file() or path.is_file():
         return [read_result(path if path.is_file() else path / RESULT)], []
@@ -117,19 +117,19 @@ def _results_of(source: str) -> tuple[list[Result], list[str]]:
 
 
 def compare(a: Source, b: Source) -> pd.DataFrame:
-    """Two results on the same questions: a run or its folder, a result.json, or "published:MODEL/BENCHMARK/METHOD/Table 1".
+    """Compare two results: a run or its folder, a result.json, or "published:MODEL/BENCHMARK/METHOD/Table 1".
 
     One row per metric that both have: `metric`; `a`, `b`, `difference` (a - b), in percent (or counts); `low`, `high`, the 95 % interval
-    of the difference in percent points; `p`, two-sided; `test`, paired by case where both have answers to the same questions, else as if
-    independent; `note`, why two values are not compared. What there is not is missing.
+    of the difference in percentage points; `p`, two-sided; `test`, paired by case if both have answers to the same questions, otherwise
+    as if independent; `note`, why two values are not compared. Values that do not apply are missing.
 
-    Raises BadInput where one is no result, or they are of different benchmarks.
+    Raises BadInput if one is not a result, or they are on different benchmarks.
     """
     return score_differences(side_of(a), side_of(b))
 
 
 def side_of(source: Source) -> Side:
-    """One side of a comparison. Raises BadInput where it is no result."""
+    """Load one side of a comparison. Raises BadInput if it is not a result."""
     from leaderboard_space.data.published_results import published_results
 
     return load_side(os.fspath(source), published_results)

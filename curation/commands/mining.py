@@ -164,7 +164,7 @@ def pairs(
 def histograms(
     pairs: Annotated[Path, typer.Argument(help="search folder, made by `medprobe curate pairs`")],
     embeddings: Annotated[Path, typer.Option(help="embeddings folder of that search")],
-    encoder: Annotated[list[str], typer.Option(help="name of an encoder (may be given again)")],
+    encoder: Annotated[list[str], typer.Option(help="name of an encoder (repeatable)")],
     out: Annotated[Path, typer.Option(help="page to write (.html)")] = Path("histograms.html"),
 ) -> None:
     """Plot how similar the pairs are according to each encoder (appendix F, figure 8)."""

@@ -21,19 +21,19 @@ def deidentify(
     no_text_search: options.NoTextSearch = False,
     keep_dicom: Annotated[bool, typer.Option("--keep-dicom", help="also write the cleaned DICOM files")] = False,
     keep_column: Annotated[
-        list[str] | None, typer.Option(help="also copy this column of the table (may be given again)")
+        list[str] | None, typer.Option(help="also copy this column of the table (repeatable)")
     ] = None,
     name_column: Annotated[
         list[str] | None,
         typer.Option(
-            help="column of the table that names the patient: its words are removed from the other texts of its row (may be given again)"
+            help="column of the table that names the patient: its words are removed from the other texts of its row (repeatable)"
         ),
     ] = None,
     labels: Annotated[
         list[Path] | None,
         typer.Option(
             help="COCO JSON, or folder of VOC, YOLO, mask or NIfTI files, to write under the images' ids; NIfTI with its images "
-            "(may be given again)"
+            "(repeatable)"
         ),
     ] = None,
 ) -> None:

@@ -260,7 +260,7 @@ def write_fakes(
 ) -> list[Fake]:
     """Have a language model write `count` different fake questions, the three kinds in turn; replies are kept in `journal`.
 
-    Raises BadInput where the model gives fewer after all tries.
+    Raises BadInput if the model gives fewer after all tries.
     """
     kinds = list(KINDS.values())
     prompts = {

@@ -212,7 +212,7 @@ def _with_absent(probed: Probed, labels: Sequence[str], skipped: Counter[tuple[s
 
 
 def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> list[Probed]:
-    """The same images under the path of their file. Raises BadInput where a row's image is not among the files, or not only there."""
+    """The same images under the path of their file. Raises BadInput if a row's image is not among the files, or not only there."""
     files = paired([image.image for image in probed], names)
     bad = [image.image for image in probed if image.image not in files]
     if bad:

@@ -56,7 +56,7 @@ def deidentify(
 
     known: the images' table. The group of a DICOM file is its PatientID unless the table says another. labels: what goes with the
     images, and the volumes that it belongs to.
-    Raises BadInput where there is nothing to take; files that cannot be read are counted by reason.
+    Raises BadInput if there is nothing to take; files that cannot be read are counted by reason.
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
@@ -145,7 +145,7 @@ def deidentify(
 
 
 def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
-    """The images and DICOM files below a folder, sorted, without those that are labels. Raises BadInput where there are none, and no
+    """The images and DICOM files below a folder, sorted, without those that are labels. Raises BadInput if there are none, and no
     volumes that labels belong to."""
     folder = folder.absolute()
     if not folder.is_dir():

@@ -57,7 +57,7 @@ class Labels:
 
 
 def read_labels(path: Path, folder: Path) -> Labels:
-    """What labels a file or folder holds, and which image below `folder` each belongs to. Raises BadInput where it holds none, or labels of
+    """What labels a file or folder holds, and which image below `folder` each belongs to. Raises BadInput if it holds none, or labels of
     several kinds."""
     if not path.exists():
         raise BadInput(

@@ -172,7 +172,7 @@ class PatientTable:
     `counts`: of what was taken out, and of what a person has to read.
 
     known: has a column `image`, which names `files` as `pairing.py` says (several rows of an image stay several). keep: further columns to
-    copy. names: columns whose words are taken out of the other texts of their row. Raises BadInput where the table names no image, one row
+    copy. names: columns whose words are taken out of the other texts of their row. Raises BadInput if the table names no image, one row
     may mean several, or the rows of one image name several groups.
     """
 

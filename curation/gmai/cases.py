@@ -63,7 +63,7 @@ def make_cases(
 ) -> tuple[list[Candidate], Counter[str], dict[tuple[str, str], int]]:
     """(cases, left out by reason, unmapped (why, raw label) -> items).
 
-    Raises BadInput where no label is mapped, or a tag is none of the tree's values.
+    Raises BadInput if no label is mapped, or a tag is none of the tree's values.
     """
     making = _Making(sources, table, tags)
     unmapped: dict[tuple[str, str], int] = Counter()

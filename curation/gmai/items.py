@@ -80,7 +80,7 @@ class Item:
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
     """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets).
 
-    Raises BadInput where nothing at all can be read.
+    Raises BadInput if nothing at all can be read.
     """
     (private / PICTURES).mkdir(parents=True, exist_ok=True)
     ids = pseudonyms_of(private.with_name("dataset"))

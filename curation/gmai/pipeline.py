@@ -54,7 +54,7 @@ def run(
     search_text: bool = True,
     accept_text_alone: bool = False,
 ) -> Made:
-    """From sources.yaml to a benchmark in `out`. Raises BadInput where nothing can be made, or the text alone gives answers away (unless
+    """From sources.yaml to a benchmark in `out`. Raises BadInput if nothing can be made, or the text alone gives answers away (unless
     that is accepted); then no output folder is written or changed.
 
     model: proposes questions for a person to review (`private/candidates.csv`); without one, templates are used.

@@ -61,7 +61,7 @@ def summary(said: Said, asked: Set[str]) -> dict[str, Any]:
 
 
 def read_page_data(private: Path) -> dict[str, Any]:
-    """What the last run left for the pages. Raises BadInput where there was none."""
+    """What the last run left for the pages. Raises BadInput if there was none."""
     if not (private / KEPT).is_file():
         raise BadInput(
             f"{private.parent}: holds no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."

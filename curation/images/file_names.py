@@ -75,7 +75,7 @@ def write_list(path: Path, rows: Iterable[tuple[str, ...]], columns: tuple[str, 
 
 
 def file_names(folder: Path) -> dict[str, str]:
-    """Id -> file name for the tables of a working folder; empty where its ids are the names. Raises BadInput where the list is gone."""
+    """Id -> file name for the tables of a working folder; empty where its ids are the names. Raises BadInput if the list is gone."""
     path = _list_of(folder)
     if path is None:
         return {}

@@ -68,7 +68,7 @@ class ImageFolder:
         return str(self._said)
 
     def names(self) -> list[str]:
-        """Relative posix paths, sorted. Raises BadInput where there are none."""
+        """Relative posix paths, sorted. Raises BadInput if there are none."""
         if not self.path.is_dir():
             raise BadInput(f"{self}: there is no such folder. Give the folder that holds the images.")
         found = [name for name in names_below(self.path) if Path(name).suffix.lower() in SUFFIXES]
@@ -123,7 +123,7 @@ class Remote:
         return {path[start:]: about for path, about in sorted(found.items()) if len(path) > start}
 
     def names(self) -> list[str]:
-        """Paths below the address, sorted. Raises BadInput where there are none, or it cannot be reached."""
+        """Paths below the address, sorted. Raises BadInput if there are none, or it cannot be reached."""
         found: list[str] = []
         for path in self._files:
             suffix = Path(path).suffix.lower()
@@ -146,7 +146,7 @@ class Remote:
         return int(about.get("size") or 0), int.from_bytes(hashlib.sha256(str(version).encode()).digest()[:7], "big")
 
     def read(self, name: str) -> bytes:
-        """The file, or the row's image. Raises BadInput where the address cannot be reached: its images are no broken ones."""
+        """The file, or the row's image. Raises BadInput if the address cannot be reached: its images are no broken ones."""
         path, _, row = name.partition("#")
         with self._reaching(name, FileNotFoundError, ImageError, BadInput):
             if not row:
@@ -208,7 +208,7 @@ ImageFiles = ImageFolder | Remote
 
 
 def images_at(where: str | Path) -> ImageFiles:
-    """The images of a folder or of an address. Raises BadInput where what an address needs is not installed, or it is none."""
+    """The images of a folder or of an address. Raises BadInput if what an address needs is not installed, or it is none."""
     return Remote(str(where)) if "://" in str(where) else ImageFolder(Path(where))
 
 

@@ -58,7 +58,7 @@ def read_table(path: Path, **columns: str) -> pd.DataFrame:
 
 
 def read_any(path: Path) -> pd.DataFrame:
-    """The table in a .csv, .tsv, .jsonl, .parquet or .txt file as it stands. Raises BadInput where it cannot be read."""
+    """The table in a .csv, .tsv, .jsonl, .parquet or .txt file as it stands. Raises BadInput if it cannot be read."""
     if not path.is_file():
         raise BadInput(f"{path}: there is no such file. Give a table with a column for the image and those it needs.")
     kind = path.suffix.lower()
@@ -100,7 +100,7 @@ def need_columns(table: pd.DataFrame, where: Path | str, columns: Iterable[str],
 
 
 def _read_csv(path: Path, delimiter: str) -> pd.DataFrame:
-    """A table of texts. Raises BadInput where cells would be lost or guessed: rows with more cells than the header (a caption whose
+    """A table of texts. Raises BadInput if cells would be lost or guessed: rows with more cells than the header (a caption whose
     commas are not quoted), a quotation mark that is never closed, a column named twice."""
     mark = "\0end"
     csv.field_size_limit(sys.maxsize)

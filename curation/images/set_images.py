@@ -30,7 +30,7 @@ def copy_images(
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Write the used images to `work`/images; (name in `images` -> name of the copy, image_dict.json: copy -> what is known of it).
 
-    Raises BadInput where images are not there or cannot be opened.
+    Raises BadInput if images are not there or cannot be opened.
     """
     wanted = sorted(set(used))
     missing = [image for image in wanted if not (images / image).is_file()]
@@ -77,7 +77,7 @@ def write_set(
     -> keyed name, and keyed name -> what image_dict.json says of it), image_dict.json (sha256, and licence, source and keyed group where
     `known` has them) and manifest.json with what `write` returns. The key lies beside `out`.
 
-    Raises BadInput where `out` exists, images are not there, or may hold burned-in text (`text_search`).
+    Raises BadInput if `out` exists, images are not there, or may hold burned-in text (`text_search`).
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")

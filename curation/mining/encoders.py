@@ -92,7 +92,7 @@ def encoder_spec(
 
 
 def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
-    """Load the model of `spec` for images. Raises BadInput where it cannot be found or has no such pooling."""
+    """Load the model of `spec` for images. Raises BadInput if it cannot be found or has no such pooling."""
     try:
         prepare, forward, loaded, steps = (_open_clip if spec.library == "open_clip" else _transformers)(spec, device)
     except (OSError, RuntimeError, FileNotFoundError) as error:

@@ -197,7 +197,7 @@ def _fingerprint(search: PairSearch, names: pd.Series) -> str:
 
 
 def _check(out: Path, config: dict[str, Any]) -> None:
-    """Raises BadInput where `out` holds another search, or anything else."""
+    """Raises BadInput if `out` holds another search, or anything else."""
     file = out / CONFIG
     if file.is_file():
         if json.loads(file.read_text()) != config:
@@ -269,7 +269,7 @@ AT_MOST = 1_000_000
 def similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dict[str, np.ndarray]:
     """Cosines of the found pairs by each encoder (appendix F averages over the patch tokens: embed with `--pooling mean` to follow it).
 
-    Raises BadInput where there are no pairs, or they are of other images."""
+    Raises BadInput if there are no pairs, or they are of other images."""
     file = pairs / "pairs.parquet"
     if not file.is_file() or not pq.read_metadata(file).num_rows:
         raise BadInput(f"{pairs}: holds no pairs. Find some with `medprobe curate pairs`.")

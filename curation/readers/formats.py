@@ -34,7 +34,7 @@ NO_PICTURES = {"", ".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", "
 
 def pairs_of(dataset: SourceDataset, files: Files) -> tuple[Pairs, list[Skip], list[Path], set[Path]]:
     """(each annotation with its image, what is left out, images without an annotation, files of annotations) by a reader of annotated
-    images. Raises BadInput where the files of a dataset cannot be understood at all."""
+    images. Raises BadInput if the files of a dataset cannot be understood at all."""
     found = list(ANNOTATED[dataset.reader][0](dataset, files))
     annotations = [each for each in found if isinstance(each, Annotation)]
     taken = {file for each in annotations for file in each.files}

@@ -210,7 +210,7 @@ LISTS = ("classes.txt", "obj.names", "data.yaml", "data.yml", "dataset.yaml")
 
 def yolo(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """What text files annotate, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
-    image. Raises BadInput where nothing says what the classes are called."""
+    image. Raises BadInput if nothing says what the classes are called."""
     there = (*files.marks, *(dataset.path / name for name in LISTS))
     lists = {path for path in there if path.name in LISTS and path.is_file()}
     classes = dataset.named_classes or _yolo_classes(sorted(lists), dataset)
@@ -221,7 +221,7 @@ def yolo(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
 
 
 def _yolo_classes(lists: list[Path], dataset: SourceDataset) -> dict[int, str]:
-    """Number -> label by lists of names (the line is the number), or YAML with `names`. Raises BadInput where there is none, one is no such
+    """Number -> label by lists of names (the line is the number), or YAML with `names`. Raises BadInput if there is none, one is no such
     list, or two say different things."""
     remedy = "Give `classes: {0: name, ...}`."
     found = []
@@ -280,7 +280,7 @@ def masks(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """What masks annotate: with a map `classes`, one indexed mask of the image's path (a word like `_mask` may follow it); with a list
     `classes`, masks called `<image>_<class>`; else one mask per class, in a folder of its name.
 
-    Raises BadInput where masks are called like their images, and `classes` does not say what their values mean.
+    Raises BadInput if masks are called like their images, and `classes` does not say what their values mean.
     """
     is_apart = files.folder != dataset.path
     masks = [

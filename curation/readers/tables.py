@@ -132,7 +132,7 @@ TAGS = {
 def tsv_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     """One unit per question of a benchmark in VLMEvalKit's layout with an answer and an image of its own: the right options are labels.
 
-    The overlays are in the images already, so that every question stays at the granularity it has. Raises BadInput where no file has the
+    The overlays are in the images already, so that every question stays at the granularity it has. Raises BadInput if no file has the
     columns.
     """
     files = [dataset.path] if dataset.path.is_file() else sorted(dataset.path.glob("*.tsv"))

@@ -31,7 +31,7 @@ class ReviewAccess:
     owner alone)."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
-        """Raises BadInput where no name is left of `names`."""
+        """Raises BadInput if no name is left of `names`."""
         wanted = list(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
         if not wanted:
             raise BadInput(

@@ -76,7 +76,7 @@ def ask_until_good(
     """Put each prompt (id -> text) to the model up to `asking.tries` times, until `read` (id, journal entry) finds its reply good.
 
     Replies of this model in the journal count. A refusal of the model is a try, a failure of the server is not: the next run asks again.
-    Raises BadInput where another process is adding to the journal.
+    Raises BadInput if another process is adding to the journal.
     """
     found: Replies[Read] = Replies()
 

@@ -171,7 +171,7 @@ def _stance(before: str, after: str) -> str:
 def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> dict[str, int]:
     """Ask about each caption of `table` (columns of `image_table.read_table`) and write the CSV `out`; returns counts.
 
-    Rows that `out` has already stay as they are: what a person fixed or reviewed is never asked again. Raises BadInput where `out` is
+    Rows that `out` has already stay as they are: what a person fixed or reviewed is never asked again. Raises BadInput if `out` is
     something else. Replies are kept beside it (`.jsonl`), so that a killed run asks nothing twice.
     """
     kept = _kept(out)

@@ -34,7 +34,7 @@ def captions_of(drafts: pd.DataFrame) -> dict[str, str]:
 
 
 def discover(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> list[str]:
-    """Categories that the model sees in (at most) 100 captions drawn with the seed. Raises BadInput where no reply
+    """Categories that the model sees in (at most) 100 captions drawn with the seed. Raises BadInput if no reply
     lists them."""
     captions = sorted(set(captions_of(drafts).values()))
     chosen = np.random.default_rng(asking.seed).permutation(len(captions))[:AT_ONCE]

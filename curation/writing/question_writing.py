@@ -261,7 +261,7 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def read_drafts(folder: Path) -> pd.DataFrame:
-    """The drafts of a questions folder. Raises BadInput where there are none."""
+    """The drafts of a questions folder. Raises BadInput if there are none."""
     if not (folder / DRAFTS).is_file():
         raise BadInput(
             f"{folder}: holds no {DRAFTS}. Make it with `medprobe curate write PAIRS --table TABLE --model NAME --out {folder}`."

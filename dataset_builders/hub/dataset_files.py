@@ -25,7 +25,7 @@ REBUILD = "Give a folder that `medprobe build` wrote."
 def dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, Path], list[str]]:
     """(path in the repository -> file to publish, paths of the files that are left out).
 
-    Raises BadInput when the folder is not a dataset repository or not whole, holds phantoms and `repo_id` has a benchmark's official
+    Raises BadInput if the folder is not a dataset repository or not whole, holds phantoms and `repo_id` has a benchmark's official
     name, holds test answers, or holds images whose licence does not allow passing them on (the last two: unless `private`).
     """
     present = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]

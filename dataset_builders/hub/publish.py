@@ -229,7 +229,7 @@ def _target(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:
 
 
 def _tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
-    """Make `tag` name the commit `head`. Raises BadInput where it names another: the version before, whose tag was given again."""
+    """Make `tag` name the commit `head`. Raises BadInput if it names another: the version before, whose tag was given again."""
     if with_retries(lambda: _target(api, repo_id, kind, tag)) is None:
         with_retries(
             lambda: api.create_tag(repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True)
@@ -252,7 +252,7 @@ def space_files(
 
     README.md (the Space's card, which names the `datasets` that the board shows) and requirements.txt go to the top, where a Space wants
     them, with an app.py that starts the package: from the `wheel`, or from the packages, which keep their names, so that imports hold.
-    `private`: one of the datasets is, so that the card asks for the scope that reads it. Raises BadInput when the folder is no Space of
+    `private`: one of the datasets is, so that the card asks for the scope that reads it. Raises BadInput if the folder is no Space of
     that kind, or the file no wheel of medprobe.
     """
     from huggingface_hub import RepoCard

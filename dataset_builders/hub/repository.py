@@ -115,7 +115,7 @@ class Repository:
                             yield StoredCase(row["case_id"], images, [each["question_id"] for each in row["questions"]])
 
     def file_names(self, config: str, split: str) -> list[str]:
-        """The paths within the repository of the files of a config's split. Raises BadInput where there are none."""
+        """The paths within the repository of the files of a config's split. Raises BadInput if there are none."""
         names = self._files.get(config, {}).get(split, [])
         if not names:
             raise BadInput(f"{self.data}: has no files of config {config!r}, split {split!r}.")
@@ -125,7 +125,7 @@ class Repository:
         """A whole config as `datasets.load_dataset` reads it: split -> `datasets.Dataset`, images decoded when they are looked at.
 
         `config`: `questions` (a row per question with its image; the default), `cases`, `questions_text` (no images; the default of a
-        text-only build), or another that the card names. Raises BadInput where it is not there, or a file `datasets.py` of
+        text-only build), or another that the card names. Raises BadInput if it is not there, or a file `datasets.py` of
         the caller's hides the library; Unavailable where the Hub cannot be asked.
         """
         try:

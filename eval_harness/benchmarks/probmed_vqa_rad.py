@@ -13,7 +13,7 @@ from eval_harness.scores.pairs import pair_units
 def units(graded: Graded) -> pd.DataFrame:
     """Two rows per pair: `accuracy` (both right; chance 1/4) and `accuracy_without_adversarial` (the true question right; chance 1/2).
 
-    Raises BadInput where the columns `pair_id` or `adversarial` are missing.
+    Raises BadInput if the columns `pair_id` or `adversarial` are missing.
     """
     found = pair_units(graded)
     return found.assign(metric=found["metric"].replace("accuracy_with_adversarial", "accuracy"))

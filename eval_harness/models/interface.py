@@ -69,7 +69,7 @@ class Backend(Protocol):
 def description_of(backend: Backend) -> dict[str, Any]:
     """What a back end says of itself, as JSON has it: keys are texts, and so are values of other types.
 
-    Raises BadInput where it is no dictionary that JSON could hold.
+    Raises BadInput if it is no dictionary that JSON could hold.
     """
     try:
         text = json.dumps(dict(backend.describe()), default=str, ensure_ascii=False)

@@ -21,7 +21,7 @@ GUIDE = "See docs/plug_in.md."
 
 
 def load_backend(model: str, settings: Settings) -> Backend:
-    """The back end that a `--model` argument names. Raises BadInput when there is none of that name."""
+    """The back end that a `--model` argument names. Raises BadInput if there is none of that name."""
     kind, _, rest = model.partition(":")
     if settings.engine and kind != "vllm" and ".py:" not in model:
         names = ", ".join(sorted(settings.engine))
@@ -121,7 +121,7 @@ def plug_in(made: Any, name: str, called: str, settings: Settings, told: Collect
     `generate` gives a Response for each request in any order, or a text for each in the requests' order. `name`: the model's, where the
     object has no `model` of the type Model (many have a network of that name). `called`: how messages name it. `told`: the settings of
     `OPTIONS` that the object honours unless it names them in `options`.
-    Raises BadInput where it cannot generate, or does not honour an option that was given.
+    Raises BadInput if it cannot generate, or does not honour an option that was given.
     """
     if isinstance(made, type):
         raise BadInput(f"{called}: is a class. Give an object of it: {made.__name__}(...).")
@@ -140,7 +140,7 @@ def plug_in(made: Any, name: str, called: str, settings: Settings, told: Collect
 def load_plug_in(model: str, settings: Settings) -> Backend:
     """The model that a user's own file defines: a class, or a function that returns an object, called with the settings.
 
-    Raises BadInput when the file cannot be run, has no such name, or what it gives cannot generate.
+    Raises BadInput if the file cannot be run, has no such name, or what it gives cannot generate.
     """
     file, _, name = model.rpartition(":")
     path = Path(file)
@@ -190,7 +190,7 @@ class _PlugIn:
         """The object's responses; its texts as responses to the requests in order, once there is one for each.
 
         Raises TypeError and ValueError, as a model does, where texts cannot be assigned to the requests; asked alone, a question may
-        be answered all the same. Raises BadInput where nothing was given that could hold an answer.
+        be answered all the same. Raises BadInput if nothing was given that could hold an answer.
         """
         given = self.made.generate(list(requests))
         if given is None or isinstance(given, str | Response | Mapping):

@@ -55,7 +55,7 @@ class DecodedOutput:
 def template_switch(render: Render, given: Mapping[str, Any], thinking: Thinking | None) -> dict[str, Any]:
     """The template variables that do what `--thinking` says; empty where it says nothing.
 
-    Raises BadInput where the template has no switch and so does not do it by itself.
+    Raises BadInput if the template has no switch and so does not do it by itself.
     """
     if thinking is None:
         return {}
@@ -80,7 +80,7 @@ def opens_reasoning(end: str) -> bool:
 
 
 def budget_tokens(tokenizer: Any, template: str) -> tuple[int, int]:
-    """The token ids that begin and end a reasoning. Raises BadInput where the tokenizer has no such pair of tokens."""
+    """The token ids that begin and end a reasoning. Raises BadInput if the tokenizer has no such pair of tokens."""
     vocabulary = tokenizer.get_vocab()
     found = [pair for pair in DELIMITERS if pair[0] in vocabulary and pair[1] in vocabulary]
     found.sort(key=lambda pair: pair[1] not in template)

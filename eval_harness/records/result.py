@@ -197,7 +197,7 @@ class Result(_Strict):
 def read_result(path: Path) -> Result:
     """Read one `result.json`.
 
-    Raises BadInput when the file is missing, is not JSON, or does not fit the schema (the first misfit is named).
+    Raises BadInput if the file is missing, is not JSON, or does not fit the schema (the first misfit is named).
     """
     try:
         return Result.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there

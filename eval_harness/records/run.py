@@ -64,7 +64,7 @@ class RunRecord(BaseModel):
 
 
 def read_run(folder: Path) -> RunRecord:
-    """Read `run.json`. Raises BadInput when the folder is no run folder or the file does not fit."""
+    """Read `run.json`. Raises BadInput if the folder is no run folder or the file does not fit."""
     path = folder / "run.json"
     try:
         return RunRecord.model_validate_json(

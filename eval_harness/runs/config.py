@@ -51,7 +51,7 @@ NOT_GENERATION = {
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """The options of `medprobe eval`. Raises BadInput where they make no sense by themselves."""
+    """The options of `medprobe eval`. Raises BadInput if they make no sense by themselves."""
 
     benchmark: str
     model: str
@@ -212,7 +212,7 @@ class ModelArgs(BaseModel):
 
 
 def model_args(text: str | None) -> dict[str, Any]:
-    """The settings that `--model-args` makes. Raises BadInput where it is no JSON object, or a value is of another type."""
+    """The settings that `--model-args` makes. Raises BadInput if it is no JSON object, or a value is of another type."""
     try:
         given = ModelArgs(**_json_object("--model-args", text))
     except ValidationError as error:

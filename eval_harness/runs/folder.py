@@ -39,7 +39,7 @@ def write_run(folder: Path, run: RunRecord, questions: pd.DataFrame | None) -> N
 def read_questions(folder: Path) -> pd.DataFrame:
     """The questions of a run, as asked (columns of the config `questions_text`; lists as Python lists).
 
-    Raises BadInput when the file is missing or unreadable.
+    Raises BadInput if the file is missing or unreadable.
     """
     path = folder / "questions.parquet"
     try:
@@ -93,7 +93,7 @@ class AnswerJournal:
     def __init__(self, path: Path, known: Iterable[dict[str, Any]] = ()) -> None:
         """Open for appending. `known`: records that other journals of the run hold.
 
-        Raises BadInput when another process holds the journal, or it is damaged.
+        Raises BadInput if another process holds the journal, or it is damaged.
         """
         self.path = path
         self._lock = FileLock(lock_of(path))
@@ -140,7 +140,7 @@ class AnswerJournal:
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make the folder where absent. Raises BadInput when it is a file, cannot be written, or holds something else."""
+    """Make the folder where absent. Raises BadInput if it is a file, cannot be written, or holds something else."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         others = {path.name for path in folder.iterdir() if not path.name.startswith(".")}

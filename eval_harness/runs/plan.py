@@ -125,7 +125,7 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
 
 
 def arms_of(plan: Plan) -> list[Images]:
-    """The arms that metrics of the plan's benchmark are compared with, that without images last. Raises BadInput where there is none, and
+    """The arms that metrics of the plan's benchmark are compared with, that without images last. Raises BadInput if there is none, and
     for a plan that is an arm itself."""
     if plan.config.image != "real":
         raise BadInput(f"--arms: runs all arms, so it goes without --image {plan.config.image}.")

@@ -28,7 +28,7 @@ Send = Callable[[Any], Iterable[Response]]
 def sender_of(plan: Plan) -> Send:
     """What answers the requests of a run: the back end, behind the cache where there is one.
 
-    Raises BadInput where a cache is given and the model is not behind a server, or its folder cannot be made.
+    Raises BadInput if a cache is given and the model is not behind a server, or its folder cannot be made.
     """
     backend, model, folder = plan.backend, plan.run.request.model, plan.config.cache
     send: Send = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]

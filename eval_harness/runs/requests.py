@@ -118,7 +118,7 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
     case and another image, with some to spare for the questions that they are too close to. Questions that are asked come first, the
     rest of the split where a `--limit` or `--branch` leaves too few of them.
 
-    Raises BadInput when the split has too few cases with a known answer.
+    Raises BadInput if the split has too few cases with a known answer.
     """
     ids = set(selection.questions["question_id"])
     known = [row for row in _records(selection.repository.questions(selection.split)) if len(row["answer"])]

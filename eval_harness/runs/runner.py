@@ -116,7 +116,7 @@ def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
 
 
 def _continued(folder: Path, plan: Plan, stored: RunRecord) -> Plan:
-    """The plan to go on with where a folder holds a run. Raises BadInput where that is another one."""
+    """The plan to go on with where a folder holds a run. Raises BadInput if that is another one."""
     run = plan.run
     different = _differences(stored.request.model_dump(), run.request.model_dump())
     if different:
@@ -143,7 +143,7 @@ def _holds_answers(folder: Path) -> bool:
 def keep_asked(folder: Path) -> None:
     """Make an interrupted run one of the cases that were asked whole, marked as a selection; its journal as it was is kept aside.
 
-    Raises BadInput where no case was asked whole, and while a process is writing the run.
+    Raises BadInput if no case was asked whole, and while a process is writing the run.
     """
     with Shard().taking_part(folder), folder_lock(folder):
         run, questions = read_run(folder), read_questions(folder)

@@ -61,7 +61,7 @@ def answered(
     """What a run folder holds. `extraction`: another way of reading than the run's; not `judged`: without the run's judge; `judge`: with
     this one instead.
 
-    The judge is asked what its cache in the folder does not hold. Raises BadInput when the folder is no run folder, its journal is
+    The judge is asked what its cache in the folder does not hold. Raises BadInput if the folder is no run folder, its journal is
     damaged, or not everything was asked.
     """
     run, questions = read_run(folder), read_questions(folder)
@@ -127,7 +127,7 @@ class Judge:
     def replies(self, queries: Sequence[Query]) -> list[str | None]:
         """The judge's reply to each, many queries at a time; None where the server gave none after all tries.
 
-        The server is looked for when something is asked that the cache does not hold. Raises BadInput when it cannot be reached, refuses
+        The server is looked for when something is asked that the cache does not hold. Raises BadInput if it cannot be reached, refuses
         the key or the model, or has gone.
         """
         asked = {each: _request(each) for each in queries}

@@ -48,7 +48,7 @@ class Shard:
 
     @classmethod
     def of_this_process(cls) -> Shard:
-        """From RANK and WORLD_SIZE, as torchrun and accelerate set them. Raises BadInput when they make no sense."""
+        """From RANK and WORLD_SIZE, as torchrun and accelerate set them. Raises BadInput if they make no sense."""
         rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
         if not (rank.isdigit() and world.isdigit() and int(rank) < int(world)):
             raise BadInput(f"RANK={rank}, WORLD_SIZE={world}: not a share of a run. Start the processes with torchrun.")
@@ -63,7 +63,7 @@ class Shard:
 
     @contextmanager
     def taking_part(self, folder: Path) -> Iterator[None]:
-        """Hold this share. Raises BadInput where another process has it, or others share the run in another way."""
+        """Hold this share. Raises BadInput if another process has it, or others share the run in another way."""
         held = FileLock(self._lock(folder))
         with folder_lock(folder):
             busy = [name for name in _living(folder) if name == self.name or _world(name) != self.world]

@@ -139,7 +139,7 @@ def standard_error(sums: Sequence[Floats], unit: Floats, sizes: ClusterSizes) ->
 def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> PairedTest:
     """Compare two models on one metric (`pairwise`): the difference with its 95 % interval, and the p-value, in percent points.
 
-    Raises BadInput where the two did not answer the same questions.
+    Raises BadInput if the two did not answer the same questions.
     """
     outcomes = pack({"a": units_a, "b": units_b}, metric)
     pairs = pairwise(outcomes)

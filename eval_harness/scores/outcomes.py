@@ -34,7 +34,7 @@ class OutcomeMatrix:
 def pack(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatrix:
     """Pack the units of several models (`derive.scoring.units` of each) for one metric.
 
-    Raises BadInput where a model lacks units that another has: models are compared on the same questions only.
+    Raises BadInput if a model lacks units that another has: models are compared on the same questions only.
     """
     frames = {name: frame[frame["metric"].to_numpy() == metric] for name, frame in units.items()}
     if not frames:

@@ -14,7 +14,7 @@ def pair_units(graded: Graded) -> pd.DataFrame:
     question alone, `accuracy_with_adversarial` both. Pairs that lack either question are left out.
 
     Pairs are told by `pair_id` (columns `pair_id`, `adversarial`; units are named by it). Chance is 1/2 and 1/4 for yes/no questions.
-    Raises BadInput where either column is missing.
+    Raises BadInput if either column is missing.
     """
     for column in ("pair_id", "adversarial"):
         if column not in graded.questions.columns:

@@ -63,7 +63,7 @@ class Sight:
 
 
 def sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str) -> Sight:
-    """`sight_of` the units (`derive.scoring.units`) of a run and its arms. Raises BadInput where they did not answer the same questions."""
+    """`sight_of` the units (`derive.scoring.units`) of a run and its arms. Raises BadInput if they did not answer the same questions."""
     return sight_of(pack({"real": real, **arms}, metric))
 
 

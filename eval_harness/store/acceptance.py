@@ -109,7 +109,7 @@ def read_provenance(folder: Path) -> Provenance:
 
 
 def parse_record(content: bytes, kind: type[R], where: str) -> R:
-    """One of these files from its bytes. Raises BadInput where it is none."""
+    """One of these files from its bytes. Raises BadInput if it is none."""
     try:
         if len(content) > MAX_BYTES:
             raise BadInput(f"{where}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")

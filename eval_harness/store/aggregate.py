@@ -109,7 +109,7 @@ def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.D
 
 
 def calibration_of(folder: Path) -> Calibration:
-    """How far the confidence of a run with option scores (`gd`, `ps`) can be trusted. Raises BadInput where it has none."""
+    """How far the confidence of a run with option scores (`gd`, `ps`) can be trusted. Raises BadInput if it has none."""
     result, answers = _scored(folder)
     found = calibration(result.benchmark.family, read_questions(folder), answers)
     if found is None:
@@ -227,7 +227,7 @@ def aggregate_result(
 ) -> Result:
     """A result of the kind `aggregate`, called `name` (its method), computed from the measured results `runs` (run id -> result).
 
-    Raises BadInput where the runs are of different models, or did not ask the same questions.
+    Raises BadInput if the runs are of different models, or did not ask the same questions.
     """
     results = list(runs.values())
     if not results:

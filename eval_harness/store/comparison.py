@@ -47,7 +47,7 @@ class Side:
 def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
     """A run folder, a result.json (in a run folder or a store), or `published:MODEL/BENCHMARK/METHOD/Table 1` (as many words as it takes).
 
-    Raises BadInput when it is none of them, or the published name fits several results.
+    Raises BadInput if it is none of them, or the published name fits several results.
     """
     if source.startswith("published:"):
         return Side(source, _published(source.removeprefix("published:"), published()))

@@ -62,7 +62,7 @@ class Dataset:
 
 
 Find = Callable[[Benchmark], Dataset]
-"""The dataset for what a submission says of its benchmark. Raises BadInput where there is none."""
+"""The dataset for what a submission says of its benchmark. Raises BadInput if there is none."""
 
 
 def dataset_for(
@@ -71,7 +71,7 @@ def dataset_for(
     """The dataset that a result names: one of `data` (folders or Hub repositories) of that name, else the named revision on the Hub.
 
     `owner`: of the store. `of_this_machine`: a folder that the result names counts, too (who submits is at this machine).
-    Raises BadInput when there is none, or it cannot be read within limits.
+    Raises BadInput if there is none, or it cannot be read within limits.
     """
     dataset = vouched_dataset(benchmark, data)
     if dataset is None and of_this_machine and benchmark.repo and Path(benchmark.repo).is_dir():
@@ -105,7 +105,7 @@ def vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None
 
 
 def named_dataset(benchmark: Benchmark, data: str) -> Dataset:
-    """The dataset of --data. Raises BadInput where it is not the one that the submission is about."""
+    """The dataset of --data. Raises BadInput if it is not the one that the submission is about."""
     dataset = vouched_dataset(benchmark, [data])
     if dataset is None:
         raise BadInput(f"--data {data}: has no {benchmark.name}, split {benchmark.split}, which the result is about")
@@ -113,7 +113,7 @@ def named_dataset(benchmark: Benchmark, data: str) -> Dataset:
 
 
 def chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
-    """The dataset that somebody chose for their answers. Raises BadInput where a result or run is about another one."""
+    """The dataset that somebody chose for their answers. Raises BadInput if a result or run is about another one."""
     if (benchmark.name, benchmark.split) != (dataset.name, dataset.split):
         raise BadInput(
             f"these are answers to {benchmark.name}, {benchmark.split}; chosen is {dataset.name}, {dataset.split}. "

@@ -46,7 +46,7 @@ def examine(sent: Sent, find: Find) -> Submission:
     """Examine a submission: read its files, derive every number, look for what a person should see. What is wrong is in `problems`, all at
     once. `find`: the dataset for what a run says of its benchmark.
 
-    Reads what strangers wrote: only to be called in the sandbox (`examined`). Raises BadInput where nothing can be derived.
+    Reads what strangers wrote: only to be called in the sandbox (`examined`). Raises BadInput if nothing can be derived.
     """
     run = parsed_run(sent.run)
     wrong = list(wrong_run(run))
@@ -83,7 +83,7 @@ def examine(sent: Sent, find: Find) -> Submission:
 
 
 def read_sent(folder: Path) -> Sent:
-    """The files of a submission in a folder, once they are regular files of bearable size. Raises BadInput where they are none."""
+    """The files of a submission in a folder, once they are regular files of bearable size. Raises BadInput if they are none."""
     for name, most in ((RUN, MAX_RUN), (ANSWERS, MAX_FILE), (JUDGE, MAX_FILE)):
         if name != JUDGE or (folder / name).exists():
             check_file(folder / name, most)
@@ -91,7 +91,7 @@ def read_sent(folder: Path) -> Sent:
 
 
 def parsed_run(content: bytes) -> RunRecord:
-    """A run.json, strictly: no key twice, within its size. Raises BadInput where it is none."""
+    """A run.json, strictly: no key twice, within its size. Raises BadInput if it is none."""
     if len(content) > MAX_RUN:
         raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN:,} are read")
     try:
@@ -104,7 +104,7 @@ def parsed_run(content: bytes) -> RunRecord:
 
 
 def _rows(content: bytes, name: str, schema: pa.Schema, limits: Limits) -> Iterator[Record]:
-    """The rows of a file. Raises BadInput where it is larger."""
+    """The rows of a file. Raises BadInput if it is larger."""
     if len(content) > limits.file:
         raise BadInput(f"{name} has {len(content):,} bytes, and these answers take at most {limits.file:,}")
     return parquet_rows(content, most_bytes=limits.unpacked, most_rows=limits.rows, name=name, schema=schema)
@@ -143,7 +143,7 @@ def _replies(
 
 
 def _questions(said: Benchmark, rows: Sequence[Placed], dataset: Dataset) -> pd.DataFrame:
-    """The questions that a run is about. Raises BadInput where what it says of them is not so."""
+    """The questions that a run is about. Raises BadInput if what it says of them is not so."""
     questions = dataset.questions
     if said.selection is not None:
         asked = {row["question_id"] for _, row in rows}

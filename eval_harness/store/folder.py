@@ -26,7 +26,7 @@ def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[st
     """Add a submission with what was derived from it; returns where it lies, and whether it is new (the same one twice is no error).
 
     Its questions are stored as well where the store's owner vouches for them.
-    Raises BadInput when the store cannot be written, is the inside of one, or holds something else in its place.
+    Raises BadInput if the store cannot be written, is the inside of one, or holds something else in its place.
     """
     target = store / submission.folder
     if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):

@@ -93,12 +93,12 @@ class HiddenTest:
     def check(self, upload: Path, client: str = "") -> list[str]:
         """What is wrong with a file of answers, each with its line. Costs no scoring, and looks at no answer of the test.
 
-        Raises BadInput when the test itself cannot be opened.
+        Raises BadInput if the test itself cannot be opened.
         """
         return self._read(upload, client)[1]
 
     def ids(self) -> list[str]:
-        """The ids of the questions that a file must answer. Raises BadInput when the test cannot be opened."""
+        """The ids of the questions that a file must answer. Raises BadInput if the test cannot be opened."""
         return self._test.questions["question_id"].astype(str).tolist()
 
     def remaining(self, user: str) -> int:
@@ -285,7 +285,7 @@ class Key:
 
 
 def open_test(folder: str) -> Test:
-    """The public side of a test (a folder, or ORG/NAME on the Hub). Raises BadInput where it has no split with hidden answers."""
+    """The public side of a test (a folder, or ORG/NAME on the Hub). Raises BadInput if it has no split with hidden answers."""
     repository = open_repository(folder)
     if repository.family != FORMAT or SPLIT not in repository.splits:
         raise BadInput(f"{folder}: has no split {SPLIT} of {FORMAT}, the one test with hidden answers.")

@@ -57,12 +57,12 @@ class HubLedger:
         self._token = token
 
     def look(self, path: str) -> Document | None:
-        """The document at a path as it is now; None where there is none. Raises BadInput when it cannot be read."""
+        """The document at a path as it is now; None where there is none. Raises BadInput if it cannot be read."""
         with self._hub("read the ledger") as api:
             return with_retries(lambda: self._read(api, path)[1])
 
     def change(self, path: str, change: Change[T], message: str) -> T:
-        """Compute a change from the newest state and make it. Raises BadInput when it cannot be made; then nothing was changed."""
+        """Compute a change from the newest state and make it. Raises BadInput if it cannot be made; then nothing was changed."""
 
         def once() -> T:
             head, before = self._read(api, path)

@@ -84,7 +84,7 @@ def _line(text: str) -> str:
 
 
 def _made(kind: type[R], option: str, **fields: Any) -> R:
-    """One of these files. Raises BadInput where the text of an option cannot stand in it."""
+    """One of these files. Raises BadInput if the text of an option cannot stand in it."""
     try:
         return kind(**fields)
     except ValidationError:

@@ -162,7 +162,7 @@ def _name(result: Result) -> str:
 
 
 def _tasks(dataset: str, revision: str | None) -> list[str]:
-    """The ids of the tasks of a dataset's eval.yaml. Raises BadInput where it has none that can be read."""
+    """The ids of the tasks of a dataset's eval.yaml. Raises BadInput if it has none that can be read."""
     with quiet(), hub_errors(dataset, "read its eval.yaml"):
         content = with_retries(lambda: _content(connect(), dataset, revision or "main", "eval.yaml", "dataset"))
     try:
@@ -175,7 +175,7 @@ def _tasks(dataset: str, revision: str | None) -> list[str]:
 
 
 def _source(store: str, folder: str) -> str:
-    """The address of a result in a store. Raises BadInput where the store does not have it."""
+    """The address of a result in a store. Raises BadInput if the store does not have it."""
     check_repo_id(store)
     api = connect()
     with hub_errors(store, "look for the result"):

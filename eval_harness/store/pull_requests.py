@@ -93,7 +93,7 @@ class PullRequests:
     def pull(self, number: int, accept_flagged: bool = False) -> VerifyResult:
         """Examine one pull request and do what follows.
 
-        `accept_flagged`: a person has looked at its flags. Raises BadInput when the Hub does not let us.
+        `accept_flagged`: a person has looked at its flags. Raises BadInput if the Hub does not let us.
         """
         what = f"{self.repo}@{number}"
         with quiet(), hub_errors(self.repo, f"verify pull request {number}", self.who):
@@ -110,7 +110,7 @@ class PullRequests:
                 return self._comment(details, head, VerifyResult(what, "refused", refused.problems))
 
     def refuse(self, number: int, reason: str) -> VerifyResult:
-        """Comment the reason and close a pull request. Raises BadInput when the Hub does not let us."""
+        """Comment the reason and close a pull request. Raises BadInput if the Hub does not let us."""
         what = f"{self.repo}@{number}"
         with quiet(), hub_errors(self.repo, f"refuse pull request {number}", self.who):
             details = self._details(number)

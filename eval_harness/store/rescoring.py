@@ -63,7 +63,7 @@ def rescore_store(
 
     `store`: a folder, or ORG/NAME on the Hub, which only its owner can: everything is one commit to main. `data`: datasets (folders or
     repositories) to take questions from: newer ones, or those that the store does not hold.
-    Raises BadInput when the store cannot be read or written.
+    Raises BadInput if the store cannot be read or written.
     """
     if is_hub_store(store):
         return _rescore_on_hub(str(store), data, tell)

@@ -31,7 +31,7 @@ class Store:
         self._checked_at = 0.0
 
     def folder(self) -> Path:
-        """The folder that holds `results/`; of the Hub the newest copy, which may lie elsewhere the next time. Raises BadInput where there
+        """The folder that holds `results/`; of the Hub the newest copy, which may lie elsewhere the next time. Raises BadInput if there
         is none and none can be had."""
         if self._path is not None and not self.is_on_hub:
             return self._path
@@ -90,7 +90,7 @@ def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
     """Read every result of a store (a folder, or ORG/NAME on the Hub); a file that cannot be read is set aside, never fatal.
 
     Returns the results, sorted by path, and one line per file set aside; nothing of a repository that holds no `results/` yet.
-    Raises BadInput when `store` is a folder without a `results/` folder, or neither a folder nor a repository that can be read.
+    Raises BadInput if `store` is a folder without a `results/` folder, or neither a folder nor a repository that can be read.
     """
     source = Store(store)
     root = source.folder()

@@ -80,7 +80,7 @@ was shown."""
 
 
 def shown_and_request(folder: Path) -> ShownAndRequest:
-    """What a run showed, and what tells its arms. Raises BadInput where its files cannot be read."""
+    """What a run showed, and what tells its arms. Raises BadInput if its files cannot be read."""
     run, accepted = read_run(folder), read_acceptance(folder)
     account = accepted.account if accepted else None
     return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())

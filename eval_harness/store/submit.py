@@ -105,7 +105,7 @@ def prepare(
     or prove; but of answers that no run of ours gave it cannot be so. It gets a folder of its own beside the submitted one.
     `owner`: of the store on the Hub, whose released datasets are vouched for. What is wrong with it is in `problems`, all at once.
 
-    Raises BadInput where nothing can be derived: unreadable files, an unknown dataset, missing options.
+    Raises BadInput if nothing can be derived: unreadable files, an unknown dataset, missing options.
     """
     if what.is_dir() and (benchmark or model or split or kind):
         raise BadInput(
@@ -222,7 +222,7 @@ def _sent(folder: Path, run: RunRecord) -> Sent:
 
 
 def _examined(sent: Sent, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
-    """The verdict on exactly these bytes, with the problems of what they were made from. Raises BadInput where nothing can be derived."""
+    """The verdict on exactly these bytes, with the problems of what they were made from. Raises BadInput if nothing can be derived."""
     try:
         found = examine(sent, lambda said: dataset)
     except Unavailable:

@@ -231,7 +231,7 @@ def parquet_rows(
     must be exactly these. The footer is looked at before anything is unpacked.
 
     A Parquet file can claim any size and unpack to any other, and its reader is no Python: only to be called in the sandbox.
-    Raises BadInput when the file is damaged, has impossible sizes, or does not fit the limits.
+    Raises BadInput if the file is damaged, has impossible sizes, or does not fit the limits.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -75,7 +75,7 @@ def _pull_requests(name: str, data: Sequence[str], with_questions: bool, publish
 
 
 def pull_of(pull: str) -> tuple[str, int]:
-    """The repository and the number of a pull request (`ORG/NAME@3`). Raises BadInput where it names none."""
+    """The repository and the number of a pull request (`ORG/NAME@3`). Raises BadInput if it names none."""
     name, _, number = pull.rpartition("@")
     match = re.fullmatch(r"(?:refs/)?(?:pr/|#)?([0-9]{1,9})", number, re.ASCII)
     if not name or not match:

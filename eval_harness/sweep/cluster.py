@@ -73,7 +73,7 @@ class Worker:
 
 
 def run_on_ray(expected: Sequence[Forecast], cluster: Cluster, first: int | None = None) -> Iterator[TaskResult]:
-    """Run the tasks that are not done. Raises BadInput where there is no cluster, or none of its nodes has what a worker needs."""
+    """Run the tasks that are not done. Raises BadInput if there is no cluster, or none of its nodes has what a worker needs."""
     open_tasks = [each for each in expected if not each.is_done and not each.problem]
     with connected(cluster) as ray:
         for _, group in groupby(sorted(open_tasks, key=lambda each: each.task.number), lambda each: each.task.model):

@@ -79,7 +79,7 @@ class SweepTask:
 
     @property
     def config(self) -> EvalConfig:
-        """The run as `medprobe eval` makes it. Raises BadInput where the options cannot be used."""
+        """The run as `medprobe eval` makes it. Raises BadInput if the options cannot be used."""
         return config_of({**self.options, "out": self.folder}, self.arguments(self.folder))
 
     def arguments(self, out: Path) -> list[str]:
@@ -157,7 +157,7 @@ def read_sweep(path: Path, out: Path) -> list[SweepTask]:
 
 
 def _entry(path: Path, where: str, entry: str | dict[str, Any], name: str | None) -> dict[str, Any]:
-    """The options of one entry: a text stands for the option `name`. Raises BadInput where one is unknown or of another type."""
+    """The options of one entry: a text stands for the option `name`. Raises BadInput if one is unknown or of another type."""
     options = {str(name): entry} if isinstance(entry, str) else entry
     taken = {each for _, each in AXES if each != name} | {"out"}
     try:
@@ -171,7 +171,7 @@ def _entry(path: Path, where: str, entry: str | dict[str, Any], name: str | None
 
 
 def task_named(tasks: Sequence[SweepTask], name: str, path: Path) -> SweepTask:
-    """The task with this number, or with a run folder of this name. Raises BadInput where the sweep file `path` has none."""
+    """The task with this number, or with a run folder of this name. Raises BadInput if the sweep file `path` has none."""
     found = next((task for task in tasks if name in (str(task.number), task.folder.name)), None)
     if found is None:
         raise BadInput(

@@ -121,7 +121,7 @@ NONE: Answer = ([], "no answer", "")
 
 
 def shown_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, list[str]]:
-    """The ids of the images of another case that each of a few questions was shown. Raises BadInput when the file cannot be read."""
+    """The ids of the images of another case that each of a few questions was shown. Raises BadInput if the file cannot be read."""
     try:
         assert entry.answers is not None
         wanted = pc.field("question_id").isin(list(question_ids))
@@ -137,7 +137,7 @@ def answers_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, Answer]:
     """The first sample's answer to each of a few questions; questions without one are missing.
 
     Reads just these from the files: a page shows a few questions of many runs, whose whole answers would not stay in memory together.
-    Raises BadInput when the files cannot be read.
+    Raises BadInput if the files cannot be read.
     """
     try:
         assert entry.folder is not None

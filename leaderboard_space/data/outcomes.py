@@ -77,7 +77,7 @@ class Outcomes:
 def read_questions(path: Path, expected: str) -> pd.DataFrame:
     """The questions of a fingerprint, lists as Python lists.
 
-    Raises BadInput when the file is missing, unreadable, or holds other questions than its name says.
+    Raises BadInput if the file is missing, unreadable, or holds other questions than its name says.
     """
     try:
         table = pq.read_table(path)
@@ -122,7 +122,7 @@ def read_outcomes(
 
 
 def _read_units(path: Path) -> tuple[pa.Table, dict[str, Numbers]]:
-    """What a run's units are, and their numbers. Raises BadInput when they cannot be read."""
+    """What a run's units are, and their numbers. Raises BadInput if they cannot be read."""
     try:
         table = pq.read_table(path)
         table.select(UNIT_NAMES)

@@ -37,7 +37,7 @@ def kept() -> Path:
 
 def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
     """The folder that holds what was derived from a result's answers, under the names that a store has. `trusted`: datasets that the
-    board's owner named. Raises BadInput where its questions cannot be had, or its files are wrong."""
+    board's owner named. Raises BadInput if its questions cannot be had, or its files are wrong."""
     if not (folder / RUN).is_file():
         raise BadInput(f"{folder / RESULT}: was not verified, and holds no run whose scores could be derived.")
     sent = Sent.read(folder)

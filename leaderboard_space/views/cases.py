@@ -124,7 +124,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
     """The chosen cases as a file (`name`, `text`, `type`), a row per question and result. `as`: csv or json, or cite:
     how to cite the page.
 
-    Raises BadInput when no questions are known.
+    Raises BadInput if no questions are known.
     """
     found = chosen_section(board, request)
     outcomes = board.outcomes(found[1])[0] if found else None

@@ -1,1 +1,1 @@
-"""The commands, by what they work on. Each imports what it needs when it runs, so that `--help` is quick."""
+"""The commands, grouped by what they work on. Each imports its dependencies when it runs, so that `--help` is fast."""

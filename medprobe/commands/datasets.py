@@ -21,7 +21,7 @@ def build(
     ] = None,
     images: Annotated[
         list[str] | None,
-        typer.Option(help="folder to find images in, or an address pattern to download from (may be given again)"),
+        typer.Option(help="folder to search for images, or a URL pattern to download them from (repeatable)"),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="where to write the dataset (default: data/<name>)")] = None,
     allow_missing: Annotated[
@@ -74,10 +74,11 @@ def publish(
     tag: Annotated[str | None, typer.Option(help="version to tag, e.g. v1.0.0")] = None,
     notes: Annotated[
         str | None,
-        typer.Option(help="with --tag: what is new in this version; the description of its commit and of the tag"),
+        typer.Option(help="with --tag: release notes, used as the description of the commit and of the tag"),
     ] = None,
     gated: Annotated[
-        Literal["auto", "manual"] | None, typer.Option(help="readers ask for access: granted at once, or by the owner")
+        Literal["auto", "manual"] | None,
+        typer.Option(help="require users to request access: granted automatically, or by the owner"),
     ] = None,
     space: Annotated[bool, typer.Option("--space", help="publish the board as a Space")] = False,
     results: Annotated[
@@ -85,11 +86,13 @@ def publish(
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORG/NAME", help="with --space: a dataset of it, to show cases (repeatable)"),
+        typer.Option(metavar="ORG/NAME", help="with --space: a dataset whose cases the board shows (repeatable)"),
     ] = None,
     wheel: Annotated[
         Path | None,
-        typer.Option(help="with --space: a wheel of medprobe, which it runs instead of copies of the packages"),
+        typer.Option(
+            help="with --space: a wheel of medprobe for the Space to install instead of copies of the packages"
+        ),
     ] = None,
 ) -> None:
     """Publish a dataset folder to the Hub in one commit; unchanged files are not uploaded again."""
@@ -105,7 +108,7 @@ def publish(
 def diff(
     before: Annotated[str, typer.Argument(metavar="ORG/NAME@TAG", help="a version of a dataset, or a folder")],
     after: Annotated[str, typer.Argument(metavar="@TAG", help="another version of it: @TAG, ORG/NAME@TAG or a folder")],
-    most: Annotated[int, typer.Option(help="how many questions of each kind to list")] = 20,
+    most: Annotated[int, typer.Option(help="maximum number of questions to list of each kind of change")] = 20,
 ) -> None:
     """List the questions that were added, removed and changed between two versions, in Markdown."""
     from dataset_builders.hub.changes import changes, open_versions, report

@@ -1,4 +1,4 @@
-"""From nothing to results, offline: phantoms -> datasets -> evaluations -> a results store, all under one folder.
+"""Build the demo from scratch, offline: phantoms -> datasets -> evaluations -> a results store, all under one folder.
 
 See also: the board that shows them (`leaderboard_space/`).
 """
@@ -18,8 +18,8 @@ BASELINES = ("baseline:chance", "baseline:always-A", "baseline:oracle")
 def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
     """Make `folder/{data,models,runs,results}` and return the results store (`folder` itself).
 
-    What is there already and whole is kept, so a second call takes seconds and a killed one goes on. `say` gets a line per step.
-    Raises BadInput when the folder cannot be used.
+    Complete parts are kept, so a second call takes seconds and a killed one resumes. `say` gets a line per step.
+    Raises BadInput if the folder cannot be used.
     """
     for family in BENCHMARKS:
         _dataset(family, folder / "data" / family, say)

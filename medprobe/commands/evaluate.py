@@ -1,4 +1,4 @@
-"""eval, score: run a model over a benchmark, and recompute its scores."""
+"""eval, score: run a model on a benchmark, and recompute its scores."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_model(
     ] = None,
     split: Annotated[str | None, RUN(help="split (default: the benchmark's)")] = None,
     branch: Annotated[
-        list[str] | None, RUN(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (may be given again)')
+        list[str] | None, RUN(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (repeatable)')
     ] = None,
     facet: Annotated[
         list[str] | None,
@@ -59,18 +59,18 @@ def run_model(
     method: Annotated[str, RUN(help="how the model is asked: mc, gd, ps, ps_official, ff")] = "mc",
     image: Annotated[
         str,
-        RUN(help="what is shown as a question's images: real, withheld (none), blank (grey), swapped (another case's)"),
+        RUN(help="images shown with each question: real, withheld (none), blank (grey), swapped (another case's)"),
     ] = "real",
     arms: Annotated[
         bool,
         RUN(
             "--arms",
-            help="run it with the real images and with each other --image; `medprobe sight RUN` then says what the images add",
+            help="run with the real images and with every other --image; `medprobe sight RUN` then shows what the images add",
         ),
     ] = False,
     extraction: Annotated[str, RUN(help="how answers are read: ours, official")] = "ours",
     judge: Annotated[
-        str | None, RUN(help="openai:NAME, a model that reads free-form answers and those that the rules cannot read")
+        str | None, RUN(help="openai:NAME, a judge model for free-form answers and those that the rules cannot read")
     ] = None,
     no_resume: Annotated[bool, RUN("--no-resume", help="start over instead of resuming")] = False,
     dry_run: Annotated[
@@ -86,7 +86,7 @@ def run_model(
     permute: Annotated[
         bool,
         PROMPT(
-            "--permute", help="ask once per option order, to test whether the model follows the option or the letter"
+            "--permute", help="ask once per option order, to test whether the model prefers the option or the letter"
         ),
     ] = False,
     chat_template: Annotated[
@@ -130,8 +130,8 @@ def run_model(
     model_args: Annotated[
         str | None,
         LOCAL(
-            help="the library's own arguments as JSON: dtype, attn_implementation, device_map, quantization, adapter, min_pixels, "
-            "max_pixels; with vllm: also its engine's, e.g. '{\"tensor_parallel_size\": 2}'"
+            help="arguments of the library as JSON: dtype, attn_implementation, device_map, quantization, adapter, min_pixels, "
+            "max_pixels; with vllm: also engine arguments, e.g. '{\"tensor_parallel_size\": 2}'"
         ),
     ] = None,
     allow_missing_weights: Annotated[
@@ -139,7 +139,8 @@ def run_model(
     ] = False,
     trust_remote_code: Annotated[bool, LOCAL("--trust-remote-code", help="run code that comes with the model")] = False,
     out: Annotated[
-        Path | None, OUTPUT(help="run folder (default: runs/<run id>); of several benchmarks, the folder of theirs")
+        Path | None,
+        OUTPUT(help="run folder (default: runs/<run id>); with several benchmarks, the folder of their run folders"),
     ] = None,
     name: Annotated[str | None, OUTPUT(help="display name of the model")] = None,
     track: Annotated[
@@ -162,7 +163,7 @@ def run_model(
         from eval_harness.runs.config import config_of
         from eval_harness.runs.dry_run import describe_first_request
 
-        for each, folder in folders.items():  # nothing is asked before every dataset is found
+        for each, folder in folders.items():  # find every dataset before asking anything
             config = config_of({**given, "benchmark": each, "out": folder}, sys.argv[1:])
             if dry_run:
                 typer.echo(describe_first_request(config, arms))
@@ -178,7 +179,7 @@ def run_model(
     for each, folder in folders.items():
         alone = {benchmark: each, str(out): str(folder)}
         argv = [alone.get(word, word) for word in sys.argv[1:]]
-        # --quiet drops what is written to standard error; an exception still ends in its line.
+        # --quiet suppresses standard error; an exception still prints its line.
         with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere) if quiet else nullcontext():
             run = evaluate(each, **given, arms=arms, out=folder, resume=not no_resume, argv=argv)
         if run.result is None:  # another of several processes writes the result
@@ -200,12 +201,12 @@ def run_model(
 @app.command(short_help="Recompute scores from answers.", rich_help_panel="Run")
 def score(
     run: Annotated[Path, typer.Argument(help="run folder")],
-    extraction: Annotated[str | None, typer.Option(help="ours, official (default: as the run says)")] = None,
+    extraction: Annotated[str | None, typer.Option(help="ours, official (default: the run's)")] = None,
     no_judge: Annotated[
-        bool, typer.Option("--no-judge", help="read the answers by rules only, even if the run used --judge")
+        bool, typer.Option("--no-judge", help="read the answers with the rules only, even if the run used --judge")
     ] = False,
     judge: Annotated[
-        str | None, typer.Option(help="openai:NAME, a model that reads what the rules cannot read")
+        str | None, typer.Option(help="openai:NAME, a judge model for answers that the rules cannot read")
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="address of the judge's OpenAI-compatible server")] = None,
     send_to_provider: Annotated[
@@ -218,7 +219,7 @@ def score(
     asked_only: Annotated[
         bool,
         typer.Option(
-            "--asked-only", help="make an interrupted run one of the cases that were asked, marked as a selection"
+            "--asked-only", help="reduce an interrupted run to the cases that were asked, marked as a selection"
         ),
     ] = False,
     all_metrics: AllMetrics = False,
@@ -234,7 +235,7 @@ def score(
 
     limits = read_limits(fail_under or ())
     if judge and (no_judge or extraction):
-        raise BadInput("--judge: a judge reads what our rules leave unread; leave --no-judge and --extraction out.")
+        raise BadInput("--judge: a judge reads what our rules leave unread; omit --no-judge and --extraction.")
     if asked_only:
         keep_asked(run)
     if judge:

@@ -1,4 +1,4 @@
-"""publish-score, export-tsv, export-lmms-eval: what leaves for the Hub's own leaderboards and for other harnesses."""
+"""publish-score, export-tsv, export-lmms-eval: exports to the Hub's leaderboards and to other harnesses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ app = typer.Typer()
     "publish-score", short_help="Propose a score to the model's repository.", rich_help_panel="Other harnesses"
 )
 def publish_score(
-    run: Annotated[Path, typer.Argument(help="run folder, or a result as a store holds it")],
+    run: Annotated[Path, typer.Argument(help="run folder, or the folder of a stored result")],
     model: Annotated[str, typer.Argument(metavar="ORG/MODEL", help="the model's repository on the Hub")],
     dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
     store: Annotated[
@@ -22,7 +22,7 @@ def publish_score(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the file without opening a pull request")] = False,
 ) -> None:
-    """Open (or update) one pull request with .eval_results/<benchmark>.yaml: the metric that the dataset's task declares."""
+    """Open (or update) one pull request with .eval_results/<benchmark>.yaml, which holds the metric declared by the dataset's task."""
     from dataset_builders.hub.client import check_repo_id
     from eval_harness.store import publish_score as publishing
 
@@ -41,7 +41,7 @@ def export_tsv(
     split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)")] = None,
     out: Annotated[Path, typer.Option(help="folder to write to, VLMEvalKit's $LMUData")] = Path("LMUData"),
 ) -> None:
-    """Write the questions as a TSV of multiple choice; `medprobe submit` reads the predictions."""
+    """Write the questions as a multiple-choice TSV; `medprobe submit` reads the predictions."""
     from eval_harness.interop.vlmevalkit import export_tsv as export
 
     path, rows = export(data, split, out)

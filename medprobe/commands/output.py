@@ -1,4 +1,4 @@
-"""Print results: a table or JSON, everything or one line, and thresholds that end with exit code 1."""
+"""Output of results: a table or JSON, all metrics or one line, and thresholds that end with exit code 1."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ OUTPUT = partial(typer.Option, rich_help_panel="Output")
 
 Form = Annotated[Literal["table", "json"], OUTPUT("--format", help="table, or json: the whole document")]
 AllMetrics = Annotated[
-    bool, OUTPUT("--all-metrics", help="also how responses ended, accuracy where answered, shares of the letters")
+    bool, OUTPUT("--all-metrics", help="also finish reasons, accuracy over answered questions, and letter frequencies")
 ]
 Quiet = Annotated[bool, OUTPUT("--quiet", help="no progress and no table: the headline score alone")]
 FailUnder = Annotated[
     list[str] | None,
     OUTPUT(
         metavar="METRIC=VALUE",
-        help="end with exit code 1 if the metric is under the value, or if there is no score (may be given again)",
+        help="end with exit code 1 if the metric is below the value, or if there is no score (repeatable)",
     ),
 ]
 
 
 def print_json(results: Sequence[Result]) -> None:
-    """The document of a result, or a list of those of several."""
+    """Print the JSON document of one result, or a list of several."""
     documents = [result.to_json() for result in results]
     several = json.dumps([json.loads(each) for each in documents], indent=1) + "\n"
     typer.echo(documents[0] if len(documents) == 1 else several, nl=False)
 
 
 def quiet_line(result: Result) -> str:
-    """What `--quiet` leaves: the benchmark and its headline score, or why there is none."""
+    """The line that `--quiet` prints: the benchmark and its headline score, or why there is none."""
     from eval_harness.store.printed import headline_line
 
     return f"{result.benchmark.name}: {headline_line(result)}"
 
 
 def read_limits(given: Sequence[str]) -> dict[str, float]:
-    """`METRIC=VALUE` each as metric -> least value. Raises BadInput for an unknown metric or one to be low."""
+    """Parse `METRIC=VALUE` options into metric -> minimum. Raises BadInput for an unknown metric, or one where lower is better."""
     from eval_harness.derive.metrics import METRICS
 
     limits = {}
@@ -63,14 +63,14 @@ def read_limits(given: Sequence[str]) -> dict[str, float]:
             raise BadInput(f"--fail-under {one!r}: write METRIC=VALUE, e.g. --fail-under accuracy=50.")
         metric = known_name(name, METRICS, "--fail-under: the metric")
         if not METRICS[metric].higher_is_better:
-            raise BadInput(f"--fail-under {one}: a higher {metric} is not better, so it has no least value.")
+            raise BadInput(f"--fail-under {one}: a higher {metric} is not better, so it has no minimum.")
         limits[metric] = limit
     return limits
 
 
 def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None:
-    """End with exit code 1 and a line for each limit that is not reached. A result without a headline score reaches none; of several
-    results, those of benchmarks without the metric are left out."""
+    """Exit with code 1 and a line for each limit that is not met. A result without a headline score meets none; with several results,
+    benchmarks without the metric are skipped."""
     from eval_harness.derive.metrics import NoScore, headline
     from eval_harness.store.printed import shown
 

@@ -93,10 +93,10 @@ def compare(
 
 METHODS = {
     "mc": "multiple choice: the answer is read from the text that the model writes",
-    "gd": "the option whose letter is the likeliest first token of the answer (needs log-probabilities)",
-    "ps": "the option whose whole text is the likeliest answer (needs log-probabilities)",
-    "ps_official": "as ps, computed as the code of MediConfusion's authors does: every token at the first position",
-    "ff": "free form: the options are not shown; MediConfusion's judge model says which one the answer means",
+    "gd": "the option whose letter is the most likely first token of the answer (needs log-probabilities)",
+    "ps": "the option whose whole text is the most likely answer (needs log-probabilities)",
+    "ps_official": "ps as computed by the code of MediConfusion's authors: every token at the first position",
+    "ff": "free form: the options are not shown; MediConfusion's judge model decides which one the answer means",
 }
 
 
@@ -118,7 +118,7 @@ def _benchmarks() -> list[dict[str, str]]:
 
 
 def _prompts() -> list[dict[str, str]]:
-    """A row per prompt; `default`: the methods or types of question that it is the default of."""
+    """A row per prompt; `default`: the methods or question types that use it by default."""
     from eval_harness.benchmarks import spec
     from eval_harness.prompts import PROMPTS
 
@@ -163,7 +163,7 @@ def board(
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="dataset folder or Hub repository that answers can be submitted for (may be given again)"),
+        typer.Option(help="dataset folder or Hub repository that answers can be submitted for (repeatable)"),
     ] = None,
     hidden: Annotated[
         tuple[str, str, str] | None,
@@ -175,7 +175,7 @@ def board(
     host_name: Annotated[
         list[str] | None,
         typer.Option(
-            "--host-name", help="further name under which it is reached, e.g. of a tunnel (may be given again)"
+            "--host-name", help="additional host name at which the board is reached, e.g. of a tunnel (repeatable)"
         ),
     ] = None,
 ) -> None:
@@ -185,9 +185,7 @@ def board(
     from leaderboard_space.app import serve
 
     for each in data or []:
-        if (
-            Path(each).exists() or "/" not in each
-        ):  # the board itself opens what is on the Hub, and asks again until it can
+        if Path(each).exists() or "/" not in each:  # the board opens Hub repositories itself, and retries until it can
             open_repository(each)
     serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None, names=host_name or ())
 
@@ -198,7 +196,7 @@ def demo(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,
     no_serve: Annotated[bool, typer.Option("--no-serve", help="stop before serving the board")] = False,
 ) -> None:
-    """Build a board with results from scratch: phantoms, datasets, evaluations; on one machine, offline."""
+    """Build a board with results from scratch, offline: phantoms, datasets, evaluations."""
     from dataset_builders.extras import require
     from medprobe.commands.demo_board import make_demo
 

@@ -1,4 +1,4 @@
-"""submit, withdraw, annotate, verify, rescore: what happens to a results store."""
+"""submit, withdraw, annotate, verify, accept, refuse, rescore: work on a results store."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ def submit(
     ],
     to: Annotated[str, typer.Option(metavar="STORE", help="results store: a folder, or ORG/NAME on the Hub")],
     benchmark: Annotated[str | None, typer.Option(help="benchmark that FILE answers")] = None,
-    model: Annotated[
-        str | None, typer.Option(help="display name of the model that produced the answers in FILE")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="display name of the model that gave the answers in FILE")] = None,
     data: Annotated[
         str | None, typer.Option(help="dataset folder or Hub repository (default: the run's; data/<benchmark>)")
     ] = None,
     split: Annotated[str | None, typer.Option(help="split that FILE answers (default: the benchmark's)")] = None,
-    extraction: Annotated[str, typer.Option(help="how the answers of FILE are read: ours, official")] = "ours",
+    extraction: Annotated[str, typer.Option(help="how the answers in FILE are read: ours, official")] = "ours",
     kind: Annotated[str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical")] = None,
     reproduced: Annotated[
         bool,
@@ -102,7 +100,7 @@ def annotate(
     typer.echo(f"noted: {location}")
 
 
-DATA = typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (may be given again)")
+DATA = typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (repeatable)")
 WITH_QUESTIONS = typer.Option(
     "--with-questions", help="also store the questions, so that the board can compute any selection of them"
 )
@@ -119,7 +117,7 @@ def verify(
     data: Annotated[list[str] | None, DATA] = None,
     with_questions: Annotated[bool, WITH_QUESTIONS] = False,
 ) -> None:
-    """Derive the scores of submitted answers; on the Hub, comment on their pull requests and add the clean ones to main."""
+    """Derive scores from submitted answers; on the Hub, comment on the pull requests and add those without flags to main."""
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import verify as verify_store
     from medprobe.stores import published_names
@@ -144,7 +142,7 @@ def accept(
     data: Annotated[list[str] | None, DATA] = None,
     with_questions: Annotated[bool, WITH_QUESTIONS] = False,
 ) -> None:
-    """Add a flagged submission that a person has looked at. It is verified once more, and refused where it is wrong."""
+    """Add a flagged submission after a person has looked at it. It is verified once more, and refused if it is invalid."""
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import accept as accept_pull
     from medprobe.stores import published_names
@@ -172,12 +170,12 @@ def rescore(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="dataset (folder or Hub repository) for results whose questions the store lacks (may be given again)"
+            help="dataset (folder or Hub repository) for results whose questions the store lacks (repeatable)"
         ),
     ] = None,
 ) -> None:
-    """Derive again, with this version, what another version derived from a store's answers. The scores before are kept in each
-    result's folder as history."""
+    """Derive again, with this version, the results that another version derived from a store's answers. The previous scores are kept
+    in each result's folder as history."""
     from eval_harness.store.rescoring import rescore_store
 
     outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))

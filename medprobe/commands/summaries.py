@@ -1,4 +1,4 @@
-"""aggregate, adversarial-pairs, calibration, sight: what runs add up to."""
+"""aggregate, adversarial-pairs, calibration, sight: summaries of one or several runs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def calibration(
     typer.echo(found.risk_coverage.round(2).to_string(index=False))
 
 
-@app.command(short_help="Say how much of a score comes from the images.", rich_help_panel="Results")
+@app.command(short_help="Show how much of a score comes from the images.", rich_help_panel="Results")
 def sight(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders; arms are found beside their run")],
 ) -> None:

@@ -43,16 +43,16 @@ def sweep(
     from eval_harness.sweep.tasks import read_sweep, slurm_script, task_named
 
     if sum([slurm, task is not None, ray is not None]) > 1:
-        raise BadInput("--slurm, --task, --ray: give one of them.")
+        raise BadInput("--slurm, --task, --ray: give only one of them.")
     if first is not None and first < 1:
         raise BadInput(f"--first {first}: must be at least 1.")
     if task is None and Shard.of_this_process().world > 1:
         raise BadInput(
-            "sweep: torchrun shares out one run. Give it `medprobe eval`, or this sweep's --task; or take --ray."
+            "sweep: torchrun divides one run among processes. Use it with `medprobe eval` or with this sweep's --task, or use --ray."
         )
     out = out or Path("runs") / file.stem
     if any(folder.is_file() for folder in (out, *out.parents)):
-        raise BadInput(f"--out {out}: is a file, or in one. Give a folder.")
+        raise BadInput(f"--out {out}: is a file, or below one. Give a folder.")
     tasks = read_sweep(file, out)
     if task is not None:
         tasks = [task_named(tasks, task, file)]
@@ -70,7 +70,7 @@ def sweep(
                 typer.echo(f"task {each.task.number} is left out: {each.problem}", err=True)
         if not waiting:
             raise BadInput(f"{file}: there is no task to run: each one is done or cannot be run.")
-        out.mkdir(parents=True, exist_ok=True)  # sbatch does not make the folder of its logs
+        out.mkdir(parents=True, exist_ok=True)  # sbatch does not create the folder of its logs
         typer.echo(slurm_script(waiting, file, out, first))
         return
     typer.echo(before(expected))

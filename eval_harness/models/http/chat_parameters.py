@@ -71,7 +71,7 @@ class Parameters:
     def adjust(self, failure: ServerFailure, request: Request, limit: int) -> bool:
         """Change what is sent after the server refused it; False where nothing can be changed. `limit`: what was sent as such.
 
-        Raises BadInput where the server does not take what the user asked for.
+        Raises BadInput if the server does not take what the user asked for.
         """
         name = failure.parameter
         if name is None:

@@ -36,7 +36,7 @@ AZURE = "azure:"
 def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
     """The client that asks model `name` (`azure:NAME`: a deployment of Azure OpenAI), with the environment variables of the openai package.
 
-    `called`: the option that named the model. It is used in one event loop, and closed with it. Raises BadInput where the address, the key
+    `called`: the option that named the model. It is used in one event loop, and closed with it. Raises BadInput if the address, the key
     or a proxy cannot be used.
     """
     import httpx2
@@ -79,7 +79,7 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
 def server_address(name: str, base_url: str | None) -> str:
     """Where the client of model `name` sends to: `base_url`, else what the environment says, else OpenAI.
 
-    Raises BadInput where that is no http(s) address.
+    Raises BadInput if that is no http(s) address.
     """
     variable = "AZURE_OPENAI_ENDPOINT" if name.startswith(AZURE) else "OPENAI_BASE_URL"
     return _checked(base_url or os.environ.get(variable)) or PROVIDER
@@ -171,7 +171,7 @@ def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: 
 
 
 def _checked(url: str | None) -> str | None:
-    """An address without the ending that the client adds; None stays None. Raises BadInput where it is no http(s) address."""
+    """An address without the ending that the client adds; None stays None. Raises BadInput if it is no http(s) address."""
     if not url:
         return None
     try:

@@ -72,7 +72,7 @@ class OpenAIChat(Backend):
         """`name`: as the server calls the model, or `azure:NAME` for a deployment of Azure OpenAI. `called`: what messages call it, if not
         `--model openai:NAME`.
 
-        Raises BadInput when no name is given, the address is none, or a server elsewhere is to be asked without a key.
+        Raises BadInput if no name is given, the address is none, or a server elsewhere is to be asked without a key.
         """
         self.name = name.removeprefix(AZURE)
         kind = "azure" if name.startswith(AZURE) else "openai"
@@ -102,7 +102,7 @@ class OpenAIChat(Backend):
         """Answers as they come, in any order; requests are taken as there is room for them in flight. A filter's refusal is `refused`;
         what fails after all tries is `failed`.
 
-        Raises BadInput when the server cannot be reached, refuses the key or the model, or has gone.
+        Raises BadInput if the server cannot be reached, refuses the key or the model, or has gone.
         """
         return _in_background(lambda emit: self._ask_all(requests, emit))
 
@@ -110,7 +110,7 @@ class OpenAIChat(Backend):
         """By the log-probabilities of the options' own tokens, where the server gives them (`token_scores.py`); elsewhere `gd` by the
         alternatives of the first token.
 
-        Raises BadInput where the server can do neither, before a question is sent.
+        Raises BadInput if the server can do neither, before a question is sent.
         """
         self._token_scores = self._token_scores or TokenScores(self.name, self.chat, self.beside)
         return self.generate(requests)
@@ -269,7 +269,7 @@ class OpenAIChat(Backend):
     async def _scored(self, request: Request, messages: Messages) -> Response | None:
         """The response to a request whose options the server scores by their tokens; None for any other request.
 
-        Raises BadInput where the method needs that and the server cannot do it; ServerFailure, Refusal.
+        Raises BadInput if the method needs that and the server cannot do it; ServerFailure, Refusal.
         """
         if not request.candidates or self._token_scores is None:
             return None

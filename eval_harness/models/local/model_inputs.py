@@ -228,7 +228,7 @@ class Processing:
     """
 
     def __init__(self, model_id: str, processor: Any, settings: Settings) -> None:
-        """Raises BadInput where the template cannot do what the settings ask."""
+        """Raises BadInput if the template cannot do what the settings ask."""
         self.model_id = model_id
         if settings.chat_template:
             processor.chat_template = settings.chat_template
@@ -246,7 +246,7 @@ class Processing:
     def _switch_thinking(self, settings: Settings, template: str) -> str:
         """Set the template variables that `--thinking` asks for; returns what the template then writes after a question.
 
-        Raises BadInput where the template cannot do what is asked, or cannot be rendered.
+        Raises BadInput if the template cannot do what is asked, or cannot be rendered.
         """
         import jinja2
 

@@ -32,7 +32,7 @@ GENERATION = (
 def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[str]]:
     """(processor, model in evaluation mode on its device, what is odd about it in words for the result's deviations).
 
-    Raises BadInput when either cannot be had as the settings say.
+    Raises BadInput if either cannot be had as the settings say.
     """
     import torch
 
@@ -79,7 +79,7 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
 
 
 def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, Any]:
-    """(processor, config). `model`: what `--model` says. Raises BadInput where they cannot be had as the settings say."""
+    """(processor, config). `model`: what `--model` says. Raises BadInput if they cannot be had as the settings say."""
     from transformers import AutoConfig, AutoProcessor
 
     try:
@@ -154,7 +154,7 @@ def check_adapter(adapter: str) -> None:
 def _with_adapter(model: Any, adapter: str) -> Any:
     """The model with a peft adapter: merged into its weights, or beside them where these are quantized.
 
-    Raises BadInput where the adapter cannot be read, does not fit the model, or works by added prompt tokens.
+    Raises BadInput if the adapter cannot be read, does not fit the model, or works by added prompt tokens.
     """
     from peft import PeftModel
 

@@ -49,7 +49,7 @@ class TransformersVLM(Backend):
     def __init__(self, model_id: str, settings: Settings) -> None:
         """Load the model and its processor.
 
-        Raises BadInput when the id or folder cannot be loaded, cannot take images, or its template cannot do what the settings ask.
+        Raises BadInput if the id or folder cannot be loaded, cannot take images, or its template cannot do what the settings ask.
         """
         import torch
         from transformers.utils import logging

@@ -46,7 +46,7 @@ class VllmVLM(Backend):
     options: tuple[str, ...] = OPTIONS
 
     def __init__(self, model_id: str, settings: Settings) -> None:
-        """Start the engine. Raises BadInput where vLLM is not installed, or cannot load the model as the settings say."""
+        """Start the engine. Raises BadInput if vLLM is not installed, or cannot load the model as the settings say."""
         require("vllm", "transformers")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         self.model_id, self._settings = model_id, settings
@@ -280,7 +280,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def read_model(model_id: str, settings: Settings) -> tuple[Any, int | None]:
-    """(processor, the output limit of the model's generation config). Raises BadInput where they cannot be had."""
+    """(processor, the output limit of the model's generation config). Raises BadInput if they cannot be had."""
     from transformers import GenerationConfig
 
     processor, _ = load_processor(f"vllm:{model_id}", model_id, settings)
@@ -292,7 +292,7 @@ def read_model(model_id: str, settings: Settings) -> tuple[Any, int | None]:
 
 
 def load_adapter(adapter: str | None) -> Any:
-    """The LoRA adapter as the engine takes it. Raises BadInput where it cannot be had."""
+    """The LoRA adapter as the engine takes it. Raises BadInput if it cannot be had."""
     if adapter is None:
         return None
     from huggingface_hub import snapshot_download
