@@ -27,7 +27,6 @@ from leaderboard_space.html import count, interval, number, options, prose, scor
 from leaderboard_space.views.case import article, datasets_of, given_to, in_full
 from leaderboard_space.views.parts import (
     CITE_BOX,
-    TONE,
     WHOLE,
     Request,
     acts,
@@ -174,8 +173,7 @@ def _scores(found: Comparison) -> str:
             rows += f'<tr class="none"><th scope="row">{name}</th><td colspan="3">{why}</td><td>{mark}</td></tr>'
             continue
         rows += (
-            f'<tr class="v-{TONE[score.verdict]}"><th scope="row">{name}</th>'
-            f'<td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
+            f'<tr><th scope="row">{name}</th><td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
             f'<td class="chart">{dots(score, axis)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
             f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
         )
@@ -184,7 +182,7 @@ def _scores(found: Comparison) -> str:
     said = f"{info.label}: axis {number(axis[0], 0)} to {number(axis[1], 0)}{line}"
     return (
         f'<div class="scroll"><table class="lines" data-table="chosen" aria-label="{text(info.label)} of the chosen results">'
-        f'<thead><tr><th scope="col">Result</th><th scope="col" class="num">{"%" if info.unit == "percent" else "Count"}</th><th scope="col">{text(said)}</th>'
+        f'<thead><tr><th scope="col">Result</th><th scope="col" class="num">%</th><th scope="col">{text(said)}</th>'
         '<th scope="col" class="num">95% interval</th><th scope="col">Source</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
@@ -218,9 +216,9 @@ def _every_score(found: Comparison) -> str:
     two = len(found.chosen) == 2
     rows = ""
     for name in found.metrics:
-        held, info = found.scores(name), info_of(name, found.section.family)
+        held = found.scores(name)
         values = "".join(
-            f"<td{sorted_by(held[entry.key].value)}>{score_text(held[entry.key].value, info.unit)}</td>"
+            f"<td{sorted_by(held[entry.key].value)}>{number(held[entry.key].value)}</td>"
             if entry.key in held
             else "<td data-v=''>–</td>"
             for entry in found.chosen
@@ -233,8 +231,7 @@ def _every_score(found: Comparison) -> str:
                 mark = "significant" if pair.is_sure else "not significant"
                 ends = sentences.difference_interval(pair.low, pair.high)
                 more = f"<td{sorted_by(pair.value)}><b>{number(pair.value)}</b> ({ends}), {mark}</td>"
-        unit = " (count)" if info.unit == "count" else ""
-        rows += f'<tr><th scope="row">{text(info.label)}{unit}</th>{values}{more}</tr>'
+        rows += f'<tr><th scope="row">{text(info_of(name, found.section.family).label)}</th>{values}{more}</tr>'
     heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     if two:
         heads.append(("difference", "First − second (95% interval)"))
