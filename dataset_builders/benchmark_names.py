@@ -1,4 +1,4 @@
-"""The one list of the benchmarks, apart from their packages, so that the command line can name them without loading any."""
+"""The list of benchmarks, separate from their packages, so that the command line can name them without loading any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BENCHMARKS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt
 
 
 def known_name(said: str, names: Iterable[str], what: str) -> str:
-    """The one of `names` that is meant, in any case of letters, with `-`, `_` or a blank between words.
+    """The one of `names` that is meant, in upper or lower case, with `-`, `_` or a space between words.
 
     `what`: how the error begins, such as "benchmark" or "--metric". Raises BadInput that lists near misses, else every name.
 
@@ -34,7 +34,7 @@ def known_name(said: str, names: Iterable[str], what: str) -> str:
 
 
 def folded(name: str) -> str:
-    """A name as names are compared."""
+    """The form of a name in which names are compared."""
     return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 

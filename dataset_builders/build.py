@@ -35,7 +35,7 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build wrote. `str()` of it is for people: the counts beside the paper's, and the source's oddities."""
+    """Outcome of a build. `str()` of it is for people: the counts beside the paper's, and peculiarities of the source."""
 
     folder: Path
     name: str
@@ -119,7 +119,7 @@ def build(
 
 
 def _read(family: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool) -> Content:
-    """What the format's builder reads from the source, with the images that can be found or downloaded."""
+    """The content that the format's builder reads from the source, with the images that can be found or downloaded."""
     builder = part(family, "reader")
     addresses = [str(source) for source in images if is_template(str(source))]
     given = [Path(source) for source in images if not is_template(str(source))]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def read_facets(said: Sequence[str], labels: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
     """The facet and the label of each `FACET=VALUE`, as `labels` (facet -> its labels) spells them, in any case of letters.
 
-    Raises BadInput, with near misses or what there is, for a facet or a label that is not there.
+    Raises BadInput, with near misses or the available names, for an unknown facet or label.
     """
     found = []
     for one in said:

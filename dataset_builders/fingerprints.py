@@ -21,7 +21,7 @@ from dataset_builders.schema import Case, Question
 
 PREFIX = "v1-"
 QUESTION_COLUMNS = ("question_id", "question", "options", "question_type", "answer")
-"""What every set of questions has."""
+"""Columns that every set of questions has."""
 SCORED = tuple(
     dict.fromkeys(
         (
@@ -31,8 +31,8 @@ SCORED = tuple(
         )
     )
 )
-"""What the metrics are computed from besides: cases are scored together, shared images and patients make clusters, the rest weighs or
-selects."""
+"""Further columns that the metrics are computed from: cases are scored together, shared images and patients form clusters, the others
+weight or select."""
 ASKED = ("question_id", "question", "options", "question_type", "image_id", "more_image_ids")
 READ_BY_SCORING = (*QUESTION_COLUMNS, *SCORED)
 FACETS_READ = tuple(
@@ -85,7 +85,7 @@ def _rows(questions: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
 
 
 def _canonical(record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """What of these columns a row holds, as JSON."""
+    """A row's values in these columns, as JSON."""
     held = {name: value for name in names if (value := _plain(record.get(name), name)) is not None}
     return json.dumps(held, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 

@@ -53,7 +53,7 @@ class Label:
 
 @cache
 def read_label(text: str, place: Place = NOWHERE) -> Label:
-    """What a label of a data set says of an image.
+    """The meaning of a data set's label for an image.
 
     >>> label = read_label("Left pleural effusion")
     >>> label.term.concept, label.side, label.problem
@@ -143,7 +143,7 @@ def _bare_words() -> dict[str, list[Term]]:
 
 
 def needs_of(text: str) -> str:
-    """What a bare word would need of its data set to be known: "" where it is no bare word."""
+    """What a data set has to state so that a bare word is unambiguous; "" if it is not a bare word."""
     held = _bare_words().get(without_side(text)[0], ())
     return "; ".join(f"{term.concept}: {', '.join(term.needs)}" for term in held)
 

@@ -40,7 +40,7 @@ Plan = list[list[list[Case]]]
 
 @dataclass
 class ConfigSizes:
-    """What was written for a config: rows per split, Parquet bytes in all."""
+    """Output of a config: rows per split, total Parquet bytes."""
 
     rows: dict[str, int] = field(default_factory=dict)
     parquet_bytes: int = 0
@@ -83,7 +83,7 @@ class ImageFacts:
 
 
 def plan(cases: Sequence[Case], *, images: bool) -> Plan:
-    """Which cases go into which row group and shard.
+    """Assignment of cases to row groups and shards.
 
     Cases keep their order. Only where the images do not fit in one row group, cases that share an image are moved beside each
     other, since Parquet can store an image once within a row group but not across.

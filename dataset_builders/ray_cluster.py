@@ -32,7 +32,7 @@ class Cluster:
 
     @property
     def resources(self) -> dict[str, float]:
-        """What each worker asks Ray for."""
+        """The resources that each worker requests from Ray."""
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
 
 

@@ -121,7 +121,7 @@ class CaseImage:
     read: Callable[[], bytes] | None
     size: int = 0
     name: str = ""
-    """What to call the file: the name that the source gives it."""
+    """File name: the name in the source."""
     license: str = "unknown"
     source: str | None = None
     where: str = ""
@@ -151,7 +151,7 @@ class Count:
 
 @dataclass(slots=True)
 class Content:
-    """What a builder read from a source: the cases of each split, in the source's order, and what is worth knowing about them.
+    """Everything that a builder read from a source: the cases of each split, in the source's order, and notes about them.
 
     `more` holds further configs (`finetune`) as config -> split -> cases. `hidden` are test answers that must not be
     published (question id -> option positions). `tree` are the rows of the lexical tree. `notes` name oddities of the source.

@@ -61,7 +61,7 @@ LISTS = {field.name for field in fields(Term) if str(field.type).startswith("tup
 
 @dataclass(frozen=True)
 class Place:
-    """What is known of where an image was taken: canonical regions and modalities, empty where unknown."""
+    """The known origin of an image: canonical body regions and modalities, empty if unknown."""
 
     regions: frozenset[str] = frozenset()
     modalities: frozenset[str] = frozenset()
@@ -234,7 +234,7 @@ def modalities_apart(some: Iterable[str], others: Iterable[str]) -> bool:
 
 
 def place_of(regions: Iterable[str], modality: str | None) -> Place:
-    """Where images were taken, from a data set's own words. A modality that shows one part of the body only (mammography) decides it."""
+    """Body region and modality of images, from a data set's own words. A modality that shows only one region (mammography) implies it."""
     modalities = modalities_in(modality or "")
     shown = {region for name in modalities for region in by_name("modality")[folded(name)].regions}
     named = {region for text in regions for region in regions_in(text)}
@@ -283,6 +283,6 @@ def window_of(text: str) -> str:
 
 
 def noun_of(task: str) -> str:
-    """What a task asks for, in words."""
+    """Description of what a task asks for."""
     known = by_name("task").get(folded(task))
     return known.noun if known else task[:1].lower() + task[1:]

@@ -15,7 +15,7 @@ from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Kind
 
 
 def spec(name: str) -> DatasetSpec:
-    """What the package of a benchmark says. Raises KeyError for an unknown name."""
+    """The spec of a benchmark, from its package. Raises KeyError for an unknown name."""
     if name not in BENCHMARKS:
         raise KeyError(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}")
     return load_spec(__name__, name, DatasetSpec)

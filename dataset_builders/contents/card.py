@@ -27,7 +27,7 @@ ORIGINS = {
         "works; a score on them says nothing about medicine."
     ),
     "custom": (
-        "**This is not the complete official benchmark** (a sample, a part of it, or a benchmark of somebody's own in "
+        "**This is not the complete official benchmark** (a sample, a part of it, or a custom benchmark in "
         "the same format). Scores on it are not comparable with published ones."
     ),
 }
@@ -35,7 +35,7 @@ ORIGINS = {
 
 @dataclass(frozen=True)
 class Description:
-    """What a repository says about itself. `partial` says in words what is missing, None where nothing is."""
+    """A repository's description of itself. `partial` says what is missing, None if it is complete."""
 
     name: str
     family: str
@@ -92,14 +92,14 @@ def _head(description: Description, written: dict[str, ConfigSizes]) -> dict[str
 
 
 def title_of(description: Description) -> str:
-    """What to call the repository."""
+    """Title of the repository."""
     own = description.name != description.family
     title = description.name if own else spec(description.family).facts.title
     return f"{title} (phantoms)" if description.origin == "phantom" else title
 
 
 def summary_of(description: Description) -> str:
-    """What it is, for eval.yaml, which shows no card: what may be compared with published numbers and what not."""
+    """Description for eval.yaml, which shows no card: what may and may not be compared with published numbers."""
     whole = description.origin == "official" and not description.partial
     kind = "part" if description.partial and description.origin == "official" else description.origin
     said = [spec(description.family).facts.what, *([] if whole else [ORIGINS[kind]])]
@@ -218,7 +218,7 @@ def _built(content: Content) -> str:
 
 
 def _patients(content: Content) -> str:
-    """What the makers of a custom set say of the people in it."""
+    """Statements of a custom set's makers about the people in it."""
     if not content.patients:
         return ""
     said = [f"- **{what.capitalize()}:** {_inline(words)}" for what, words in content.patients.items()]

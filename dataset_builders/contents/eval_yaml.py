@@ -68,7 +68,7 @@ def _chosen(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
 
 
 def metric_of_task(task_id: str, split: str) -> str | None:
-    """The metric that a task of ours declares by its id; None for a task of another split, or of somebody else's eval.yaml."""
+    """The metric that a task of ours declares by its id; None for a task of another split, or of an eval.yaml that is not ours."""
     metric = task_id.removeprefix(f"{split}_")
     known = {metric for name in BENCHMARKS for metric in spec(name).tasks}
     return metric if task_id == f"{split}_{metric}" and metric in known else None

@@ -20,7 +20,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import Case, CaseImage, Content
 
 KEYED = "keyed-1"
-"""What `ids` in the manifest of a source says where its ids, image names and groups are keyed hashes already."""
+"""Value of `ids` in the manifest of a source whose ids, image names and groups are keyed hashes already."""
 DIGITS = 16
 """Hexadecimal digits of a hash that are kept: among a million names two share an id once in 37 million sets."""
 
@@ -52,7 +52,7 @@ def one_spelling(name: str) -> str:
 
 
 def key_file(folder: Path) -> Path:
-    """Where the key of a set lies: beside its folder."""
+    """Path of a set's key: beside its folder."""
     folder = folder.absolute()
     return folder.with_name(f"{folder.name}.key")
 

@@ -18,7 +18,7 @@ READ = frozenset(READ_BY_SCORING) - {"question_id"}
 
 @dataclass
 class SplitChanges:
-    """What differs between two versions of a split. `changed`: question id -> column -> (before, after); `images`: ids of images whose
+    """The differences between two versions of a split. `changed`: question id -> column -> (before, after); `images`: ids of images whose
     bytes differ (where both manifests name them)."""
 
     split: str
@@ -65,7 +65,7 @@ def _parsed(name: str) -> tuple[str, str | None]:
 
 
 def changes(before: Repository, after: Repository) -> list[SplitChanges]:
-    """What differs, split by split, in the order of the new version (questions that left come in their old order)."""
+    """The differences, split by split, in the order of the new version (removed questions in their old order)."""
     return [_of_split(split, before, after) for split in dict.fromkeys([*after.splits, *before.splits])]
 
 

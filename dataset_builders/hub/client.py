@@ -31,8 +31,8 @@ REASONS = {
     401: "the Hub does not accept the token. Make a new one and run `hf auth login`, or set HF_TOKEN",
     403: "{account} has no right to do so. Use a token that may, ask for access, or choose another ORG",
     404: "it is not there, or {account} may not see it. Check the name, the revision and the token",
-    409: "somebody else changes it at the same time. Run this again",
-    412: "somebody else changes it at the same time. Run this again",
+    409: "it was changed by someone else at the same time. Run this again",
+    412: "it was changed by someone else at the same time. Run this again",
     429: "the Hub had too many requests. Wait a few minutes, then run this again",
 }
 """HTTP status -> cause and remedy; what the Hub itself says follows in brackets."""
@@ -143,7 +143,7 @@ def _response(error: BaseException) -> Any:
 
 
 def _seconds_to_wait(error: BaseException) -> float | None:
-    """What the Hub asks to wait (Retry-After) before the next try; None where another try is of no use."""
+    """The back-off that the Hub asks for (Retry-After) before the next try; None if a retry is pointless."""
     from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.utils import httpx
 

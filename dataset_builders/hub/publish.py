@@ -52,7 +52,7 @@ READ_PRIVATE = "read-repos"
 
 @dataclass(frozen=True)
 class PublishReport:
-    """What was done. `commit` is what main points to now; `committed` is False when nothing had to change."""
+    """Outcome of publishing. `commit` is the head of main; `committed` is False if nothing had to change."""
 
     repo_id: str
     repo_type: str
@@ -108,7 +108,7 @@ def publish(
     they become its variables and stand in its card. `wheel`: of medprobe, which the Space runs instead of copies of the packages. The Hub
     is the one of $HF_ENDPOINT.
     Idempotent: files that are there already are not sent, and when nothing differs no commit is
-    made. A commit that others get in between of is tried again on top of theirs.
+    made. If others commit in between, the commit is retried on top of theirs.
     Raises BadInput: no token, no rights, gated, offline, a bad id, a tag that names another version, a folder that may not be published.
     """
     check_repo_id(repo_id)

@@ -1,7 +1,7 @@
 """Decide from an image's licence whether the image may be redistributed.
 
 The rule. Images go out unmodified (a build stores the source's very bytes), each with its licence and its source beside it, free of
-charge. So what counts is whether the licence lets anybody pass on unmodified copies:
+charge. So what counts is whether the licence permits anyone to redistribute unmodified copies:
  - public domain (CC0, PDM, works of the US government) and CC BY, CC BY-SA: yes;
  - CC BY-NC, CC BY-NC-SA: yes, for non-commercial use. The licence travels in the row; who sells the copies breaks it, not we;
  - CC BY-ND, CC BY-NC-ND: yes, since only adaptations may not be shared, and putting an unaltered file into a collection or another
@@ -29,7 +29,7 @@ _URL = re.compile(r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdoma
 
 
 def allows_copies(licence: str | None) -> bool:
-    """True if `licence`, as a source writes it, lets anybody pass on unmodified copies; of several (`A; B`) whether each does.
+    """True if `licence`, as a source writes it, permits redistribution of unmodified copies; of several (`A; B`), if each does.
 
     >>> [allows_copies(x) for x in ("CC BY-NC-ND 4.0", "cc-by-4.0", "https://creativecommons.org/licenses/by/4.0/", "unknown", None)]
     [True, True, True, False, False]

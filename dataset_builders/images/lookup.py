@@ -121,7 +121,7 @@ def find_image(
     license: str = "unknown",
     source: str | None = None,
 ) -> CaseImage | None:
-    """The image of an entry, under the first of `names` that fits; None where something is wrong, which the entry is told.
+    """The image of an entry, under the first of `names` that fits; None if something is wrong, which is noted on the entry.
 
     An image that is not there, or any where `folders` is None (a text-only build), has `read` None. `own`: what image_dict.json says of it;
     `license`, `source`: where that says nothing. `called`: what to call a file that is not there (default: the first name).
@@ -145,7 +145,7 @@ def find_image(
 
 @dataclass(frozen=True, slots=True)
 class OwnImage:
-    """What image_dict.json says of an image in a custom set; None where it says nothing."""
+    """The entry of image_dict.json for an image of a custom set; None if there is none."""
 
     license: str | None = None
     source: str | None = None
@@ -245,7 +245,7 @@ LOST_DATA = ("premature end", "instead of RST", "bad Huffman code")
 
 
 def _lost_jpeg_data(data: bytes) -> str | None:
-    """What libjpeg warns of where the data of a JPEG ends before its picture does (Pillow shows grey there), None if nothing."""
+    """libjpeg's warning if the data of a JPEG ends before the picture is complete (Pillow shows grey there), else None."""
     import simplejpeg
 
     try:

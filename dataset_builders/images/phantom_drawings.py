@@ -165,7 +165,7 @@ _SPOTS = {
     "spine": (0.45, 0.5),
     "retina": (0.4, 0.45),
 }
-"""Where lesions lie: distance from the middle, to the side and up or down."""
+"""Positions of lesions: distance from the centre, sideways and up or down."""
 
 
 @cache  # the benchmarks share pictures, and a process may build each more than once: a few megabytes in all

@@ -8,7 +8,7 @@ from eval_harness.benchmarks.spec import EvalSpec
 
 
 def spec(name: str) -> EvalSpec:
-    """What the module of a benchmark says. Raises KeyError for an unknown name."""
+    """The spec of a benchmark, from its module. Raises KeyError for an unknown name."""
     if name not in BENCHMARKS:
         raise KeyError(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}")
     return load_spec(__name__, name, EvalSpec)

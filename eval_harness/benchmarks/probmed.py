@@ -224,14 +224,14 @@ def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict
 
 
 def _all_right(graded: Graded, rows: Ints, images: int) -> tuple[Bools, Bools]:
-    """Which images were asked these questions (I,), and where all of them are right (I, S)."""
+    """Masks of the images with these questions (I,), and of those with all of them correct (I, S)."""
     asked = np.zeros(images, bool)
     asked[graded.case[rows]] = True
     return asked, ~_any(graded, rows, ~graded.right[rows], images)
 
 
 def _any(graded: Graded, rows: Ints, holds: Bools, images: int) -> Bools:
-    """Where any of the questions `rows` of an image holds: (I, S)."""
+    """True where any of the questions `rows` of an image holds: (I, S)."""
     found = np.zeros((images, graded.samples), bool)
     np.logical_or.at(found, graded.case[rows], holds)
     return found

@@ -63,7 +63,7 @@ def answer_of(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 USAGE = ("answers_from_cache", "tokens_in", "tokens_out", "cost")
-"""What `usage_of` says of a run (`environment`)."""
+"""Fields of `usage_of` (`environment` of a run)."""
 
 
 def usage_of(records: Iterable[Mapping[str, Any]], price: list[float] | None) -> dict[str, Any]:

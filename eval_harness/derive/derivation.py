@@ -29,7 +29,7 @@ from eval_harness.records.run import RunRecord
 from eval_harness.scores.nonresponse import COUNTS
 
 MEASURED = "permuted"
-"""What is measured of the answers and stands in a result's `environment`; a run that says it itself is not believed."""
+"""Fields of a result's `environment` that are measured from the answers; values stated by a run are ignored."""
 UNIT_NAMES = ("metric", "unit", "case_id", "cluster")
 UNIT_NUMBERS = ("numerator", "denominator", "chance", "count", *COUNTS)
 """The columns of units that say what they are, and those that say how the run did."""
@@ -37,7 +37,7 @@ UNIT_NUMBERS = ("numerator", "denominator", "chance", "count", *COUNTS)
 
 @dataclass(frozen=True)
 class Derived:
-    """What follows from a run and its answers.
+    """Everything that is derived from a run and its answers.
 
     `readings`: `question_id, sample, response, delivery, choice, status, rule` and the other columns of the answers, one row for each
     answer that was due, in the questions' order. `units`: UNIT_NAMES, the facets that weighted metrics need, UNIT_NUMBERS.
@@ -86,7 +86,7 @@ def derive(
 
 
 def _as_asked(run: RunRecord, judge: dict[str, Any] | None) -> Method:
-    """The method of a result: whatever the request decides is the request's, and of the generation only hashes are told beside it."""
+    """The method of a result: everything the request determines is taken from it, and only hashes of the generation are added."""
     request, said = run.request, run.method
     hashes = {name: value for name, value in said.generation.items() if name.endswith("_hash")}
     generation = {**request.generation, **hashes}

@@ -113,5 +113,5 @@ _REMEDIES = {
 
 
 def remedy(found: Nonresponse) -> str:
-    """What would help, for each reason that there is."""
+    """A remedy for each reason that applies."""
     return "; ".join(said for reason, said in _REMEDIES.items() if getattr(found, reason))

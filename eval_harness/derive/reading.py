@@ -38,7 +38,7 @@ _NOT_READ = {status: delivery for status, delivery in DELIVERIES.items() if stat
 
 @dataclass(frozen=True)
 class JudgeQuery:
-    """What a judge model is asked about the answer in row `row` of the table, and how its reply is read."""
+    """The prompt for a judge model about the answer in row `row` of the table, and the parser of its reply."""
 
     row: int
     question_id: str
@@ -70,7 +70,7 @@ def read_run(
 
 
 def judge_queries(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
-    """What the run's judge is to be asked, from answers as `answer_table.answer_frame` has them."""
+    """The requests for the run's judge, from answers as `answer_table.answer_frame` returns them."""
     return _queries(run, read_run(without_judge(run), answers, questions)[0], questions)
 
 

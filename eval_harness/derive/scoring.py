@@ -27,7 +27,7 @@ class Scored:
     breakdown: Breakdown = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
     units: pd.DataFrame = field(default_factory=pd.DataFrame, compare=False)
-    """What they were computed from, as `units` gives it."""
+    """The units that they were computed from, as `units` returns them."""
 
 
 def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from eval_harness.scores.nonresponse import COUNTS, nonresponse, withheld
 UNKNOWN = MetricInfo("", "")
 """Of a metric that no benchmark names: percent, and higher is better."""
 Known = dict[tuple[object, ...], Score]
-"""What a score is computed from -> the score. More than half of a breakdown's cells hold the same units in the same clusters as others:
+"""Inputs of a score -> the score. More than half of a breakdown's cells hold the same units in the same clusters as others:
 metrics that nothing speaks for, labels of one question, labels that go together."""
 
 

@@ -1,4 +1,4 @@
-"""Submit whatever file a harness or a paper's script wrote: converted to a plain file of answers on this machine.
+"""Submit the output files of other harnesses and of the papers' scripts, converted to a plain file of answers on this machine.
 
 A store reads run folders and plain files only. A reader is a module with `recognises(path)` and `read(path, questions, found)`: an answer
 comes as (where, question id, journal record, with the `target` that the harness was given); a server's error that a harness stored as text
@@ -67,8 +67,8 @@ def submit(
 
 @contextmanager
 def as_answer_file(path: Path, told: Described) -> Iterator[tuple[Path, Described]]:
-    """What another harness or a paper's script wrote, as a plain file of answers, with what is told of it, else what it says itself; a
-    folder and any other file as it is.
+    """Convert the output of another harness or a paper's script to a plain file of answers, described by `told`, else by the file
+    itself; a folder and any other file are passed through.
 
     Raises BadInput with what is wrong with the file.
     """

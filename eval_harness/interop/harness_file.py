@@ -26,11 +26,11 @@ from eval_harness.records.selection import Selection, select_questions
 from eval_harness.scores.intervals import clustered_interval
 
 FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
-"""What is stored in place of an answer that never came."""
+"""Placeholder that is stored for an answer that never came."""
 
 
 class Described(NamedTuple):
-    """What a file of answers is of, as `store.submit.prepare` takes it; None where that is not said."""
+    """Benchmark, model, dataset and split of a file of answers, as `store.submit.prepare` takes them; None where unknown."""
 
     benchmark: str | None = None
     model: str | None = None

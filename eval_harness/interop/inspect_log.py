@@ -73,7 +73,7 @@ def _damaged(path: Path, error: Exception) -> BadInput:
 
 
 def describe(path: Path) -> Described:
-    """What the log says; a task of ours names benchmark, dataset and split. Raises BadInput as `read_header`, and for a part."""
+    """The log's description; our tasks name benchmark, dataset and split. Raises BadInput as `read_header` does, and for a partial log."""
     log = read_header(path)
     ours = _ours(log)
     left_out = ours.get("left_out") or ("inspect's --limit" if log.eval.config.limit is not None else None)
@@ -85,7 +85,7 @@ def describe(path: Path) -> Described:
 
 
 def _ours(log: EvalLog) -> dict[str, Any]:
-    """What a task of ours says of itself."""
+    """The metadata that our tasks write."""
     found = (log.eval.metadata or {}).get("medprobe")
     return found if isinstance(found, dict) else {}
 
@@ -113,7 +113,7 @@ def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tu
 
 
 def delivered(output: ModelOutput, failed: bool) -> dict[str, Any]:
-    """What a model's output says: response, status (failed, refused, answered), finish_reason, reasoning, seconds."""
+    """Parse a model's output: response, status (failed, refused, answered), finish_reason, reasoning, seconds."""
     first = output.choices[0] if output.choices else None
     if failed or output.error is not None or first is None:
         nothing = dict.fromkeys(("response", "finish_reason", "reasoning"))

@@ -49,7 +49,7 @@ def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def process(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
-    """What lmms-eval keeps of a sample: the record that every metric is summed up from. `score`: 1 where it is right."""
+    """The record that lmms-eval keeps of a sample, from which every metric is aggregated. `score`: 1 if it is correct."""
     row = question_of(family, doc)
     found = read_answer(family, kept_columns(row), record_of(results))
     record = kept_columns(row) | found | {"score": int(found["right"]), "sample": 0}

@@ -18,7 +18,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.store.untrusted import ProblemList, Record
 
 Entry = tuple[str, Any, Record]
-"""Where it stands, the question id, the record of the answer."""
+"""Location in the file, question id, record of the answer."""
 IS_WHOLE = False
 """A file may answer a part of the questions: what is missing counts as wrong."""
 

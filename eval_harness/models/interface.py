@@ -67,7 +67,7 @@ class Backend(Protocol):
 
 
 def description_of(backend: Backend) -> dict[str, Any]:
-    """What a back end says of itself, as JSON has it: keys are texts, and so are values of other types.
+    """A back end's description of itself in JSON types: keys are texts, and so are values of other types.
 
     Raises BadInput if it is no dictionary that JSON could hold.
     """
@@ -84,7 +84,7 @@ def description_of(backend: Backend) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Settings:
-    """What the command line says about how a model is run. None means: found automatically."""
+    """The options of the command line for running a model. None: determined automatically."""
 
     batch_size: int | None = None
     base_url: str | None = None

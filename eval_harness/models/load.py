@@ -167,7 +167,7 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
 
 
 class _PlugIn:
-    """What the object has, and the defaults of `Backend` for what it has not."""
+    """The object's attributes, with the defaults of `Backend` for those it lacks."""
 
     def __init__(self, made: Any, name: str, called: str) -> None:
         self.made, self._called = made, called

@@ -40,7 +40,7 @@ _CUT_OPENING = re.compile(r"(?:<\|start\|>(?:assistant)?)?<\|channel\|?>\w{0,9}$
 """An output that stops in the words that begin a channel, so that it is not known yet whether it is reasoning."""
 
 Render = Callable[[Mapping[str, Any]], str]
-"""What the template writes after a question with these variables, up to where the model goes on."""
+"""The text that the template writes after a question with these variables, up to where the model continues."""
 
 
 @dataclass(frozen=True, slots=True)

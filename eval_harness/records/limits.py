@@ -36,7 +36,7 @@ MEMORY = 2 << 30
 
 @dataclass(frozen=True)
 class Limits:
-    """What the answers to so many questions may take: rows, bytes of a file as handed in and unpacked, seconds of computing and waiting.
+    """Limits for the answers to a number of questions: rows, bytes of the file as submitted and unpacked, seconds of CPU and wall time.
 
     Some five times what honest runs take here: 1.5 s for GMAI-MMBench's 4,550 questions, 17 s for ProbMed's 57,132.
     """

@@ -20,9 +20,9 @@ def model_slug(name: str) -> str:
 
 
 WINDOWS_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
-"""What no folder can be called on Windows."""
+"""Names that no folder can have on Windows."""
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
-"""What a benchmark and a result may be called, since they become folders of a store."""
+"""Valid names of benchmarks and results, which become folders of a store."""
 LONGEST_NAME = 200
 """Characters of a display name."""
 
@@ -37,7 +37,7 @@ def normal_name(name: str) -> str:
 
 
 def wrong_model_name(name: str) -> str | None:
-    """What is wrong with a display name, in words; None for any text in its one form without control characters and markup.
+    """The problem with a display name; None for any normalized text without control characters and markup.
 
     Code that shows or exports a name escapes it: quotes, `=`, `%`, `&` and letters of every script may stand in it.
     """

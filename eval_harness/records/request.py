@@ -69,7 +69,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back. `status`: `answered` (a text came, not yet read), `refused` (a filter held it back), `failed` (nothing came),
+    """The reply to a request. `status`: `answered` (a text came, not yet read), `refused` (blocked by a filter), `failed` (nothing came),
     `missing` (a file of answers has none).
 
     `error` says why one that is not `answered` is not; it is kept apart from `text`, so that an error can never be read as an answer.

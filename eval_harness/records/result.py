@@ -35,7 +35,7 @@ def _of_this_version(version: int) -> int:
 SchemaVersion = Annotated[int, AfterValidator(_of_this_version)]
 
 STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "truncated", "failed", "missing")
-"""What the text of a response was read as; all but `answered` choose no option. `irrelevant`: no option could be read; `refused`: it
+"""How the text of a response was read; all but `answered` choose no option. `irrelevant`: no option could be read; `refused`: it
 declines to answer; `truncated`: the output limit cut it before it stated an answer; `failed`: asked for and not delivered; `missing`: no
 record of it."""
 
@@ -45,12 +45,12 @@ DELIVERIES: dict[str, str] = {
     "failed": "no response",
     "missing": "missing",
 }
-"""What the server did, whatever the text says: the status of a journal line -> column `delivery` of `answers.parquet`."""
+"""The server's outcome, regardless of the text: status of a journal line -> column `delivery` of `answers.parquet`."""
 
 Images = Literal["real", "withheld", "blank", "swapped"]
 """`real`: the question's own. A run with other ones is an arm of the run with them; it is never ranked."""
 ARMS: tuple[Images, ...] = ("withheld", "blank", "swapped")
-"""What is shown instead of a question's images to see how much of a score comes from them: nothing, grey, those of another case."""
+"""Replacements for a question's images, to measure how much of a score comes from them: nothing, grey, those of another case."""
 
 UNDELIVERED = ("failed", "missing")
 """Statuses of a journal line whose question is asked again."""
@@ -101,7 +101,7 @@ class Score(_Strict):
 
     @property
     def worth(self) -> int | None:
-        """`n_effective` where it is notably less than `n`, so that a reader who is shown n has to be told.
+        """`n_effective` if it is notably less than `n`, so that it has to be shown beside n.
 
         >>> Score(value=14.3, n=14, n_cases=14, n_effective=5.2).worth, Score(value=14.3, n=14, n_cases=14, n_effective=13.9).worth
         (5, None)
@@ -112,7 +112,7 @@ class Score(_Strict):
 
 
 class Benchmark(_Strict):
-    """What was asked. `fingerprint` is over the questions scored, so a partial run can never pass for a complete one."""
+    """The questions asked. `fingerprint` covers the questions scored, so a partial run can never pass for a complete one."""
 
     name: str
     family: str = Field(alias="format")
@@ -130,7 +130,7 @@ class Benchmark(_Strict):
     validated: bool | None = None
     """True if a person has checked any question of a custom set; None where the set does not say."""
     selection: str | None = None
-    """What a `--limit`, `--branch` or partial dataset left out, in words; None for a complete run."""
+    """Description of what a `--limit`, `--branch` or partial dataset left out; None for a complete run."""
 
 
 class Model(_Strict):
@@ -138,8 +138,8 @@ class Model(_Strict):
     revision: str | None = None
     kind: Literal["open", "proprietary", "medical", "baseline"] | None = None
     responder: Literal["model", "guessing", "oracle"] = "model"
-    """What gave the answers. `guessing` and `oracle` are baselines of medprobe, which a store reproduces; all but `model` are of the kind
-    `baseline` and stay unranked."""
+    """The source of the answers. `guessing` and `oracle` are baselines of medprobe, which a store reproduces; all but `model` have the
+    kind `baseline` and are not ranked."""
     parameters: int | None = None
     snapshot_date: str | None = None
 

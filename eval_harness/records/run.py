@@ -13,7 +13,7 @@ from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Images, Metho
 
 
 class RunRequest(BaseModel):
-    """What decides the answers of a run. Two runs with the same request may share a folder; anything else may not.
+    """Everything that determines the answers of a run. Two runs may share a folder only if their requests are equal.
 
     `data` is where the questions came from, as told; `fingerprint` is what they were.
     """
@@ -38,7 +38,7 @@ class RunRequest(BaseModel):
 
     @property
     def of_arms(self) -> RunRequest:
-        """What a run and its arms have in common: the request with the right images."""
+        """The common part of a run and its arms: the request with the real images."""
         return self.model_copy(update={"image": "real"})
 
 

@@ -55,9 +55,9 @@ class Selection:
 
 
 def dataset_folder(benchmark: str, data: str | None) -> str:
-    """Where a benchmark's dataset is: `data` itself (a folder, or ORG/NAME on the Hub), or the folder of that name in it [in data/].
+    """Location of a benchmark's dataset: `data` itself (a folder, or ORG/NAME on the Hub), or the folder of that name in it [in data/].
 
-    Names of folders and benchmarks are compared in any case of letters. Raises BadInput, listing what there is, where nothing is.
+    Names of folders and benchmarks are compared case-insensitively. Raises BadInput, listing the available ones, if there is none.
     """
     root = Path(data or "data")
     inside = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()} if root.is_dir() else {}

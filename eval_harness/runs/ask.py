@@ -29,7 +29,7 @@ from eval_harness.runs.reply_cache import Send
 from eval_harness.runs.requests import AT_ONCE, Instance
 
 EVERY_SECONDS = 30.0
-"""Where there is no terminal (Slurm, CI), progress is a line so often, and at each twentieth."""
+"""Without a terminal (Slurm, CI), progress is printed as a line at this interval, and at each twentieth."""
 
 IN_A_ROW = 10
 """Questions that fail one after the other before the model is put to the test."""

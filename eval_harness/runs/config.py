@@ -46,7 +46,7 @@ NOT_GENERATION = {
     "logprobs",
     "top_logprobs",
 }
-"""What `--generation` may not set: it has an option of its own, or would change what an answer is."""
+"""Parameters that `--generation` may not set: they have their own option, or would change what an answer is."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class EvalConfig:
     samples: int | None = None
     permute: bool = False
     image: Images = "real"
-    """What is shown as a question's images (`runs/images.py`)."""
+    """The images shown with each question (`runs/images.py`)."""
     form: str | None = None
     """Name of the conversation form (`forms.FORMS`); None: the default, or the one a resumed run was begun in."""
     system: str | None = None

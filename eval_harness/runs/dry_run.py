@@ -65,7 +65,7 @@ class Size:
 
 
 def size_of(plan: Plan, instances: Sequence[Instance] | None = None, images: int = 64) -> Size:
-    """What a run would ask (or these instances of it), measured on its prompts and on its first `images` images; asks nothing."""
+    """Size of the requests of a run (or of these instances of it), measured on its prompts and first `images` images; asks nothing."""
     from PIL import Image
 
     backend, instances = plan.backend, plan.instances if instances is None else instances
@@ -130,7 +130,7 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
 
 
 def _images(request: Request) -> str:
-    """Where its images were saved, with the ids of those of another case."""
+    """The paths of its saved images, with the ids of those of another case."""
     ids = f" ({', '.join(request.shown)})" if request.shown else ""
     return ("; ".join(map(_saved, request.images)) or "none is sent") + ids
 
@@ -148,7 +148,7 @@ def rounded(number: float) -> str:
 
 
 def _saved(data: bytes) -> str:
-    """Where an image was saved, with its form and size."""
+    """The path of a saved image, with its format and size."""
     from PIL import Image
 
     try:

@@ -39,7 +39,7 @@ def blank(image: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Partners:
-    """Which case's images each case of a split is shown; `images`: case -> its image ids, in the order of its questions."""
+    """Case -> the case whose images it is shown, for a split; `images`: case -> its image ids, in the order of its questions."""
 
     of: Mapping[str, str]
     images: Mapping[str, tuple[str, ...]]
@@ -90,7 +90,7 @@ class _Fact:
 
 
 def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
-    """What each case shows and asks."""
+    """The images and questions of each case."""
     label = next((name for name in LABELS if name in questions.columns), None)
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in questions.to_dict("records"):

@@ -26,7 +26,7 @@ Send = Callable[[Any], Iterable[Response]]
 
 
 def sender_of(plan: Plan) -> Send:
-    """What answers the requests of a run: the back end, behind the cache where there is one.
+    """The source of a run's responses: the back end, behind the cache if there is one.
 
     Raises BadInput if a cache is given and the model is not behind a server, or its folder cannot be made.
     """

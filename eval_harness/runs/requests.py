@@ -98,7 +98,7 @@ class RequestMaker:
 
 
 def _candidates(method: str, options: Sequence[str], shows_options: bool) -> tuple[str, ...]:
-    """What is scored: the letters (`gd`, options shown), the first words of the options (`gd`, not shown), the options (`ps`)."""
+    """The texts to score: letters (`gd`, options shown), first words of the options (`gd`, not shown), options (`ps`)."""
     if method == "gd":
         return tuple(LETTERS[: len(options)]) if shows_options else tuple(_capital(option) for option in options)
     return tuple(option.strip() for option in options) if method in _SCORING else ()

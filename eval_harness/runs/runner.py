@@ -130,7 +130,7 @@ def _continued(folder: Path, plan: Plan, stored: RunRecord) -> Plan:
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What two requests differ in, one entry per option."""
+    """The differences between two requests, one entry per option."""
     before, now = ({**request, "generation": None, **request["generation"]} for request in (before, now))
     names = dict.fromkeys([*now, *before])
     return [f"{name} {before.get(name)!r} -> {now.get(name)!r}" for name in names if before.get(name) != now.get(name)]
@@ -175,7 +175,7 @@ def keep_asked(folder: Path) -> None:
 
 
 def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
-    """What only showed while the model ran (deviations, settings found) goes into run.json.
+    """Write into run.json what became known only while the model ran (deviations, settings found).
 
     The environment is the one the run was begun in; where it was finished in another, by a resumed run or by another of its processes,
     what differs stands under `resumed_with`.

@@ -58,7 +58,7 @@ class Answered:
 def answered(
     folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
 ) -> Answered:
-    """What a run folder holds. `extraction`: another way of reading than the run's; not `judged`: without the run's judge; `judge`: with
+    """Contents of a run folder. `extraction`: overrides the run's way of reading; not `judged`: without the run's judge; `judge`: with
     this one instead.
 
     The judge is asked what its cache in the folder does not hold. Raises BadInput if the folder is no run folder, its journal is
@@ -106,7 +106,7 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
 
 
 def _replies(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, folder: Path) -> pd.DataFrame | None:
-    """What the run's judge replies, its replies kept in the run folder, so that scoring again asks it nothing new."""
+    """The replies of the run's judge, kept in the run folder, so that scoring again sends no new requests."""
     if run.method.judge is None:
         return None
     judge = Judge(run.method.judge["model"], folder / "judge", run.method.judge.get("base_url"))

@@ -85,7 +85,7 @@ def _of_differences(products: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What M models scored on the same units, as far as the variance of any difference of theirs needs it.
+    """Scores of M models on the same units, in the form that the variance of any difference between them needs.
 
     `share` (M,): fractions; `products`: three (M, M) sums of products of z: over units, over clusters divided by their sizes, and over
     clusters (see `clustered.design_effect`); `unit`, `df` (M, M): e^2 and Student's degrees of freedom of every pair (see `pairwise`).

@@ -66,7 +66,7 @@ def pack(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatrix:
 
 
 def _positions(ids: pd.Index, units: NDArray[np.object_]) -> Ints | slice | None:
-    """Where each of `ids` stands among `units`; None where the two are not the same units."""
+    """Index of each of `ids` in `units`; None if the two are not the same units."""
     if len(units) != len(ids):
         return None
     if np.array_equal(units, ids.to_numpy(dtype=object)):

@@ -13,7 +13,7 @@ def pair_units(graded: Graded) -> pd.DataFrame:
     """Two rows per pair of a true question and its adversarial counterpart (Table 3): `accuracy_without_adversarial` counts the true
     question alone, `accuracy_with_adversarial` both. Pairs that lack either question are left out.
 
-    Pairs are told by `pair_id` (columns `pair_id`, `adversarial`; units are named by it). Chance is 1/2 and 1/4 for yes/no questions.
+    Pairs are identified by `pair_id` (columns `pair_id`, `adversarial`; units are named by it). Chance is 1/2 and 1/4 for yes/no questions.
     Raises BadInput if either column is missing.
     """
     for column in ("pair_id", "adversarial"):

@@ -24,7 +24,7 @@ FARTHEST = 1e3
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What is scored without the right image, and score(real) - score(arm) with its 95 % interval, in percent points; p two-sided, under
+    """The score without the right image, and score(real) - score(arm) with its 95 % interval, in percentage points; p two-sided, under
     5 % exactly where the interval excludes 0."""
 
     score: float

@@ -99,7 +99,7 @@ def read_acceptance(folder: Path) -> Acceptance | None:
 
 
 def read_provenance(folder: Path) -> Provenance:
-    """What the store says of the result in `folder`; notes in the order they were written. Raises BadInput for a damaged file."""
+    """The store's acceptance record of the result in `folder`; notes in the order they were written. Raises BadInput for a damaged file."""
     notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read(path, Note))]
     return Provenance(
         acceptance=read_acceptance(folder),

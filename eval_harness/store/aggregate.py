@@ -118,8 +118,8 @@ def calibration_of(folder: Path) -> Calibration:
 
 
 def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
-    """What adversarial pairs cost a run (ProbMed section 4, Table 3): aspect -> `accuracy_without_adversarial` (the true question of a
-    pair right), `accuracy_with_adversarial` (both right); `all` holds every pair, and comes first. `n` counts pairs.
+    """Accuracy with and without adversarial questions (ProbMed section 4, Table 3): aspect -> `accuracy_without_adversarial` (the true
+    question of a pair correct), `accuracy_with_adversarial` (both correct); `all` covers every pair and comes first. `n` counts pairs.
 
     Raises BadInput for a run of another format, or one whose questions hold no pairs.
     """

@@ -26,7 +26,7 @@ from eval_harness.store.untrusted import Placed, ProblemList, Record, listed, re
 
 @dataclass
 class Predictions:
-    """What a file says: rows in the columns of `answers.parquet`, in the file's order, and everything that is wrong with it."""
+    """Contents of a file: rows in the columns of `answers.parquet`, in the file's order, and every problem found in it."""
 
     rows: list[Record] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

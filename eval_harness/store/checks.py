@@ -187,7 +187,7 @@ def not_reproduced(run: RunRecord, questions: pd.DataFrame, answers: pd.DataFram
 
 
 def _requests(run: RunRecord, questions: pd.DataFrame) -> Iterator[Request]:
-    """What a baseline is asked: it looks at neither prompt nor image."""
+    """The request that a baseline gets: it uses neither prompt nor image."""
     for row in questions.to_dict("records"):
         count = len(row["options"])
         for sample in range(run.request.samples):

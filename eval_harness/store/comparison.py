@@ -38,7 +38,7 @@ class Side:
     questions: pd.DataFrame | None = None
 
     def units(self) -> pd.DataFrame | None:
-        """What its scores are computed from; None where its answers or questions are not there."""
+        """The units that its scores are computed from; None if its answers or questions are missing."""
         if self.answers is None or self.questions is None:
             return None
         return units(self.result.benchmark.family, self.questions, self.answers)
@@ -68,7 +68,7 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
 
 
 def _in_store(path: Path, result: Result) -> list[Path]:
-    """Where a store keeps the questions of a result: STORE/questions/<fingerprint>.parquet, four folders up from the result."""
+    """The file in which a store keeps the questions of a result: STORE/questions/<fingerprint>.parquet, four folders up from the result."""
     parents = path.resolve().parents
     return [parents[4] / "questions" / f"{result.benchmark.fingerprint}.parquet"] if len(parents) > 4 else []
 
@@ -83,14 +83,14 @@ def _published(name: str, results: Iterable[Result]) -> Result:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise BadInput(f"published:{name}: no paper has it. `medprobe results --published` lists what there is.")
+        raise BadInput(f"published:{name}: no paper has it. `medprobe results --published` lists them.")
     names = list(dict.fromkeys("/".join([result.model.name, *_marks(result)]) for result in found))
     several = ", ".join(f"'published:{each}'" for each in names[:MOST_LISTED])
     raise BadInput(f"published:{name}: fits {len(found)} results. Say which, e.g. {several}.")
 
 
 def _marks(result: Result) -> list[str]:
-    """What tells the published results of one model apart."""
+    """The parts that identify one of a model's published results."""
     method, table = result.method, result.source.table if result.source else None
     samples = f"{method.samples} samples" if method.samples else None
     return [word for word in (result.benchmark.name, method.name, method.prompt, samples, table) if word]
@@ -155,7 +155,7 @@ def score_differences(a: Side, b: Side) -> pd.DataFrame:
 
     `a`, `b`, `difference` (a - b): percent, or a count; `low`, `high`: 95 % interval of the difference in percent points, of a count none;
     `p`: two-sided, under 5 % exactly where the interval excludes 0; `test`: paired by case where both have their answers to the same
-    questions, else as if independent; `note`: why two values are not compared. What there is not is missing.
+    questions, else as if independent; `note`: why two values are not compared. Values that do not apply are missing.
     """
     _check_same_format(a, b)
     tables = _units(a, b)

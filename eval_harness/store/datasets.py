@@ -44,7 +44,7 @@ class Dataset:
     """True if a person has checked any of the questions; None where the dataset does not say."""
 
     def benchmark(self, questions: pd.DataFrame, selection: str | None) -> Benchmark:
-        """What a result says of itself that scores `questions` of this dataset."""
+        """The `benchmark` record of a result that scores `questions` of this dataset."""
         return Benchmark(
             name=self.name,
             format=self.family,
@@ -113,7 +113,7 @@ def named_dataset(benchmark: Benchmark, data: str) -> Dataset:
 
 
 def chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
-    """The dataset that somebody chose for their answers. Raises BadInput if a result or run is about another one."""
+    """The dataset that a submitter names for their answers. Raises BadInput if a result or run is about another one."""
     if (benchmark.name, benchmark.split) != (dataset.name, dataset.split):
         raise BadInput(
             f"these are answers to {benchmark.name}, {benchmark.split}; chosen is {dataset.name}, {dataset.split}. "

@@ -91,7 +91,7 @@ class HiddenTest:
         self._ledger = open_ledger(ledger, token)
 
     def check(self, upload: Path, client: str = "") -> list[str]:
-        """What is wrong with a file of answers, each with its line. Costs no scoring, and looks at no answer of the test.
+        """The problems of a file of answers, each with its line. Uses no scoring, and reads no answer of the test.
 
         Raises BadInput if the test itself cannot be opened.
         """
@@ -229,7 +229,7 @@ def _choices_digest(answers: pd.DataFrame) -> str:
 
 
 USER_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}", re.ASCII)
-"""What the Hub allows in a user name, and a little more; it becomes a file name, so no slash and no dot in front."""
+"""Superset of the user names that the Hub allows; they become file names, so no slash and no leading dot."""
 
 
 def user_name(user: str) -> str:
@@ -246,7 +246,7 @@ def path_of(user: str) -> str:
 
 
 def scorings_of(document: Document | None) -> list[Document]:
-    """The scorings of a user, oldest first. BadInput for a document that somebody has damaged: it is not taken for an empty one."""
+    """The scorings of a user, oldest first. Raises BadInput for a damaged document: it is not taken for an empty one."""
     if document is None:
         return []
     scorings = document.get("scorings")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from eval_harness.store.submission import Submission
 
 COMMIT_TRIES = 12
-"""Others commit to the same branch: a commit to main is tried again on top of theirs."""
+"""Attempts: others commit to the same branch, so a commit to main is retried on top of theirs."""
 
 
 def propose(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
@@ -53,7 +53,7 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
 
 
 def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:
-    """Where these files are on the Hub already: on main, or in an open pull request of this account."""
+    """Address of these files if the Hub has them already: on main, or in an open pull request of this account."""
     head = api.repo_info(repo_id, repo_type="dataset").sha
     if head and is_there(api, repo_id, head, files):
         return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"

@@ -23,11 +23,11 @@ ALIKE = 0.95
 """Cohen's kappa (Cohen 1960, eq. 1) from which answers are called alike: 0 is what two models that favour the same words or options
 reach by chance, 1 a copy. A copy in which one answer in thirty was changed has about .96."""
 CHANCE = 1e-4
-"""How often two results that have nothing to do with each other may reach it, of many pairs of samples the one that agrees best."""
+"""Probability that two unrelated results reach it, for the best-agreeing of many pairs of samples."""
 ENOUGH = 30
-"""Answers in common from which on their likeness says something."""
+"""Minimum number of common answers for their likeness to be meaningful."""
 BUCKETS = 509
-"""Values that are told apart where it is counted how often a sample has each."""
+"""Hash buckets in which the values of a sample are counted."""
 SIGNS = re.compile(r"[\W_]+")
 
 Numbers = npt.NDArray[Any]

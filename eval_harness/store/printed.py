@@ -143,7 +143,7 @@ def _value(score: Score | None) -> str:
 
 
 def size_of(score: Score) -> str:
-    """What a score divides by, and how many independent observations that is worth where they are notably fewer: "14 (worth 5)"."""
+    """The denominator of a score, and the effective number of independent observations if notably smaller: "14 (worth 5)"."""
     return str(score.n) if score.worth is None else f"{score.n} (worth {score.worth})"
 
 
@@ -196,7 +196,7 @@ SHOWN = 3
 LONGEST = 120
 """Answers shown, and characters of each."""
 TOLD_FIRST = 0.05
-"""Share of unread answers from which on this is told right under the headline score."""
+"""Share of unread answers above which it is reported directly below the headline score."""
 
 
 def run_table(folder: Path, result: Result, all_metrics: bool = False) -> str:

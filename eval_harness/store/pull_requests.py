@@ -46,7 +46,7 @@ Word = Literal["added", "verified", "refused", "for a person", "closed already",
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """What became of a pull request, or of a result of a folder store."""
+    """Outcome for a pull request, or for a result in a folder store."""
 
     what: str
     word: Word
@@ -130,7 +130,7 @@ class PullRequests:
         return with_retries(lambda: self.api.repo_info(self.repo, revision=revision, repo_type="dataset")).sha
 
     def _added(self, head: str) -> Added:
-        """What the pull request adds to the newest commit of main that it knows. Refused when it changes or deletes anything."""
+        """The files that the pull request adds to the commit of main that it is based on. Refused if it changes or deletes anything."""
         from huggingface_hub.hf_api import RepoFile
 
         def tree(revision: str) -> dict[str, RepoFile]:

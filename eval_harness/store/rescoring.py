@@ -33,7 +33,7 @@ from eval_harness.store.untrusted import parquet_rows
 
 @dataclass(frozen=True)
 class Rescored:
-    """What became of one result. `changed` of `answers` readings are others now; `moved`: metric -> (before, after), for each that moved.
+    """Outcome for one result. `changed` of `answers` readings differ now; `moved`: metric -> (before, after), for each that changed.
     `skipped`: why it was left as it is, None where it was derived again or is up to date."""
 
     folder: str

@@ -38,7 +38,7 @@ CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
 class OverLimit(BadInput):
-    """What was read needs more than its limits."""
+    """Reading exceeded its limits."""
 
 
 class SandboxError(RuntimeError):
@@ -46,7 +46,7 @@ class SandboxError(RuntimeError):
 
 
 def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What `function` (of a module, so that the child can find it) returns for these arguments, computed within `limits`.
+    """Call `function` (of a module, so that the child can import it) with these arguments within `limits`, and return its result.
 
     Arguments and result travel as pickles between our own processes; strangers' bytes are only ever read in the child. Raises what the
     function raises where that is BadInput, OverLimit where it took too much memory or processor time, Unavailable where the clock stopped
@@ -100,7 +100,7 @@ _TO_PARENT: list[Connection] = []
 
 
 def in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """What `function` returns, called when it is the client's turn; of one client one submission is read at a time, and one more waits.
+    """Call `function` when it is the client's turn, and return its result; per client, one submission is read at a time and one may wait.
     Raises Unavailable where more wait already. (`function` calls `call`; this bounds how often that happens at once.)"""
     with _COUNTING:
         own, users = _CLIENTS.get(client, (threading.Lock(), 0))
@@ -191,7 +191,7 @@ _FORKER = _Forker()
 
 
 def forker(descriptor: int, *preload: str) -> None:
-    """What the process that forks does: load the libraries, then fork a child for each connection that comes."""
+    """Main loop of the forking process: load the libraries, then fork a child for each incoming connection."""
     for name in preload:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for

@@ -75,19 +75,19 @@ def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
 
 
 ShownAndRequest = tuple[Images, tuple[str | None, ...]]
-"""What a run showed, and what it has in common with its arms: in a store the account; the model, its revision, and the request but for what
-was shown."""
+"""The images a run showed, and what it shares with its arms: the account (in a store), the model, its revision, and the request apart
+from the images."""
 
 
 def shown_and_request(folder: Path) -> ShownAndRequest:
-    """What a run showed, and what tells its arms. Raises BadInput if its files cannot be read."""
+    """The images a run showed, and what identifies its arms. Raises BadInput if its files cannot be read."""
     run, accepted = read_run(folder), read_acceptance(folder)
     account = accepted.account if accepted else None
     return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())
 
 
 def _together(path: Path, known: Mapping[Path, ShownAndRequest], named: Mapping[Path, Path]) -> dict[Images, Path]:
-    """What was shown -> the folder, of a run and its arms or of an arm and the others."""
+    """Images shown -> folder, for a run and its arms or for an arm and the others."""
 
     def run_of(other: Path) -> Path:
         """The folder of the run that an arm was put beside."""

@@ -47,11 +47,11 @@ class Submission:
 
     @property
     def folder(self) -> str:
-        """Where it lies in a store."""
+        """Its folder in a store."""
         return folder_of(self.result, self.run_id)
 
     def readings(self) -> pd.DataFrame:
-        """What was read of each answer (`readings.parquet`)."""
+        """The reading of each answer (`readings.parquet`)."""
         return frame_of(self.derived[READINGS])
 
     def files(self) -> dict[str, bytes]:
@@ -59,7 +59,7 @@ class Submission:
         return {f"{self.folder}/{name}": content for name, content in self.sent.named().items()}
 
     def derived_files(self) -> dict[str, bytes]:
-        """What a store keeps beside them, by path; `result.json` last."""
+        """Files that a store keeps beside them, by path; `result.json` last."""
         return {f"{self.folder}/{name}": self.derived[name] for name in DERIVED}
 
     def questions_file(self) -> dict[str, bytes]:
@@ -86,7 +86,7 @@ class Submission:
 
 
 def folder_of(result: Result, run_id: str) -> str:
-    """Where a result lies in a store: `results/<benchmark>/<model>/<id>`."""
+    """Folder of a result in a store: `results/<benchmark>/<model>/<id>`."""
     return f"results/{result.benchmark.name}/{model_slug(result.model.name)}/{run_id}"
 
 

@@ -1,7 +1,7 @@
-"""Submit: what people hand in (a run folder, the files of a submission, a file of answers) becomes the files that are added to a store.
+"""Submit: turn an input (a run folder, the files of a submission, a file of answers) into the files that are added to a store.
 
-One path: these files are made here, exactly these bytes examined (`examine.py`), and exactly these bytes added (`folder.py`, `hub.py`).
-What strangers wrote is read in the sandbox. See also: checking others' (`verification.py`).
+The files are made here, exactly these bytes are examined (`examine.py`), and exactly these bytes are added (`folder.py`, `hub.py`).
+Untrusted files are read in the sandbox. See also: verifying the submissions of others (`verification.py`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from eval_harness.store.untrusted import COLUMNS, check_file, parquet_rows, prin
 
 JOURNAL = "answers.jsonl"
 FOLDER_FILES = (RUN, "questions.parquet", RESULT, ANSWERS, JUDGE)
-"""What is taken of a run folder or a submission; its questions are not read."""
+"""Files taken from a run folder or a submission; its questions are not read."""
 KINDS = ("open", "proprietary", "medical")
 """Kinds of models of which a file of answers may be. A baseline is run by medprobe, and reproduced."""
 ELSEWHERE = "another harness"
-"""What the request of a run says of its model where only a file of its answers is known."""
+"""`model` in the request of a run that is known only by a file of answers."""
 UNKNOWN = "answers were given by another harness; its prompt and generation settings are not known"
 LEAST_ROW = 16
 """Bytes of an answer in any file."""
@@ -52,7 +52,7 @@ MAX_RESULT = 8 << 20
 
 @dataclass(frozen=True)
 class Submitted:
-    """Where a submission went: a folder of this machine, or the address of a pull request. `new` is False when it was there already."""
+    """Location of a submission: a local folder, or the address of a pull request. `new` is False if it was there already."""
 
     submission: Submission = field(repr=False)
     location: str
@@ -154,7 +154,7 @@ def examined_answers(
 
 
 def _file_limits(path: Path, dataset: Dataset) -> Limits:
-    """What reading a file of answers may take: by the rows that a Parquet file's footer tells of, which is refused where a store takes
+    """Limits for reading a file of answers: by the number of rows in a Parquet file's footer, which is refused where a store takes
     fewer, or by the bytes that an answer has at least in any other file."""
     asked = max(1, len(dataset.questions))
     rows = path.stat().st_size // LEAST_ROW
@@ -206,7 +206,7 @@ def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None
 
 
 def _sent(folder: Path, run: RunRecord) -> Sent:
-    """What a run folder or a submission makes: its answers and replies byte for byte, and its run as others get to see it."""
+    """The files sent of a run folder or a submission: its answers and replies byte for byte, and its run as it is published."""
     judged = (folder / JUDGE).exists()
     if not (folder / ANSWERS).exists():
         raise BadInput(

@@ -40,7 +40,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
 
 def variant(result: Result) -> str | None:
-    """What sets a result apart beside model, method and prompt: shots, samples, extraction, judge, a part of the questions.
+    """What distinguishes a result besides model, method and prompt: shots, samples, extraction, judge, a part of the questions.
 
     None for a plain run on the whole benchmark.
     """
@@ -106,9 +106,9 @@ def _numbers(score: Score, result: Result) -> dict[str, Any]:
 
 
 STARTS = tuple("=+-@|%")
-"""What a formula begins with in Excel, LibreOffice and Sheets (OWASP: CSV Injection), and the full-width forms of them by NFKC."""
+"""Characters that begin a formula in Excel, LibreOffice and Sheets (OWASP: CSV Injection), and the full-width forms of them by NFKC."""
 NEXT_CELL = re.compile('([;\t\r\n]["\\s]*)(?=[=+\\-@|%\uff1d\uff0b\uff0d\uff20\uff5c\uff05])')
-"""Where a cell would begin for a spreadsheet that divides by semicolons or tabs, as those of many languages do, and a formula in it."""
+"""The separator before a cell that begins with a formula, for spreadsheets that split at semicolons or tabs, as in many locales."""
 
 
 def is_formula(text: str) -> bool:

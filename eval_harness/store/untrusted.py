@@ -35,9 +35,9 @@ BATCH = 256
 """Rows of a Parquet file in memory at a time."""
 Record = dict[str, Any]
 Placed = tuple[str, Record]
-"""(where it stands, the record)."""
+"""(location in the file, record)."""
 COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", "finish_reason")
-"""What is read of a Parquet file of answers (see `answer_files.py`). Others often hold images, or numbers that are none."""
+"""Columns that are read from a Parquet file of answers (see `answer_files.py`). Other columns often hold images, or invalid numbers."""
 IDENTITIES = frozenset({"question_id", "index"})
 FORMS = "Give JSON Lines, CSV or Parquet."
 
@@ -55,7 +55,7 @@ def printable_lines(lines: Sequence[str], longest: int = 600) -> list[str]:
 
 
 class ProblemList:
-    """What is wrong with a file, each with where it is; `full` when it makes no sense to look for more."""
+    """The problems of a file, each with its location; `full` when there is no point in looking for more."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -110,7 +110,7 @@ def check_file(path: Path, largest: int = MAX_FILE) -> bytes:
 
 
 def _reader_of(path: Path, head: bytes) -> Callable[[Path, ProblemList], Iterator[Placed]]:
-    """What reads a file: Parquet, lines (one JSON object each), or CSV. Raises BadInput for a JSON document."""
+    """The reader for a file: Parquet, JSON Lines, or CSV. Raises BadInput for a JSON document."""
     if head.startswith(b"PAR1"):
         return _parquet
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()

@@ -141,9 +141,9 @@ def _folder(
 
 
 def _wrongly_stored(name: str, stored: Result, submission: Submission) -> Iterator[str]:
-    """What lies in a store as nothing of ours puts it there."""
+    """Inconsistencies of a stored result that none of our commands produces."""
     if name.removesuffix(REPRODUCED) != submission.folder:
-        yield f"what its run.json and answers say belongs in {submission.folder}"
+        yield f"its run.json and answers belong in {submission.folder}"
     if (stored.provenance == "reproduced") != name.endswith(REPRODUCED):
         yield f"provenance {stored.provenance!r}, and its id says otherwise"
     if stored.key == submission.result.key:

@@ -95,7 +95,7 @@ def run_on_ray(expected: Sequence[Forecast], cluster: Cluster, first: int | None
 
 
 def parts_of(each: Forecast, workers: int, first: int | None = None) -> list[Part]:
-    """What a task has still to ask, in parts of whole cases, so that an actor reads an image once."""
+    """The remaining questions of a task, in parts of whole cases, so that an actor reads each image once."""
     assert each.plan is not None
     cases = case_numbers(each.plan.selection.questions)
     waiting = list(each.waiting)[:first]

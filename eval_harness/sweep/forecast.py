@@ -50,7 +50,7 @@ class StandIn(Backend):
 
 
 def stand_in(model: str, settings: Settings) -> Backend:
-    """What a plan is made with instead of the model; itself where that costs nothing (recorded answers, baselines that are rules)."""
+    """Stand-in for the model when planning; the model itself if it costs nothing (recorded answers, rule-based baselines)."""
     return load_backend(model, settings) if model.startswith(("baseline:", "recorded:")) else StandIn(model)
 
 
@@ -74,7 +74,7 @@ class Forecast:
 
 
 def forecast(tasks: Sequence[SweepTask]) -> list[Forecast]:
-    """What each task has still to ask. Reads datasets and journals; writes nothing."""
+    """The remaining work of each task. Reads datasets and journals; writes nothing."""
     return [_forecast(task) for task in tasks]
 
 
@@ -87,7 +87,7 @@ def _forecast(task: SweepTask) -> Forecast:
         ]
         planned = {plan.key(each) for each in plan.instances}
         if task.result is not None and planned <= records.keys():
-            waiting = []  # what failed was asked, and is told in the result
+            waiting = []  # failed questions were asked, and are reported in the result
         size = size_of(plan, waiting, images=16) if waiting else NOTHING
     except BadInput as error:
         return Forecast(task, problem=str(error))
@@ -97,7 +97,7 @@ def _forecast(task: SweepTask) -> Forecast:
 
 
 def _answered(task: SweepTask, plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
-    """What the task's run folder holds already; nothing where it holds another dataset's answers, which the run itself refuses."""
+    """The answers already in the task's run folder; none if they are for another dataset, which the run itself refuses."""
     if not (task.folder / "run.json").exists():
         return {}
     if read_run(task.folder).request.fingerprint != plan.selection.fingerprint:

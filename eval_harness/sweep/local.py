@@ -27,7 +27,7 @@ DIED = "the process died: out of memory, or a crash in a library"
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What became of a task that was tried: `error` in one line, None where it is done."""
+    """Outcome of a task: `error` in one line, None if it is done."""
 
     task: SweepTask
     error: str | None = None

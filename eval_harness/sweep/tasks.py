@@ -65,7 +65,7 @@ class SweepTask:
 
     @property
     def label(self) -> str:
-        """What the model is called in tables."""
+        """Display name of the model in tables."""
         return str(self.options.get("name") or label_of(self.model))
 
     @cached_property
@@ -113,7 +113,7 @@ def label_of(model: str) -> str:
 
 
 class _SweepFile(BaseModel):
-    """What a sweep file holds; an entry of a list is a text, or options with that text among them."""
+    """Contents of a sweep file; an entry of a list is a text, or options with that text among them."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -18,12 +18,13 @@ SPEC = DatasetSpec(
     facts=Facts(
         title="GMAI-MMBench",
         what=(
-            "How far does a model reach across medicine? Single and multiple choice over clinical tasks, departments, "
+            "How well does a model cover the breadth of medicine? Single and multiple choice over clinical tasks, departments, "
             "perceptual granularities and modalities, ordered in a lexical tree."
         ),
         metrics=(
             "Single choice: `accuracy` over questions (the papers' overall), `accuracy_macro_task` over tasks. "
-            "Multiple choice: `mcq_accuracy` = right picks / picks made, `mcq_recall` = right picks / true options."
+            "Multiple choice: `mcq_accuracy` = correct options chosen / options chosen, "
+            "`mcq_recall` = correct options chosen / correct options."
         ),
         limits=(
             "Rows with an answer are split `validation`, rows without one `test`. The paper's tables disagree on the "

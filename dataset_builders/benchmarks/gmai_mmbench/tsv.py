@@ -1,4 +1,4 @@
-"""Read the TSV files of GMAI-MMBench record by record: of a 9 GB file with images in it, one record at a time is in memory.
+"""Read the TSV files of GMAI-MMBench record by record: only one record of a 9 GB file with images is in memory at a time.
 
 See also: what the columns mean (`reader.py`).
 """
@@ -78,9 +78,9 @@ def _rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list[str]
 
 
 def images_in(text: str) -> list[str]:
-    """What a cell of `image` or `image_path` holds: one image, or a list of several (`["...", "..."]`, as VLMEvalKit reads it).
+    """The contents of a cell of `image` or `image_path`: one image, or a list of several (`["...", "..."]`, as VLMEvalKit reads it).
 
-    Raises ImageError for a list that is none, is empty, or holds anything but texts.
+    Raises ImageError for a list that is malformed, empty, or holds anything but texts.
     """
     if not text.startswith("["):
         return [text]
@@ -89,18 +89,18 @@ def images_in(text: str) -> list[str]:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise ImageError("its list of images is cut off or not quoted") from None
     if not (isinstance(listed, list) and listed and all(isinstance(each, str) and each.strip() for each in listed)):
-        raise ImageError("its list of images is empty, or holds what is no text")
+        raise ImageError("its list of images is empty, or holds something that is not text")
     return [each.strip() for each in listed]
 
 
 def image_of(file: Path, start: int, number: int = 0) -> bytes:
-    """An image of the record that lies at `start` (the one at index `number` of a list), decoded. Raises ImageError where it is none."""
+    """An image of the record at byte `start` (the one at index `number` of a list), decoded. Raises ImageError if it is not an image."""
     column = [name.strip() for name in next(_rows(file))[3]].index("image")
     return decode_image(images_in(next(_rows(file, start))[3][column].strip())[number])
 
 
 def decode_image(text: str) -> bytes:
-    """The bytes of a base64 image, with or without a `data:` prefix. Raises ImageError where it is none."""
+    """The bytes of a base64 image, with or without a `data:` prefix. Raises ImageError if it is not base64."""
     if text.startswith("data:"):
         text = text.partition(",")[2]
     try:

@@ -1,4 +1,4 @@
-"""HALT-MedVQA: fake questions, removed right options, swapped images (Wu et al., 2024)."""
+"""HALT-MedVQA: fake questions, removed correct options, swapped images (Wu et al., 2024)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ SPEC = DatasetSpec(
     facts=Facts(
         title="HALT-MedVQA",
         what=(
-            "Does a model say so when there is nothing to say? Three scenarios: `fake` asks nonsense, `none` has its "
-            "right option replaced by *none of the above*, `swap` shows an image that does not belong to the question."
+            "Does a model admit that a question cannot be answered? Three scenarios: `fake` asks nonsense, `none` has its "
+            "correct option replaced by *none of the above*, `swap` shows an image that does not belong to the question."
         ),
-        metrics="Accuracy per scenario (`fake`, `none`, `swap`), their mean `average`, and how many answers name no option.",
+        metrics="Accuracy per scenario (`fake`, `none`, `swap`), their mean `average`, and the number of answers that name no option.",
         limits=(
-            "A model that always says *I do not know* scores 100 on `fake` and `swap`. Right letters of `none` are not "
+            "A model that always says *I do not know* scores 100 on `fake` and `swap`. The correct letters of `none` are not "
             "balanced: always C scores 37.0. The paper's n of 542 and 817 are the last indices of files that hold 543 "
             "and 818 questions; its accuracies fit the latter."
         ),

@@ -11,17 +11,17 @@ SPEC = DatasetSpec(
         what=(
             "Can a model tell two images apart that look the same to its encoder? Each case is a *confusing pair*: two "
             "radiology images (from ROCO) that a medical encoder finds alike and a general one does not, one question, "
-            "two options. The right option differs between the two images, so who answers without looking gets at most "
+            "two options. The correct option differs between the two images, so a model that ignores the image gets at most "
             "one of them right."
         ),
         metrics=(
-            "`set_accuracy`: both images of the pair right (guessing: 25%). `individual_accuracy`: each image by "
-            "itself (50%). `confusion`: pairs answered alike on both images, among pairs with two valid answers. "
+            "`set_accuracy`: both images of the pair correct (guessing: 25%). `individual_accuracy`: each image on "
+            "its own (50%). `confusion`: pairs with the same answer on both images, among pairs with two valid answers. "
             "`invalid`: no option could be read."
         ),
         limits=(
-            "176 pairs tell two models apart from about 8 to 12 points on. Some images sit in many pairs, so pairs are "
-            "not independent: intervals have to be taken over groups of pairs that share images. Categories are labels "
+            "With 176 pairs, differences between two models are detectable from about 8 to 12 points. Some images occur "
+            "in many pairs, so pairs are not independent: intervals have to cluster pairs that share images. Categories are labels "
             "of images, not of pairs."
         ),
         licence=(

@@ -154,7 +154,7 @@ class _SourceImages:
 
 
 def _image_dict(source: Path, problems: Problems) -> tuple[dict[str, dict[str, str]], dict[str, OwnImage]]:
-    """Where image_dict.json says that images lie in PMC (`pmcid`, `file_name`) and what it states of them, by their name in
+    """Locations of images in PMC (`pmcid`, `file_name`) and other statements of image_dict.json, by their name in
     `im_1`, `im_2`; nothing where the source has none."""
     file = source / "image_dict.json"
     own = own_images(source, problems)

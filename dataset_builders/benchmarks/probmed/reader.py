@@ -228,7 +228,7 @@ class ImageIndex:
 
 
 def path_of(row: dict[str, Any]) -> str:
-    """Where the image of an entry lies: `image`, below a folder named by its image type unless it names a
+    """Path of an entry's image: `image`, below a folder named by its image type unless it names a
     folder itself."""
     name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
     return name if "/" in name or not kind else f"{kind}/{name}"

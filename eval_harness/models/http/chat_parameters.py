@@ -26,7 +26,7 @@ EFFORTS = ((2048, "low"), (8192, "medium"))
 
 
 class Parameters:
-    """What is sent with every question. `deviate` is told what could not be set as asked."""
+    """Parameters sent with every question. `deviate` is called with any that could not be set as requested."""
 
     def __init__(self, model: str, base_url: str | None, settings: Settings, deviate: Callable[[str], None]) -> None:
         self.model = model
@@ -55,7 +55,7 @@ class Parameters:
         return {self.limit_name: 1, "temperature": 0, "return_token_ids": True, **self._of_template(), **more}
 
     def _of_template(self) -> dict[str, Any]:
-        """What decides how the server renders a conversation."""
+        """The parameters that affect how the server renders a conversation."""
         sent: dict[str, Any] = {}
         if self.settings.chat_template is not None:
             sent["chat_template"] = self.settings.chat_template
@@ -129,7 +129,7 @@ class Parameters:
         return True
 
     def describe(self) -> dict[str, Any]:
-        """What was settled with the server."""
+        """The parameters negotiated with the server."""
         found: dict[str, Any] = {"output_limit_parameter": self.limit_name}
         if self.room:
             found["output_limit"] = self.room

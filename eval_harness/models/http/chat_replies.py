@@ -16,8 +16,8 @@ from eval_harness.models.http.server_errors import Refusal, ServerFailure, failu
 from eval_harness.reader.reasoning import split_reasoning
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
-"""Where servers put the reasoning beside the answer: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; OpenRouter's and
-LiteLLM's structured forms. The first that holds any is taken: the others repeat it."""
+"""Fields in which servers return reasoning: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; the structured forms of
+OpenRouter and LiteLLM. The first that holds any is used: the others repeat it."""
 
 _THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking", "thought")
 
@@ -31,7 +31,7 @@ FINISH_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server said. `alternatives`: log-probabilities of the first token's alternatives, empty where not given; `usage`: tokens
+    """A server's reply. `alternatives`: log-probabilities of the first token's alternatives, empty if not given; `usage`: tokens
     in and out, `reasoning_tokens` of them for reasoning, as the server counts; `unfinished`: the text stops inside the reasoning."""
 
     text: str
@@ -58,7 +58,7 @@ class Reply:
 
 
 def read_reply(document: Any, limit: int | None = None) -> Reply:
-    """What a reply says. `limit`: the output tokens it was allowed, by which a server that gives no reason shows that it cut the text.
+    """Parse a reply. `limit`: the maximum output tokens, by which truncation is detected if a server gives no finish reason.
 
     Raises Refusal where a filter or the model held the answer back, ServerFailure where the document is no chat completion with a
     message."""

@@ -77,7 +77,7 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
 
 
 def server_address(name: str, base_url: str | None) -> str:
-    """Where the client of model `name` sends to: `base_url`, else what the environment says, else OpenAI.
+    """Base URL of the client of model `name`: `base_url`, else the one in the environment, else OpenAI's.
 
     Raises BadInput if that is no http(s) address.
     """

@@ -123,7 +123,7 @@ class OpenAIChat(Backend):
         return document
 
     async def beside(self, name: str, body: dict[str, Any]) -> Any:
-        """What the address beside /v1 gives, for `token_scores.py`. Raises ServerFailure or Refusal."""
+        """The reply of an endpoint beside /v1, for `token_scores.py`. Raises ServerFailure or Refusal."""
         return await self._post(f"{self.base_url.removesuffix('/v1')}/{name}", body)
 
     async def _ask_all(self, requests: Iterable[Request], emit: Callable[[Response], None]) -> None:

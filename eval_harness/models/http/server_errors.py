@@ -46,7 +46,7 @@ class ServerFailure(Exception):
 
 
 def failure_of(error: BaseException) -> ServerFailure:
-    """What an exception on the way to a reply means. The openai package wraps those of its transport, aiohttp, which say more."""
+    """Classify an exception of a request. The openai package wraps those of its transport, aiohttp, which are more specific."""
     import aiohttp
     import httpx2
 
@@ -81,7 +81,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def failure_of_status(status: int, body: str, headers: Any, sent: Collection[str]) -> Refusal | ServerFailure:
-    """What an HTTP error means, from its status, its body in whatever form, and its headers. `sent`: names of the request's parameters."""
+    """Classify an HTTP error by its status, body (in any form) and headers. `sent`: names of the request's parameters."""
     said = f"HTTP {status}: {without_tags(body)}"
     if 300 <= status < 400:
         there = short(headers.get("location", "an unnamed address"))
@@ -109,7 +109,7 @@ def failure_of_status(status: int, body: str, headers: Any, sent: Collection[str
 
 
 def _parameter(body: str, sent: Collection[str]) -> str | None:
-    """Which of the parameters that were sent an error is about: the one it names as such, else the first that its words name."""
+    """The request parameter that an error is about: the one in its `param` field, else the first that its message names."""
     if named := re.search(r'"param":\s*"([^"]+)"', body):
         return next((part for part in re.split(r"[.\[\]]", named[1]) if part in sent), None)
     if not _NOT_TAKEN.search(body):
@@ -121,7 +121,7 @@ def _parameter(body: str, sent: Collection[str]) -> str | None:
 
 
 def without_tags(body: str) -> str:
-    """What a body says, short; of a web page its text."""
+    """The message in a body, shortened; the text of a web page."""
     return short(
         re.sub(r"<(script|style)\b.*?</\1>|<[!/a-zA-Z][^>]*>", " ", body, flags=re.DOTALL) or "no further words"
     )

@@ -29,7 +29,7 @@ from eval_harness.models.thinking import opens_reasoning
 from eval_harness.records.request import Request, Response
 
 QUESTION, OPTION = "Which side is shown?", "left"
-"""What is sent to see whether a server can score options."""
+"""Request that tests whether a server can score options."""
 
 Messages = list[dict[str, Any]]
 Given = TypeVar("Given")
@@ -60,10 +60,10 @@ class TokenScores:
         self._known: dict[str, list[int]] = {}
         self._lacks: dict[bool, str | None] = {}
         self._space = self._lead = ""
-        """What the model writes before an answer; what is sent before an option so that the server reads that."""
+        """The text the model writes before an answer; the text to send before an option so that the server renders the same."""
 
     async def lacks(self, request: Request) -> str | None:
-        """What the server lacks to score a request's options, None where it can. Raises ServerFailure where that cannot be told now."""
+        """The capability that the server lacks to score a request's options, or None. Raises ServerFailure if that is unknown yet."""
         by_sequence = request.scoring == "sequence"
         if by_sequence not in self._lacks:
             self._lacks[by_sequence] = await self._tried(by_sequence)
@@ -137,7 +137,7 @@ class TokenScores:
         return found, usage_of(document.get("usage"))
 
     async def _tried(self, by_sequence: bool) -> str | None:
-        """What the server lacks, tried with a question that shows nothing; None where it has everything."""
+        """The capability that the server lacks, tested with a question without images; None if it has all of them."""
         request = Request("", 0, QUESTION, None, (OPTION,), "single", candidates=(OPTION,))
         messages = messages_of(request, None)
         try:
@@ -178,7 +178,7 @@ class TokenScores:
         return await self._with_tokens(lambda tokenize: continuation(text, tokenize, self._space))
 
     async def _with_tokens(self, compute: Callable[[Tokenize], Made]) -> Made:
-        """What `compute` makes with the server's tokenizer, run again with each text that it turns out to need."""
+        """Result of `compute` with the server's tokenizer, repeated until every text that it needs is tokenized."""
         while True:
             try:
                 return compute(self._known.__getitem__)

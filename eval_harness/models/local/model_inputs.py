@@ -154,7 +154,7 @@ class InputMaker:
         return Prepared(list(requests), inputs, rows, suffixes)
 
     def rendered_end(self, variables: Mapping[str, Any]) -> str:
-        """What follows the question in a prompt, with these template variables; "" where there is no chat template."""
+        """The text after the question in a prompt, with these template variables; "" if there is no chat template."""
         question = "What is shown?"
         if self.plain:
             return ""
@@ -169,7 +169,7 @@ class InputMaker:
         return dict(self.processor.apply_chat_template(conversations, **self._template_options, **options))
 
     def _written_marker(self) -> str:
-        """What stands for an image in a plain prompt; "" where the processor writes its image tokens by itself."""
+        """The placeholder of an image in a plain prompt; "" if the processor inserts its image tokens itself."""
         token = getattr(self.processor, "image_token", None)
         marker = getattr(token, "content", token)
         if not marker or getattr(self.processor, "num_query_tokens", None):  # BLIP-2 takes a second marker silently
@@ -304,7 +304,7 @@ def _control_tokens(processor: Any) -> re.Pattern[str]:
 
 
 def _expanded(full: list[int], raw: list[list[int]], image_token: int | None) -> tuple[int, list[list[int]]] | None:
-    """Where the text after the last image begins, and every prompt's ids with its image expanded as in `full`.
+    """The position at which the text after the last image begins, and every prompt's ids with its image expanded as in `full`.
 
     `full` is the processor's output for `raw[0]`'s prompt. They end alike: the text after the last image. What stands before it in
     `raw[0]` must stand in every other prompt too. None where that does not hold.

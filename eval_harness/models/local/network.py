@@ -79,7 +79,7 @@ class Network:
         self.reads = not (own_generate or self.encoder_decoder)
         """True if prompts are read by one forward pass whose cache is continued; otherwise `generate` does everything."""
         self._rope_owner = next((module for module in model.modules() if hasattr(module, "rope_deltas")), None)
-        """What keeps, for models with several position axes, how far the positions after an image are from the count of tokens."""
+        """In models with several position axes, the module that stores the offset of positions after an image from the token count."""
         self.window = attention_window(model)
         """Tokens within which every layer attends to all earlier ones; None: any number."""
         self.may_share = (

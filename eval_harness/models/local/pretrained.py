@@ -194,7 +194,7 @@ def _own_device(device: str) -> str:
 
 
 def _cannot_load(model: str, error: Exception) -> BadInput:
-    """What `--model` cannot be loaded for."""
+    """Exceptions for which `--model` cannot be loaded."""
     if isinstance(error, BadInput):
         return error
     reason = first_line(error) or type(error).__name__

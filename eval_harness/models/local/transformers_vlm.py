@@ -44,7 +44,7 @@ class TransformersVLM(Backend):
     needs_images = True
     one_token = True
     options: tuple[str, ...] = OPTIONS
-    """Which of `interface.OPTIONS` it honours."""
+    """The `interface.OPTIONS` that it supports."""
 
     def __init__(self, model_id: str, settings: Settings) -> None:
         """Load the model and its processor.
@@ -119,7 +119,7 @@ class TransformersVLM(Backend):
         return self._in_batches(requests, self._score)
 
     def _self_tested(self) -> Findings:
-        """Which paths of the network are right. Raises BadInput for a model that cannot answer a question about an image at all."""
+        """The paths of the network that pass the self-test. Raises BadInput for a model that cannot answer questions about images."""
         import torch
 
         from eval_harness.models.local.self_test import self_test
@@ -333,5 +333,5 @@ def take(queue: deque[Request], size: int) -> list[Request]:
 
 
 def _settings(request: Request) -> tuple[int, float, str | None]:
-    """What one run of the network must share."""
+    """The properties that all requests of one forward pass must share."""
     return request.max_tokens, request.temperature, request.scoring if request.candidates else None

@@ -35,7 +35,7 @@ GENERATION = {
     "repetition_penalty": "repetition_penalty",
     "min_new_tokens": "min_tokens",
 }
-"""What `--generation` may set, under transformers' names -> vLLM's."""
+"""Parameters that `--generation` may set: transformers' name -> vLLM's."""
 
 
 class VllmVLM(Backend):
