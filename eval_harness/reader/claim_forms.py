@@ -49,9 +49,9 @@ CLAUSE = re.compile(
 """Before a clause."""
 OPENING = r"[\s\"'*#>•-]*"
 UNSURE = (
-    r"(?!\b(?:not|no|non|less|nothing|hardly|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
-    r"|least|depends|unclear|between|could|might|may|cannot|unknown|nicht|pas|kein\w*|eliminated|excluded|discarded|rejected"
-    r"|falsch\w*)\b|[不没非错])"
+    r"(?!\b(?:not|no|non|nothing|hardly|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
+    r"|(?:less|least) (?:likely|probable|plausible|consistent|compatible|appropriate|typical|suspicious)|depends|unclear|could|might|may"
+    r"|cannot|unknown|nicht|pas|kein\w*|eliminated?|excluded?|discard(?:ed)?|reject(?:ed)?|avoid|decoy|weakest|falsch\w*)\b|[不没非错])"
 )
 RATED = (
     r"(?:(?!(?:final|correct|selected)\s*[:=–-])(?:very|final|corrected|correct|best|right|only|likely"
@@ -158,7 +158,7 @@ PAUSE = (
     rf"|\s+(?:probably|for sure|i think|i believe|it is)\W*$|\s*[{CJK}])"
 )
 BECAUSE = (
-    r"\s+(?:because|since|as(?! well)|due|given|based|rather than|instead of|not|unlike|but(?! also)|although|though"
+    r"\s+(?:because|since|as(?! well as)|due|given|based|rather than|instead of|not|unlike|but(?! also)|although|though"
     r"|while|whereas|over)\b"
 )
 PLACE = (
@@ -232,13 +232,15 @@ SHOWN = (
     r"\b(?:shows?|showing|reveals?|depicts?|displays?|features(?= an? )|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
     r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
-    r"|indicative of|characteristic of|typical (?:of|for))|(?:is|was|are|were|would be|can be) (?:in|on|at|around|within|from|of"
+    r"|indicative of|characteristic of|typical (?:of|for))"
+    r"|(?:is|was|are|were|would be|can be)(?: most likely)?(?: to be)? (?:in|on|at|around|within|from|of"
     r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|(?:located|seen|found|observed|noted|visible|depicted|scanned) (?:in|on|at)"
+    r"|(?:achieved|attained|reached|obtained|represented|indicated|shown|denoted|marked) by|expected (?:in|at|on)"
     r"|best described as|best explained by|explained by|equal to|closest to|most similar to"
     r"|(?:moving|rotating|turning|facing|pointing|going|heading)(?: (?:to|towards?))?"
     r"|(?:taken|acquired|obtained|done|performed|generated|produced|captured|made|created) (?:in|with|by|using))"
-    r"|at|means|matches|measures|reads|describes|has|have|favou?rs?"
+    r"|at|dates (?:from|to)|means|matches|measures|reads|describes|has|have|favou?rs?"
     r"|lies (?:in|on)|affects|involves|covers|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
     r"|delineates)"
 )
@@ -253,10 +255,13 @@ IMAGING = (
 )
 """The subject of a sentence without an article ("Chest CT shows ...")."""
 NOT_CHOSEN = r"(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|tempting|tricks?|question)"
+_OF_IT = (
+    rf"(?!(?:{NOT_CHOSEN}|it|thinks|says?|said|asked|suspected|label|mother|father|history|report|key|user|student|previous|prior|earlier"
+    rf"|could|may|might|should|needed|possibilit\w+|consideration|differential|would(?! (?:[a-z]+ ){{0,3}}be\b))\b){UNSURE}[^\s.,;:!?]+"
+)
 SUBJECT = (
     r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
-    rf"|esta?|il|{IMAGING})\b(?:\s+(?!(?:{NOT_CHOSEN}|it|thinks|says?|said|asked|suspected|label|mother|father|history|report|key"
-    rf"|user|student|previous|prior|earlier|would|could|may|might|should|needed)\b){UNSURE}[^\s.,;:!?]+){{0,25}}?\s*)"
+    rf"|esta?|il|{IMAGING})\b(?:\s+{_OF_IT}){{0,25}}?\s*)"
 )
 QUALITY = (
     rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
@@ -283,9 +288,17 @@ SEES = (
 )
 SEEN = re.compile(rf"{SEES}{QUALITY}{GAP}$")
 """The clause before an option's text that says that it is seen."""
+PREDICATE = re.compile(
+    rf"{OPENING}(?:the|this|these|[∠△]\S*)\b(?:\s+{_OF_IT},?){{0,25}}?\s+(?:{COPULA}|{SHOWN})\s+{QUALITY}{GAP}$"
+)
+"""The same, before the only option that a response names: from the beginning of the sentence, whatever commas it has."""
+IF_WILL = re.compile(
+    rf"\W*(?:[^,;]{{1,80}},\s+)?if\s+(?!i\b|we\b)[^,;]{{3,100}},\s+{SUBJECT}\s*(?:will|would)\s+(?:{ADVERB})*$"
+)
+"""Before an option that is a verb: what happens if something else does."""
 FRAME = re.compile(rf"{SEES}|{OPENING}{RATED}{CUE}{TO_LINK}")
 """The same, or that an answer follows, before whatever words."""
-IS = re.compile(rf"{OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP}$")
+IS = re.compile(rf"{OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP}$|(?:(?![不没非错])[^.,;:])*[是为]\s*$")
 IS_LABELLED = re.compile(
     rf"(?![^;\n]*\b{NOT_CHOSEN}\b)"
     rf"(?:(?!\bleast\b){UNSURE}[^;\n]|\bleast\b)*?\b(?:is|are|was|were|must be|would be|should be)\s+{GAP}$"

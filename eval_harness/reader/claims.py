@@ -48,7 +48,8 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
             before = said.lead(mention.start)
             if kind == "last line" and not before.rstrip(forms.ITEM).endswith(":"):
                 before = said.before(mention.start)
-            if said.is_asked(mention) or forms.HYPOTHETICAL.search(before, _turn(before)) or _is_example(said, mention):
+            supposed = not forms.IF_WILL.match(before) and forms.HYPOTHETICAL.search(before, _turn(before))
+            if said.is_asked(mention) or supposed or _is_example(said, mention):
                 continue
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
             unclear |= (len(mention.options) > 1 or _and_another(said, at)) and not said.multiple
@@ -124,7 +125,8 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
     if forms.UNTICKED.search(before):
         return None
     closed = _closed(said, mention, tail)
-    if closed and not forms.CALLED_WRONG.match(tail) and not _agrees(said, mention, before):
+    labelled_whole = mention.bracketed and mention.text and not mention.crossed and not forms.OR.match(tail)
+    if (closed or labelled_whole) and not forms.CALLED_WRONG.match(tail) and not _agrees(said, mention, before):
         if lead.has(forms.ANSWERS):
             return "answer statement"
         if lead.has(forms.STATES):
@@ -142,7 +144,7 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
         (labelled or bracketed)
         and not mention.crossed
         and closed
-        and said.is_only(mention)
+        and said.is_only_label(mention)
         and forms.IS_LABELLED.match(before)
     ):
         return "statement"
@@ -209,7 +211,7 @@ def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
 
 def _agrees(said: PlainResponse, mention: Mention, before: str) -> bool:
     """ "That is right", "it was left", where right and left are options."""
-    ways = {"right": ("that is ", "that is quite ", "you are "), "left": ("was ", "were ", "been ")}
+    ways = {"right": ("that is ", "that is quite ", "you are "), "left": ("was ", "are ", "were ", "been ")}
     return before.endswith(ways.get(said.lowered[mention.start : mention.end], "?"))
 
 
@@ -293,6 +295,7 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
 def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed: bool) -> bool:
     if _agrees(said, mention, lead.text):
         return False
+    only = said.is_only_text(mention)
     everyday = (
         not (said.options.are_sides and said.is_only(mention))
         and said.lowered[mention.start : mention.end] in COMMON | EVERYDAY
@@ -305,7 +308,14 @@ def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed:
         return True
     if not said.options.numeric.isdisjoint(mention.options) and lead.text.endswith(("= ", "=")):
         return closed and not re.search(r"\w", said.text[mention.end :])
-    return closed and lead.has(forms.SEEN)
+    seen = lead.has(forms.SEEN) or forms.IF_WILL.match(lead.text) or (only and lead.has(forms.PREDICATE))
+    return bool(seen) and (closed or (only and _repeats_noun(tail, lead.text)))
+
+
+def _repeats_noun(tail: str, before: str) -> bool:
+    """True if a sentence ends with a noun that its subject has ("the leaf with most veins is the hastate leaf")."""
+    noun = re.match(r"[\"')]*\s+([a-z]{3,})[\"')]*\s*(?:$|[.,!;\n])", tail)
+    return noun is not None and re.search(rf"\b{noun[1]}\b", before) is not None
 
 
 _RELATIVE = re.compile(r"\b(?:which|that|who)\b")

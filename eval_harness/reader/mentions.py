@@ -124,6 +124,15 @@ class PlainResponse:
         """True if the response names no other option."""
         return {each.options for each in self.named} == {mention.options}
 
+    def is_only_text(self, mention: Mention) -> bool:
+        """True if no other option is named by its text, or by its letter in brackets."""
+        return {each.options for each in self.named if each.text or each.bracketed} == {mention.options}
+
+    def is_only_label(self, mention: Mention) -> bool:
+        """True if no other option is named by its letter and text, or by its letter in brackets."""
+        labels = {each.options for each in self.named if each.letter and (each.text or each.bracketed)}
+        return labels == {mention.options}
+
     def begins_line(self, mention: Mention) -> bool:
         """True if a mention begins a line or an item of a list."""
         return _ITEM.search(self.text, max(0, mention.start - 14), mention.start) is not None

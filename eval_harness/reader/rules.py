@@ -92,7 +92,8 @@ def read_choice(
     split = split_reasoning(_ends(response.strip(), 25 * LONGEST))
     raw = _first_turn(_ends(without_markers(_ends(split.answer, 10 * LONGEST)), LONGEST))
     cut = split.unfinished or finish_reason == "length"
-    said = PlainResponse(plain(raw), texts, question_type)
+    text = plain(raw) if question_type != "yes_no" else _LABEL.sub("", plain(raw))
+    said = PlainResponse(text, texts, question_type)
     if not said.text:
         reading = _nothing("empty")
     elif is_error(said.text):
@@ -102,6 +103,10 @@ def read_choice(
     if cut and reading.status == "irrelevant":
         return Reading((), "truncated", "unfinished reasoning" if split.unfinished else "cut off")
     return reading
+
+
+_LABEL = re.compile(r"\(?\b[A-Z][).:]\s+(?=(?:yes|no)\b)", re.IGNORECASE)
+"""A letter that a prompt put before yes or no."""
 
 
 def _ends(text: str, longest: int) -> str:

@@ -129,6 +129,7 @@ _NUMBERS = _steps(
     ("exceed", r"\bexceed(?:s|ing)?\s+(?=\.?\d)", ">"),
     ("minus ", r"\bminus\s+(?=\d)", "-"),
     ("negative ", r"\bnegative\s+(?=\d)", "-"),
+    ("'s", r"(?<=\d0)'s\b", "s"),
     ("cent", r"(?<=\d)\s*per\s?cent\b", "%"),
     ("℃", r"\s?℃", "°c"),
     ("°", r"\s?°\s?C(?:elsius)?\b(?!\.\s+\d)", "°c"),
