@@ -1,8 +1,8 @@
-"""Files of the store beside a `result.json` (acceptance, notes, withdrawal), written by the store and never by a submission.
+"""Files beside a `result.json` (acceptance, notes, withdrawal), written by the store and never by a submission.
 
-`acceptance.json`: who submitted it, when it was added and who verified it. `withdrawn.json`: it was taken back, by whom and why.
-`note-*.json`: notes under it. A result without an acceptance was not verified: a board derives its numbers itself and marks them so. See
-also: who may write these files (`folder.py`, `pull_requests.py`, `notes.py`).
+`acceptance.json`: who submitted the result, when it was added and who verified it. `withdrawn.json`: who withdrew it, and why.
+`note-*.json`: notes on it. A result without an acceptance was not verified: a board derives its numbers itself and marks it unverified.
+See also: who may write these files (`folder.py`, `pull_requests.py`, `notes.py`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from eval_harness.records.result import SCHEMA_VERSION, SchemaVersion
 
 ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"
 MAX_TEXT = 2_000
-"""Characters of a reason or a note."""
+"""Maximum characters of a reason or a note."""
 MAX_BYTES = 64 << 10
-"""Bytes of one of these files."""
+"""Maximum bytes of one of these files."""
 
 
 def _plain(text: str) -> str:
-    """One line of printable text, which the board and comments show as it is."""
+    """One line of printable text, which the board and comments show verbatim."""
     if not 1 <= len(text) <= MAX_TEXT or not text.isprintable() or text != " ".join(text.split()):
-        raise ValueError(f"give one line of 1 to {MAX_TEXT:,} characters of plain text, with single blanks")
+        raise ValueError(f"give one line of 1 to {MAX_TEXT:,} characters of plain text, with single spaces")
     return text
 
 
@@ -65,21 +65,21 @@ class Acceptance(_Record):
 
 
 class Withdrawal(_Record):
-    """A result taken back by who submitted it or by the store's owner. It stays in the store, out of every ranking."""
+    """A withdrawal by the submitter or the store's owner. The result stays in the store, but is not ranked."""
 
     withdrawn_at: PlainText
     reason: PlainText
 
 
 class Note(_Record):
-    """A remark under a result, by who submitted it or by the store's owner."""
+    """A note on a result, by its submitter or the store's owner."""
 
     written_at: PlainText
     text: PlainText
 
     @property
     def file_name(self) -> str:
-        """`note-` and a digest of the note, so that notes never collide and the same one twice is one."""
+        """`note-` and a digest of the note, so that different notes never collide and identical ones coincide."""
         content = json.dumps([self.account, self.written_at, self.text])
         return f"note-{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
 
@@ -94,7 +94,7 @@ class Provenance:
 
 
 def read_acceptance(folder: Path) -> Acceptance | None:
-    """How the result in `folder` was accepted; None where the store does not say. Raises BadInput for a damaged file."""
+    """The acceptance of the result in `folder`; None if the store has none. Raises BadInput for a damaged file."""
     return _read(folder / ACCEPTANCE, Acceptance)
 
 
@@ -109,7 +109,7 @@ def read_provenance(folder: Path) -> Provenance:
 
 
 def parse_record(content: bytes, kind: type[R], where: str) -> R:
-    """One of these files from its bytes. Raises BadInput if it is none."""
+    """Parse one of these files. Raises BadInput if it is invalid."""
     try:
         if len(content) > MAX_BYTES:
             raise BadInput(f"{where}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")
@@ -119,7 +119,7 @@ def parse_record(content: bytes, kind: type[R], where: str) -> R:
 
 
 def now() -> str:
-    """The time as these files write it."""
+    """The current time in the format of these files."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -127,7 +127,7 @@ def local_account() -> str:
     """The name of this machine's user, who submits to a folder store unless `--account` says otherwise."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container whose user has no name
+    except (OSError, KeyError):  # in a container the user may have no name
         return "unknown"
 
 

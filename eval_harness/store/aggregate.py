@@ -37,8 +37,8 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
     `best`: each accuracy's best over runs with different methods, overall and per category (MediConfusion Tables 1, last columns, and 2;
     per facet value of every other benchmark). `mean`: mean and standard deviation
     of the headline metric over the samples of runs with different prompts (appendix C, Table 4). `majority`: the most frequent choice among
-    a run's samples (Table 10). `oracle`: right where more than `threshold` percent of a run's samples are (Table 8).
-    Raises BadInput for an unknown kind, folders that are no runs, runs of different models or questions, and too few runs or samples.
+    a run's samples (Table 10). `oracle`: correct if more than `threshold` percent of a run's samples are (Table 8).
+    Raises BadInput for an unknown kind, folders that are not runs, runs of different models or questions, and too few runs or samples.
     """
     if kind not in KINDS:
         raise BadInput(f"aggregate {kind}: no such aggregate. Available: {', '.join(KINDS)}.")
@@ -76,7 +76,7 @@ def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     questions = read_questions(next(iter(read.values()))[0])
     samples = [score for _, _, frame in read.values() for score in sample_scores(family, questions, frame, metric)]
     values = [score.value for score in samples if score is not None and score.value is not None]
-    whole = values if len(values) == len(samples) else []  # of what is undefined in one sample there is no mean
+    whole = values if len(values) == len(samples) else []  # no mean if the metric is undefined in one sample
     counted = next(iter(read.values()))[1].scores[metric]
     mean = float(np.mean(whole)) if whole else None
     spread = float(np.std(whole, ddof=1)) if len(whole) > 1 else None
@@ -103,7 +103,7 @@ def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.D
     questions = read_questions(folder)
     if kind == "majority":
         return score(family, questions, majority(answers)).scores
-    # The oracle knows only right from not right: of what the others chose, or whether they declined, it says nothing.
+    # The oracle only knows whether a question is correct, not which wrong option was chosen or whether the model abstained.
     scores = score(family, questions, oracle(family, questions, answers, threshold)).scores
     return {name: scores[name] for name in accuracies(scores)}
 
@@ -142,9 +142,9 @@ def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
 def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
     """Each accuracy's best score over runs with different methods: overall (Table 1, last columns), and per facet value (Table 2).
 
-    The accuracies of a format are `accuracies`. Every cell is picked by itself, as in Table 2: a category's best set accuracy and its
-    best individual accuracy may come from different methods. A cell carries the interval and verdict of the run it is from; it was
-    picked after the fact, so its interval says nothing of the picking and leans to the good side.
+    The accuracies of a format are `accuracies`. Every cell is selected independently, as in Table 2: a category's best set accuracy and
+    its best individual accuracy may come from different methods. A cell carries the interval and verdict of the run it comes from; these
+    do not account for the selection, so they are optimistic.
     """
     best = _best([result.scores for result in results])
     cells: Breakdown = {}
@@ -157,17 +157,16 @@ def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
 
 
 def accuracies(names: Iterable[str]) -> list[str]:
-    """Those of some metrics that say how often a responder is right; not rates of confusion, refusal or the like.
+    """The metrics that are accuracies, as opposed to rates of confusion, refusal and the like.
 
-    `answered_accuracy` is not among them: it leaves out what a responder did not answer, so that a responder that answers little
-    would be best.
+    `answered_accuracy` is not among them: it ignores unanswered questions, so that a responder that answers few would be best.
     """
     known = ((name, METRICS.get(name)) for name in names)
     return [name for name, info in known if info and info.higher_is_better and not name.startswith("answered_")]
 
 
 def _best(found: Sequence[Scores]) -> Scores:
-    """The highest score of each accuracy; of equal ones the first. Where no run has one, the first says why."""
+    """The highest score of each accuracy, the first in a tie. If no run has one, the first run's score gives the reason."""
     best: Scores = {}
     for metric in accuracies(dict.fromkeys(name for scores in found for name in scores)):
         known = [scores[metric] for scores in found if metric in scores and scores[metric].value is not None]
@@ -187,8 +186,8 @@ def sample_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, m
 def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
     """The most frequent choice among the first n samples of every question, as the answers of one sample (appendix H.2.3, Table 10).
 
-    Answers without a choice do not vote. Of equally frequent choices the one that came first is taken; a question without a vote
-    has the most frequent status of its samples.
+    Answers without a choice do not vote. Ties go to the choice that occurred first; a question without votes gets the most frequent
+    status of its samples.
     """
     rows = []
     for question, part in answers.sort_values("sample", kind="stable").groupby("question_id", sort=False):
@@ -200,7 +199,7 @@ def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
 
 
 def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshold: float) -> pd.DataFrame:
-    """Best of N with an oracle: a question counts as right where more than `threshold` percent of its samples are (H.2.1, Table 8).
+    """Best of N with an oracle: a question counts as correct if more than `threshold` percent of its samples are (H.2.1, Table 8).
 
     `answers` of the free-form method, judged with a score gap of 2 (3 elsewhere). Gives answers of one sample: the key
     where accepted, else none; that most samples of a question say nothing stays known.
@@ -241,7 +240,7 @@ def aggregate_result(
         if result.benchmark.fingerprint != first.benchmark.fingerprint:
             raise BadInput(f"{name}: run {run_id} asked other questions. Give runs over the same questions.")
         if result.method.image != "real":
-            raise BadInput(f"{name}: run {run_id} showed {result.method.image} images. Give runs with the right ones.")
+            raise BadInput(f"{name}: run {run_id} showed {result.method.image} images. Give runs with the real ones.")
     reproduced = all(result.provenance == "reproduced" for result in results)
     return Result(
         kind="aggregate",

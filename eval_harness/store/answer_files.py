@@ -1,9 +1,9 @@
-"""Answers from plain files (CSV, JSON Lines, Parquet), and rows of answers from anywhere, checked and brought into the columns of
+"""Read answers from plain files (CSV, JSON Lines, Parquet); check rows of answers from any source and convert them to the columns of
 `answers.parquet`.
 
 A record of a file is `{question_id | index, response[, sample, status, seconds, reasoning, finish_reason]}`. What other harnesses and the
-papers' own scripts write is converted to such a file where it lies (`interop/`). Refused are unknown questions, an answer
-given twice, wrong types, and numbers that are none; all at once, each with where it stands. See also: reading the files within limits
+papers' own scripts write is converted to such a file first (`interop/`). Unknown questions, duplicate answers, wrong types and invalid
+numbers are refused; all problems are reported at once, each with its location. See also: reading the files within limits
 (`untrusted.py`).
 """
 
@@ -33,14 +33,14 @@ class Predictions:
 
     @property
     def samples(self) -> int:
-        """How many samples per question the file holds."""
+        """Number of samples per question."""
         return 1 + max((row["sample"] for row in self.rows), default=0)
 
 
 def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     """Read a file of answers to `questions` (at least `question_id, options, answer`), with all problems at once.
 
-    A problem is a record that is none, an unknown question, a question answered twice.
+    Problems are malformed records, unknown questions, and questions answered twice.
     Raises BadInput for a file that cannot be read at all.
     """
     found = ProblemList()
@@ -54,8 +54,8 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
 
 
 def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
-    """Records of any file as rows of answers: ids as text, gaps of a table as nothing, what came of the request in our words. Those that
-    answer nothing are noted in `found`."""
+    """Convert a file's records to rows of answers: ids as text, gaps of a table as None, statuses in our terms. Records that answer no
+    question are noted in `found`."""
     for where, record in records:
         identity = record.get("question_id")
         identity = record.get("index") if identity is None else identity
@@ -76,12 +76,12 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
 
 
 def is_gap(value: object) -> bool:
-    """True if a value is what tables write where there is none."""
+    """True for the values with which tables mark a missing value."""
     return isinstance(value, float) and math.isnan(value)
 
 
 class AnswerRow(BaseModel):
-    """A row of answers, wherever it is from: the columns of `answers.parquet`."""
+    """A row of answers in the columns of `answers.parquet`."""
 
     question_id: str
     sample: int = Field(0, ge=0)
@@ -99,13 +99,13 @@ class AnswerRow(BaseModel):
 def checked_rows(
     rows: Iterable[Placed], questions: pd.DataFrame, samples: int, method: str, problems: ProblemList
 ) -> list[Record]:
-    """The rows (where, row) of answers to `questions`, asked so many times by this method, in the columns of `answers.parquet`. What is
-    wrong goes to `problems`; when it is full, the rest is not read."""
+    """Check rows (location, row) of answers to `questions`, with this number of samples and this method, and return them in the columns of
+    `answers.parquet`. Problems are added to `problems`; when it is full, the rest is not read."""
     options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
     kept: dict[tuple[str, int], Record] = {}
 
     def wrong(answer: AnswerRow) -> str | None:
-        """Why an answer is none of those due."""
+        """The reason why an answer is not one of those expected; None if it is."""
         name = answer.question_id
         if name not in options:
             return f"question {clip(name)} is not in this split of the dataset. Check which benchmark and split it answers."
@@ -115,7 +115,7 @@ def checked_rows(
             return f"sample {answer.sample} of question {clip(name)} is not one of {samples:,} (from 0)"
         if answer.scores is not None and method not in ("gd", "ps", "ps_official"):
             return f"holds option scores, which the method {clip(method)} has none of"
-        # NaN and infinity are what a model may give; a choice is only read where every score is a number.
+        # A model may return NaN or infinity; a choice is read only if every score is finite.
         if answer.scores is not None and len(answer.scores) != options[name]:
             return f"option scores must be {options[name]} numbers"
         return None

@@ -1,4 +1,4 @@
-"""Check what numbers cannot refute: names that pass for others, scores too good, a baseline that is none.
+"""Checks beyond the numbers: names that resemble others, implausibly good scores, baselines that cannot be reproduced.
 
 A flag asks a person to look before a result is added; it refuses nothing and proves nothing. A baseline that is not reproduced would make
 every model look better or worse than guessing; it is refused. See also: its dataset (`examine.py`), answers like those of another result
@@ -24,11 +24,27 @@ from eval_harness.records.result import DELIVERIES, Result
 from eval_harness.records.run import RunRecord
 
 REMARKABLE = 0.90
-"""Share of right answers from which a result is looked at: no model in the papers of the four benchmarks comes near it."""
+"""Accuracy from which a result is flagged: no model in the papers of the four benchmarks comes near it."""
 ENOUGH = 30
-"""Questions from which on such a share says something."""
+"""Minimum number of questions for such an accuracy to be meaningful."""
 FEW = 8
-"""Questions from which on it is odd that all are right; with fewer it happens by guessing."""
+"""Minimum number of questions for a perfect score to be suspicious; with fewer it happens by guessing."""
+SEED = 0
+"""The only seed that `eval` gives a baseline: runs cannot search for a lucky one."""
+Published = Mapping[str, str | None]
+"""Name in the papers' tables -> kind (`baseline`: not a model)."""
+OWN = {baseline(rule)[0]: "baseline" for rule in ("chance", "oracle", *(f"always-{letter}" for letter in LETTERS))}
+"""Names of medprobe's own baselines."""
+_INVISIBLE = dict.fromkeys(
+    [
+        *map(ord, "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800\u034f\u200c\u200d"),
+        *range(0xFE00, 0xFE10),
+        *range(0x180B, 0x1810),
+    ],
+    None,
+)
+"""Invisible characters: fillers, joiners and variation selectors."""
+_SAME = str.maketrans({"0": "o", "1": "l", "i": "l"})
 
 
 def doubts(result: Result, questions: pd.DataFrame, readings: pd.DataFrame) -> list[str]:
@@ -39,7 +55,7 @@ def doubts(result: Result, questions: pd.DataFrame, readings: pd.DataFrame) -> l
 
 
 def asked_in_part(questions: pd.DataFrame, split: pd.DataFrame) -> Iterator[str]:
-    """A flag for parts of cases among the questions of a `split` that were asked: `eval` asks whole cases, which are scored together."""
+    """Flag cases of a `split` that were asked only in part: `eval` asks whole cases, which are scored together."""
     counts = questions.groupby("case_id").size()
     halves = int((counts < split.groupby("case_id").size().reindex(counts.index)).sum())
     if halves:
@@ -47,7 +63,7 @@ def asked_in_part(questions: pd.DataFrame, split: pd.DataFrame) -> Iterator[str]
 
 
 def _remarkable(questions: pd.DataFrame, readings: pd.DataFrame) -> Iterator[str]:
-    """(Nearly) right throughout, all samples together; right wherever it chose."""
+    """Flag results that are (nearly) all correct over all samples, or correct wherever an option was chosen."""
     key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
     wanted = [key[name] for name in readings["question_id"].astype(str)]
     table = pd.DataFrame({"given": readings["choice"].map(_tuple).tolist(), "wanted": wanted})
@@ -63,7 +79,7 @@ def _remarkable(questions: pd.DataFrame, readings: pd.DataFrame) -> Iterator[str
 
 
 def _odd_method(result: Result, readings: pd.DataFrame) -> Iterator[str]:
-    """A judge that was asked something else than ours, or a method that chooses by option scores where there are none."""
+    """Flag a judge prompt that is not ours, and missing option scores for a method that chooses by them."""
     method = result.method
     judge = method.judge
     if judge is not None and any(judge.get(name) != value for name, value in prompt_of(method.name).items()):
@@ -77,17 +93,11 @@ def _tuple(choice: Any) -> tuple[int, ...]:
     return tuple(sorted(int(position) for position in choice))
 
 
-Published = Mapping[str, str | None]
-"""Names in the papers' tables -> the kind of what they name (`baseline`: no model)."""
-OWN = {baseline(rule)[0]: "baseline" for rule in ("chance", "oracle", *(f"always-{letter}" for letter in LETTERS))}
-"""Names of medprobe's own baselines."""
-
-
 def look_alike(
     name: str, others: Iterable[str] = (), published: Published | None = None, kind: str | None = None
 ) -> list[str]:
-    """Flags for a name that looks like one of `others` and is another, or like a published one or a baseline's; of a model (`kind`) also
-    for the name of a baseline, and of a baseline for that of a published model."""
+    """Flags for a name that looks like one of `others` but differs, or like a published or baseline name; also for a model (`kind`) with
+    the name of a baseline, and a baseline with that of a published model."""
     seen = skeleton(name)
     found = [
         f"the model's name looks like {clip(ascii(other))}, which is another result's"
@@ -111,8 +121,8 @@ def _plain(name: str) -> str:
 
 
 def skeleton(name: str) -> str:
-    """A name as it looks: letters of other scripts as the Latin ones that they pass for (Unicode TR 39, table of confusables), without
-    case, blanks and signs. A skeleton is its own skeleton: what one pass leaves (a letter without its accent) may pass for another."""
+    """The visual skeleton of a name: letters of other scripts replaced by the Latin ones they resemble (Unicode TR 39), without case,
+    spaces and punctuation. Idempotent: the result of one pass (a letter without its accent) may be confusable itself."""
     while (seen := _one_pass(name)) != name:
         name = seen
     return name
@@ -125,18 +135,6 @@ def _one_pass(name: str) -> str:
     return same.replace("rn", "m").replace("vv", "w")
 
 
-_INVISIBLE = dict.fromkeys(
-    [
-        *map(ord, "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800\u034f\u200c\u200d"),
-        *range(0xFE00, 0xFE10),
-        *range(0x180B, 0x1810),
-    ],
-    None,
-)
-"""Fillers that are drawn as nothing, and what only joins letters or varies how one is drawn."""
-_SAME = str.maketrans({"0": "o", "1": "l", "i": "l"})
-
-
 def _latin(letter: str) -> str:
     if letter.isascii():
         return letter
@@ -145,10 +143,6 @@ def _latin(letter: str) -> str:
     return next(
         (each["c"] for each in confusables_data.get(letter, ()) if each["c"].isascii() and each["c"].isalnum()), letter
     )
-
-
-SEED = 0
-"""The one seed that `eval` gives a baseline: a run may not look for a lucky one."""
 
 
 def not_reproduced(run: RunRecord, questions: pd.DataFrame, answers: pd.DataFrame) -> Iterator[str]:
@@ -169,7 +163,7 @@ def not_reproduced(run: RunRecord, questions: pd.DataFrame, answers: pd.DataFram
         return
     seen = skeleton(run.model.name)
     if called := next((own for own in OWN if own != display and skeleton(own) == seen), None):
-        yield f"it is called {called}, and {run.request.model} answered: leave --name out"
+        yield f"it is called {called}, and {run.request.model} answered: omit --name"
     expected = {
         (each.question_id, each.sample): (each.text, DELIVERIES[each.status])
         for each in map(answered, _requests(run, questions))

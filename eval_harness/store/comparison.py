@@ -1,4 +1,5 @@
-"""`medprobe compare`: what differs between two results, in settings, answers and scores. "My number differs from the paper's" starts here.
+"""`medprobe compare`: the differences between two results in settings, answers and scores. The place to start if a number differs from
+the paper's.
 
 See also: comparing many models (`scores/comparisons.py`), drawing (the board).
 """
@@ -25,12 +26,12 @@ from eval_harness.store.printed import decimals, in_order, shown
 
 MOST_LISTED = 8
 SMALLEST = 1e-12
-"""No p-value is shown as smaller."""
+"""Smaller p-values are shown as less than this."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: its result, and its answers and questions where it was measured."""
+    """One side of a comparison: its result and, if it was measured, its answers and questions."""
 
     source: str
     result: Result
@@ -45,9 +46,10 @@ class Side:
 
 
 def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
-    """A run folder, a result.json (in a run folder or a store), or `published:MODEL/BENCHMARK/METHOD/Table 1` (as many words as it takes).
+    """Load a run folder, a result.json (in a run folder or a store), or `published:MODEL/BENCHMARK/METHOD/Table 1` (as many parts as
+    needed to be unique).
 
-    Raises BadInput if it is none of them, or the published name fits several results.
+    Raises BadInput if it is none of these, or the published name matches several results.
     """
     if source.startswith("published:"):
         return Side(source, _published(source.removeprefix("published:"), published()))
@@ -86,7 +88,7 @@ def _published(name: str, results: Iterable[Result]) -> Result:
         raise BadInput(f"published:{name}: no paper has it. `medprobe results --published` lists them.")
     names = list(dict.fromkeys("/".join([result.model.name, *_marks(result)]) for result in found))
     several = ", ".join(f"'published:{each}'" for each in names[:MOST_LISTED])
-    raise BadInput(f"published:{name}: fits {len(found)} results. Say which, e.g. {several}.")
+    raise BadInput(f"published:{name}: matches {len(found)} results. Name one, e.g. {several}.")
 
 
 def _marks(result: Result) -> list[str]:
@@ -113,7 +115,7 @@ def _title(result: Result) -> str:
 
 
 def _flat(result: Result) -> dict[str, Any]:
-    """Everything that may explain a difference, one name per value; None for what a result does not say."""
+    """Every setting that may explain a difference, by name; None if a result does not state it."""
     document = result.model_dump()
     found: dict[str, Any] = {}
     for part in ("benchmark", "model", "method", "environment"):
@@ -122,14 +124,14 @@ def _flat(result: Result) -> dict[str, Any]:
                 found |= {f"{part}.{name}.{inner}": deeper for inner, deeper in value.items()}
             else:
                 found[f"{part}.{name}"] = value
-    silent = None if result.kind == "published" else "none"  # a paper may only not say them
+    silent = None if result.kind == "published" else "none"  # a paper may simply not report them
     found["deviations"] = document["deviations"] or silent
     return found
 
 
 def _settings(a: Result, b: Result) -> list[str]:
-    """Settings that differ. What only one side says is unknown of the other and left out, but for what a run was asked for: that another
-    measured run does not name it means that it was not asked for."""
+    """Settings that differ. A setting that only one side states is unknown for the other and omitted, except for options of a run: if
+    another measured run does not name one, it was not set."""
     first, second = _flat(a), _flat(b)
     measured = a.kind == b.kind == "measured"
     lines = []
@@ -139,7 +141,7 @@ def _settings(a: Result, b: Result) -> list[str]:
         known = asked_for or (left is not None and right is not None)
         if left != right and known and name not in ("method.judge", "benchmark.repo"):
             lines.append(f"  {name}: {_say(left)} | {_say(right)}")
-    return lines or ["  none that both say"]
+    return lines or ["  none that both state"]
 
 
 def _say(value: Any) -> str:
@@ -153,9 +155,9 @@ DIFFERENCES = ("metric", "a", "b", "difference", "low", "high", "p", "test", "no
 def score_differences(a: Side, b: Side) -> pd.DataFrame:
     """One row per metric that both have, in A's order. Raises BadInput for results of different benchmarks.
 
-    `a`, `b`, `difference` (a - b): percent, or a count; `low`, `high`: 95 % interval of the difference in percent points, of a count none;
-    `p`: two-sided, under 5 % exactly where the interval excludes 0; `test`: paired by case where both have their answers to the same
-    questions, else as if independent; `note`: why two values are not compared. Values that do not apply are missing.
+    `a`, `b`, `difference` (a - b): percent, or a count; `low`, `high`: 95 % interval of the difference in percentage points, none for a
+    count; `p`: two-sided, below 5 % exactly if the interval excludes 0; `test`: paired by case if both have answers to the same questions,
+    else as if independent; `note`: why two values are not compared. Values that do not apply are missing.
     """
     _check_same_format(a, b)
     tables = _units(a, b)
@@ -216,7 +218,7 @@ def _is_count(metric: str) -> bool:
 
 
 def _are_paired(a: Side, b: Side) -> bool:
-    """True if both have their answers, to the same questions."""
+    """True if both have answers, to the same questions."""
     held = all(table is not None for side in (a, b) for table in (side.answers, side.questions))
     return held and a.result.benchmark.fingerprint == b.result.benchmark.fingerprint
 
@@ -226,13 +228,13 @@ def _units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     if left is None or right is None:
         return None
     if any(side.result.method.generation.get("permute") for side in (a, b)):
-        # Their shares of letters are of the letters as shown; units are in the question's own order.
+        # Letter frequencies refer to the letters as shown; units are in the question's own order.
         left = left[~left["metric"].str.startswith("share_")]
     return left, right
 
 
 def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score) -> dict[str, Any]:
-    """`low`, `high`, `p`, `test` of a difference; of a count no interval, as it would be of a share. Empty where there is no test."""
+    """`low`, `high`, `p`, `test` of a difference; a count has no interval, which would be that of a share. Empty if there is no test."""
     if tables is None:
         if _is_count(metric):
             return {}
@@ -260,7 +262,7 @@ def _p_value(p: float) -> str:
 
 
 def _answers(a: Side, b: Side) -> list[str]:
-    """How many questions both were asked, and how many responses and choices differ; the first that do."""
+    """The number of common questions, of differing responses and choices, and the first of these."""
     assert a.answers is not None
     assert b.answers is not None
     if not _are_paired(a, b):
@@ -279,6 +281,6 @@ def _answers(a: Side, b: Side) -> list[str]:
 
 
 def _shown(response: object, status: object) -> str:
-    """The first characters of a response, with its status where no choice was read."""
+    """The beginning of a response, with its status if no choice was read."""
     words = [repr(str(response)[:40])] if response else []
     return " ".join([*words, *([f"({status})"] if status != "answered" else [])])

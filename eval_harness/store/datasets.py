@@ -1,4 +1,4 @@
-"""Find the questions that a submission is scored by, and whether the store's owner vouches for them.
+"""Find the questions that a submission is scored on, and whether the store's owner vouches for them.
 
 See also: scoring by them (`examine.py`), opening a dataset (`dataset_builders/hub/repository.py`).
 """
@@ -21,7 +21,7 @@ from eval_harness.store.scan import REPOSITORY
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 MAX_DATASET = 512 << 20
-"""Bytes of the texts of a dataset that a submission names; ProbMed's are about 3 MB."""
+"""Maximum bytes of text in a dataset that a submission names; ProbMed has about 3 MB."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Dataset:
     repo: str | None = None
     revision: str | None = None
     validated: bool | None = None
-    """True if a person has checked any of the questions; None where the dataset does not say."""
+    """True if a person has checked any of the questions; None if the dataset does not state it."""
 
     def benchmark(self, questions: pd.DataFrame, selection: str | None) -> Benchmark:
         """The `benchmark` record of a result that scores `questions` of this dataset."""
@@ -62,7 +62,7 @@ class Dataset:
 
 
 Find = Callable[[Benchmark], Dataset]
-"""The dataset for what a submission says of its benchmark. Raises BadInput if there is none."""
+"""Looks up the dataset of a submission's `benchmark` record. Raises BadInput if there is none."""
 
 
 def dataset_for(
@@ -96,7 +96,7 @@ def dataset_for(
 
 
 def vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None:
-    """The first of `data` (folders or Hub repositories, all of them trusted) that has the benchmark's split; None where none has."""
+    """The first of `data` (folders or Hub repositories, all of them trusted) that has the benchmark's split, or None."""
     for where in data:
         repository = open_repository(where)
         if repository.name == benchmark.name and benchmark.split in repository.splits:
@@ -138,7 +138,7 @@ def dataset_of(repository: Repository, split: str, ours: bool) -> Dataset:
 
 
 def _check_sizes(repo: str, revision: str) -> None:
-    """A stranger's dataset is looked at before it is fetched: the sizes of its texts, without which its images would be read for them."""
+    """Check the size of an untrusted dataset's texts before it is fetched; without a text config its images would be downloaded."""
     from huggingface_hub.hf_api import RepoFile
 
     from dataset_builders.hub.client import connect, hub_errors, with_retries

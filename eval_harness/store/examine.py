@@ -1,8 +1,8 @@
-"""Examine the exact bytes of a submission against questions that we trust: the one function from bytes to verdict.
+"""Examine the exact bytes of a submission against trusted questions: the one function from bytes to verdict.
 
-`submit`, the Submit page and `verify` all call it before anything is proposed or added, and `verify` on what a store holds already. A
-submission holds no number that could be wrong: every one is derived here. See also: where the bytes come from (`submit.py`), which
-questions (`datasets.py`), what follows (`verification.py`).
+`submit`, the Submit page and `verify` all call it before anything is proposed or added, and `verify` also on stored results. A submission
+contains no numbers that could be wrong: all are derived here. See also: the source of the bytes (`submit.py`), the questions
+(`datasets.py`), the consequences (`verification.py`).
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ JUDGE_ROW = ("question_id", "sample", "reply")
 
 
 def examined(sent: Sent, find: Find) -> Submission:
-    """`examine` in a process of its own, within what the answers to these questions may take. Raises BadInput as `examine` does."""
+    """Run `examine` in a process of its own, within the limits for answers to these questions. Raises BadInput as `examine` does."""
     return sandbox.call(FIRST_LOOK, examine, sent, find)
 
 
 def examine(sent: Sent, find: Find) -> Submission:
-    """Examine a submission: read its files, derive every number, look for what a person should see. What is wrong is in `problems`, all at
-    once. `find`: the dataset for what a run says of its benchmark.
+    """Examine a submission: read its files, derive every number, and flag what a person should look at. All problems are in `problems`.
+    `find`: looks up the dataset of a run's `benchmark` record.
 
-    Reads what strangers wrote: only to be called in the sandbox (`examined`). Raises BadInput if nothing can be derived.
+    Reads untrusted files: call it only in the sandbox (`examined`). Raises BadInput if nothing can be derived.
     """
     run = parsed_run(sent.run)
     wrong = list(wrong_run(run))
     try:
         dataset = find(run.benchmark)
         run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
-        # By the questions of the dataset that run.json names, and nothing that a file claims of its size.
+        # Limits follow from the dataset that run.json names, not from any size that a file claims.
         limits, problems = limits_for(len(dataset.questions), run.request.samples), ProblemList()
         sandbox.go_on_within(limits)
         rows, answers_digest = _read(sent.answers, limits)
@@ -83,7 +83,7 @@ def examine(sent: Sent, find: Find) -> Submission:
 
 
 def read_sent(folder: Path) -> Sent:
-    """The files of a submission in a folder, once they are regular files of bearable size. Raises BadInput if they are none."""
+    """The files of a submission in a folder. Raises BadInput if they are not regular files within the size limits."""
     for name, most in ((RUN, MAX_RUN), (ANSWERS, MAX_FILE), (JUDGE, MAX_FILE)):
         if name != JUDGE or (folder / name).exists():
             check_file(folder / name, most)
@@ -91,7 +91,7 @@ def read_sent(folder: Path) -> Sent:
 
 
 def parsed_run(content: bytes) -> RunRecord:
-    """A run.json, strictly: no key twice, within its size. Raises BadInput if it is none."""
+    """Parse a run.json strictly: no duplicate keys, within the size limit. Raises BadInput if it is invalid."""
     if len(content) > MAX_RUN:
         raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN:,} are read")
     try:
@@ -104,14 +104,14 @@ def parsed_run(content: bytes) -> RunRecord:
 
 
 def _rows(content: bytes, name: str, schema: pa.Schema, limits: Limits) -> Iterator[Record]:
-    """The rows of a file. Raises BadInput if it is larger."""
+    """The rows of a file. Raises BadInput if it exceeds the limits."""
     if len(content) > limits.file:
         raise BadInput(f"{name} has {len(content):,} bytes, and these answers take at most {limits.file:,}")
     return parquet_rows(content, most_bytes=limits.unpacked, most_rows=limits.rows, name=name, schema=schema)
 
 
 def _read(content: bytes, limits: Limits) -> tuple[list[Placed], str]:
-    """The rows of answers.parquet without their reasoning, which nothing is derived from, and a digest of all that they say."""
+    """The rows of answers.parquet without the reasoning, from which nothing is derived, and a digest of the full contents."""
     name = "answers.parquet"
     rows: list[Placed] = []
     digests: list[bytes] = []
@@ -126,7 +126,7 @@ def _read(content: bytes, limits: Limits) -> tuple[list[Placed], str]:
 def _replies(
     run: RunRecord, content: bytes | None, limits: Limits, answers: pd.DataFrame, problems: ProblemList
 ) -> tuple[pd.DataFrame | None, str]:
-    """The judge's replies; those to answers that are not there are a problem."""
+    """The judge's replies; a reply about an unknown answer is a problem."""
     if content is None:
         return None, ""
     if run.method.judge is None:
@@ -143,7 +143,7 @@ def _replies(
 
 
 def _questions(said: Benchmark, rows: Sequence[Placed], dataset: Dataset) -> pd.DataFrame:
-    """The questions that a run is about. Raises BadInput if what it says of them is not so."""
+    """The questions of a run. Raises BadInput if its statements about them are wrong."""
     questions = dataset.questions
     if said.selection is not None:
         asked = {row["question_id"] for _, row in rows}
@@ -172,8 +172,8 @@ def _wrong_benchmark(said: Benchmark, dataset: Dataset, questions: pd.DataFrame)
 
 
 def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
-    """Flags for another dataset than a vouched one, for another repository or an unreleased commit named for its questions (only the
-    texts are compared, and the images may be others), and for parts of cases."""
+    """Flags for a dataset that the owner does not vouch for, for another repository or an unreleased commit as the source of the questions
+    (only the texts are compared; the images may differ), and for cases asked in part."""
     if not dataset.ours and not is_released_set(dataset.family, said.split, fingerprint_of(dataset.questions)):
         official = "calls itself official, and " if dataset.origin == "official" else ""
         yield f"the dataset {clip(said.repo)} {official}is not one that the store's owner vouches for"

@@ -1,4 +1,4 @@
-"""A results store that is a folder: a submission appears in it whole or not at all, and nothing that is there is changed.
+"""Results store in a folder: submissions are added atomically, and existing files are never changed.
 
 `STORE/results/<benchmark>/<model>/<run_id>/` holds the files that were sent, what was derived from them, and what the store says of them
 (`acceptance.py`); `STORE/questions/<fingerprint>.parquet` the questions scored, from which they are derived again. See also: what may be
@@ -23,14 +23,14 @@ from eval_harness.store.submission import Submission
 
 
 def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[str, bool]:
-    """Add a submission with what was derived from it; returns where it lies, and whether it is new (the same one twice is no error).
+    """Add a submission with everything derived from it; returns its location, and whether it is new (adding it twice is not an error).
 
-    Its questions are stored as well where the store's owner vouches for them.
-    Raises BadInput if the store cannot be written, is the inside of one, or holds something else in its place.
+    Its questions are stored as well if the store's owner vouches for them.
+    Raises BadInput if the store cannot be written, is a folder within a store, or has something else at the submission's path.
     """
     target = store / submission.folder
     if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
-        raise BadInput(f"--to {store}: is the inside of a store. Give its parent folder, {store.parent}.")
+        raise BadInput(f"--to {store}: is a folder within a store. Give its parent folder, {store.parent}.")
     try:
         incoming = store / ".incoming"
         incoming.mkdir(parents=True, exist_ok=True)
@@ -54,9 +54,9 @@ def duplicate_submissions(
     others: Mapping[str, tuple[str, Digests]] | None = None,
     published: Published | None = None,
 ) -> list[str]:
-    """Flags for results whose answers are (nearly) those of the submission, or whose model's name its own looks like.
+    """Flags for stored results with (nearly) the same answers as the submission, or with a confusingly similar model name.
 
-    `account`: whose submission it is; two runs of a model by one account may be as alike as they like, and an arm the same as its run.
+    `account`: the submitter; two runs of a model by one account may agree completely, and so may an arm and its run.
     `fetch` brings the files of a result's folder here; it is called only for results whose scores come near. `others`: name -> (account,
     digests) of submissions that were sent before and wait. `published`: names in papers.
     """

@@ -143,7 +143,7 @@ def test_what_a_paper_does_not_say_of_its_number_is_no_difference(workdir):
     assert "unpaired" in words and "95% interval" in words
     with pytest.raises(BadInput, match="no paper has it"):
         load_side("published:Nobody-9000", published_results)
-    with pytest.raises(BadInput, match=r"Say which, e\.g\. 'published:GPT-4o/"):
+    with pytest.raises(BadInput, match=r"Name one, e\.g\. 'published:GPT-4o/"):
         load_side("published:GPT-4o", published_results)
 
 
