@@ -119,7 +119,7 @@ def without_licence(folder: Path) -> list[str]:
 
 
 def _funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int) -> dict[str, Any]:
-    """Counts of every stage whose folder is at hand."""
+    """Counts of every stage whose folder exists."""
     funnel: dict[str, Any] = {}
     if search is not None:
         if not (search / "report.json").is_file():

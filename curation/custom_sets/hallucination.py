@@ -36,7 +36,7 @@ from dataset_builders.terms import folded, regions_apart, regions_in, singular
 
 NONE, UNKNOWN = "None of the above", "I do not know"
 CONTROL = "c"
-"""What the keys of controls end with (in the NONE file, a list, their `entry_id`)."""
+"""Suffix of the keys of controls (in the NONE file, a list: of their `entry_id`)."""
 CONTROLS = "Controls"
 """How the sentence of the card begins that says how many questions are controls."""
 NEAR = 6
@@ -59,7 +59,7 @@ D: <option>"""
 
 @dataclass(frozen=True)
 class SwapImages:
-    """What is known of the images for telling which are unrelated: patient or article, perceptual hash (64 bits)."""
+    """Properties of the images that decide which are unrelated: patient or article, perceptual hash (64 bits)."""
 
     groups: Mapping[str, str]
     hashes: Mapping[str, int]

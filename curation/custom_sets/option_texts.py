@@ -56,7 +56,7 @@ GENERAL = re.compile(
     r"marker|annotation|missing|outside)\b",
     re.IGNORECASE,
 )
-"""What can be asked of any image, so that a swapped one answers it."""
+"""Topics that apply to any image, so that a swapped one answers the question."""
 SIDES = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
 
 

@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Probed:
-    """What a table says of an image. `is_normal`: it says so; `place`: where it was taken, as far as the vocabulary knows."""
+    """A table's statements about an image. `is_normal`: stated normal; `place`: body region and modality, as far as known."""
 
     image: str
     organ: str

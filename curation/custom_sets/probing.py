@@ -145,7 +145,7 @@ ABSENT_NOTE = (
     "What is asked as absent is named as absent in the source's table, ruled out by what the image shows, or of a modality or organ that "
     "the image does not have."
 )
-"""What the card says of questions whose answer is no."""
+"""The card's paragraph on questions whose answer is no."""
 WITHOUT_IMAGE = "Without the image"
 """How the sentence of the card begins that says what a reader of the text gets."""
 
@@ -235,7 +235,7 @@ def text_only(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, float], str]:
-    """What a reader without the image gets of the questions (`text_only`), and the sentence of the card on it."""
+    """The accuracy without the image (`text_only`), and the card's sentence about it."""
     scores = text_only(rows)
     best = ", ".join(f"{score} % of {aspect}" for aspect, score in scores.items())
     return (

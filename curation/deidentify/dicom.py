@@ -34,7 +34,7 @@ DELETING = (None, "delete", "replace_UID", "delete_or_empty_or_replace_UID")
 PIXELS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
 DESCRIBES_PIXELS = ("PhotometricInterpretation", "Modality", "PatientIdentityRemoved")
 NUMBER = 6
-"""Digits from which a number is taken for somebody's."""
+"""Minimum digits for a number to be treated as identifying."""
 NUMBERS = (
     "PatientID", "OtherPatientIDs", "IssuerOfPatientID", "AccessionNumber", "AdmissionID", "ServiceEpisodeID", "StudyID",
     "MedicalRecordLocator", "PatientTelephoneNumbers", "PlacerOrderNumberImagingServiceRequest", "FillerOrderNumberImagingServiceRequest",

@@ -33,7 +33,7 @@ from dataset_builders.label_reading import needs_of, read_label
 
 LABELS = "labels"
 UNNAMED = {number: f"class {number}" for number in range(256)}
-"""What classes are called where the source does not say."""
+"""Default names of classes, if the source gives none."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Labels:
 
 
 def read_labels(path: Path, folder: Path) -> Labels:
-    """What labels a file or folder holds, and which image below `folder` each belongs to. Raises BadInput if it holds none, or labels of
+    """The labels in a file or folder, and the image below `folder` that each belongs to. Raises BadInput if it holds none, or labels of
     several kinds."""
     if not path.exists():
         raise BadInput(

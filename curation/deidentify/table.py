@@ -2,8 +2,8 @@
 row's patient (from the DICOM header, the column `group`, and columns that are said to hold names), and no date that they call a day of
 birth.
 
-Words are found whatever the case, the accents and how these are written in plain letters, joined, parted or inflected (`Anna-Maria`,
-`Annamaria`; `12-34-5678`, `12345678`; `Zwettlingers`). Other words may name somebody too: what a program cannot know, a person has to read.
+Words are found regardless of case, accents and their transliteration, and joined, split or inflected (`Anna-Maria`, `Annamaria`;
+`12-34-5678`, `12345678`; `Zwettlingers`). Other words may identify a person too: what a program cannot know, a person has to read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.
 WORD = re.compile(f"(?:[^\\W_][{MARKS}]*)+")
 """Letters and digits, with accents and vowels that are signs of their own."""
 BETWEEN = re.compile("[\\s_,.^/'’=\u00ad\u200b-\u200d\u2010\u2011-]{1,3}")
-"""What parts the words of a name."""
+"""Separators between the words of a name."""
 MOST_PARTS = 6
 """So many parts of a name or id are looked for as one word."""
 CONTAINED = 6
@@ -106,7 +106,7 @@ BIRTH = re.compile(
     rf"(?:(?:{CALLED})\.?[^\d.,;!?*]{{0,20}}?|\*\s?|\bb\.\s?)({DATE})|(?:{CALLED})\.?[\s:=(-]{{0,3}}(?:(?:in|im|en|is)\s)?((?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
-"""What a text calls a day of birth, or the year of one."""
+"""Words for a date or year of birth."""
 
 
 def without_births(text: str) -> tuple[str, int]:
@@ -127,7 +127,7 @@ def without_words(text: str, words: set[str]) -> tuple[str, int]:
 
 
 def _spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
-    """Where a text holds the words: (start, end)."""
+    """Positions of the words in a text: (start, end)."""
     inside = [word for word in words if len(word) >= CONTAINED or WITHOUT_SPACES.fullmatch(word)]
     found = list(WORD.finditer(text))
     folded = [_forms(word[0]) for word in found]
@@ -202,7 +202,7 @@ class PatientTable:
         self.counts = {"words_removed": 0, "rows_without_image": lost, "images_without_row": 0, FILE_WORDS: 0}
 
     def group_of(self, file: str) -> str:
-        """What the table says a file belongs to; "" where it does not say."""
+        """The group that the table gives for a file; "" if it gives none."""
         return next((row["group"] for row in self._rows.get(file, ()) if row.get("group")), "")
 
     def names_of(self, file: str) -> set[str]:

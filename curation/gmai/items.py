@@ -35,7 +35,7 @@ from eval_harness.records.names import storable
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
 WITHDRAWN = "withdrawn.json"
-"""Keyed ids of patients who have withdrawn: nothing of theirs is stored again, whatever the sources still hold."""
+"""Keyed ids of patients who have withdrawn: their data is not stored again, even if the sources still hold it."""
 HAS_WITHDRAWN = "its patient has withdrawn"
 VERSION = 1
 
@@ -163,7 +163,7 @@ def patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
 
 
 def _settings(dataset: SourceDataset, sources: Sources) -> str:
-    """What decides how a unit is read, beside its files."""
+    """Everything besides its files that determines how a unit is read."""
     later = {"license", "ethics", "exhaustive", "task", "department", "region"}
     if dataset.reader == "wide":
         later -= {"exhaustive"}

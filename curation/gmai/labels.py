@@ -43,7 +43,7 @@ NOT_READ = ("count", "datasets", "why")
 LISTED = ("raw", "synonyms", "parents", "region", "modalities")
 MESH = re.compile(r"D\d{6}(\d{3})?")
 BLANK = {"", "#n/a", "#na", "-nan", "1.#ind", "1.#qnan", "<na>", "n/a", "na", "nan", "none", "null"}
-"""What pandas, with which VLMEvalKit reads its TSV, takes for an empty cell (casefolded): no label can be called so."""
+"""Texts (casefolded) that pandas, with which VLMEvalKit reads its TSV, treats as an empty cell: no label can have these names."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class LabelTable:
         self.name_of, self.ancestors = cache(self._name_of), cache(self._ancestors)
 
     def label(self, name: str) -> CanonicalLabel:
-        """What is known of a name, which may be nothing."""
+        """The entry of a name, which may be empty."""
         return self.labels.get(name) or CanonicalLabel(name)
 
     def _name_of(self, raw: str, place: Place = NOWHERE) -> str | None:
@@ -142,7 +142,7 @@ class LabelTable:
         return {folded(name), *map(folded, self.label(name).synonyms)}
 
     def forbidden_words(self, name: str) -> set[str]:
-        """What must not stand in a question about this label: its names, synonyms, raw labels and those of its ancestors."""
+        """Texts that must not occur in a question about this label: its names, synonyms, raw labels and those of its ancestors."""
         family = {name, *self.ancestors(name)}
         found = {word for each in family for word in self.words(each)}
         found |= {folded(word) for each in family if (term := _known(each)) for word in term.bare}
@@ -247,7 +247,7 @@ TAGS = "tags.jsonl"
 
 @dataclass(frozen=True)
 class Tags:
-    """What taggers say: canonical label -> subject -> value, and how far they agree."""
+    """The taggers' values: canonical label -> subject -> value, and their agreement."""
 
     values: dict[str, dict[str, str]]
     agreement: dict[str, float | None]

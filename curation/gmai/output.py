@@ -36,7 +36,7 @@ COLUMNS = (
 )  # fmt: skip
 TREE = "LexicalTree.html"
 SUBJECTS = {"task": "tasks", "department": "departments", "granularity": "granularities"}
-"""What the tree and the tables 5 to 7 count over -> the table's file."""
+"""Facet of the tree and of tables 5 to 7 -> the table's file."""
 
 
 def _row(each: Written, licenses: Mapping[str, str]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def write_outputs(
 
 
 def _checked(funnel: dict[str, Any], branches: list[Branch]) -> dict[str, Any]:
-    """What the dataset's card and manifest say of how far the set was checked."""
+    """Statements of the dataset's card and manifest on how far the set was checked."""
     validation, text = funnel["validation"], funnel["burned_in_text"]
     notes = [
         f"Validation: {validation['validated_questions']} of {funnel['questions']} questions by {validation['reviewers']} people "

@@ -142,7 +142,7 @@ def run(
 
 
 def _about(path: Path, sources: Sources) -> dict[str, str]:
-    """What about.yaml beside sources.yaml says of the people in the sets; the approval is the sets' own where it does not say."""
+    """Statements of about.yaml (beside sources.yaml) on the people in the sets; without an approval there, the sets' own is used."""
     approvals = "; ".join(f"{dataset.name}: {dataset.ethics}" for dataset in sources.datasets if dataset.ethics)
     return ({"approval": approvals} if approvals else {}) | read_about(path.parent, {})
 

@@ -74,7 +74,7 @@ PROMPT = (
 
 
 def problem_of(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> str:
-    """What is wrong with a question whose modality is a placeholder; "" where nothing is. forbidden: folded labels, synonyms, parents."""
+    """The problem with a question whose modality is a placeholder; "" if there is none. forbidden: folded labels, synonyms, parents."""
     text = f" {folded(question.replace(PLACEHOLDER, ' '))} "
     if question.count(PLACEHOLDER) != 1:
         return "does not name the modality once"

@@ -117,7 +117,7 @@ def split(cases: list[Candidate], sources: Sources, earlier: Mapping[str, str] |
 # What stays
 
 KEPT = "questions.json"
-"""What the last run made, for the next one and for the pages."""
+"""File with the selection of the last run, for the next run and for the pages."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Written:
     choice: OptionSet
     split: str
     index: int
-    """What the question is called in the set: a number from 1."""
+    """The question's name in the set: a number from 1."""
 
     @property
     def letters(self) -> str:
@@ -155,7 +155,7 @@ class Kept:
 
 
 def read_kept(private: Path, sources: Sources) -> Kept:
-    """What earlier runs have drawn."""
+    """The selections of earlier runs."""
     if not (private / KEPT).is_file():
         return Kept({}, {}, {})
     kept = json.loads((private / KEPT).read_text(encoding="utf-8"))

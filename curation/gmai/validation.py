@@ -39,7 +39,7 @@ Said = dict[tuple[str, str, str], Any]
 
 
 def dropped(said: Said) -> dict[str, str]:
-    """Case -> the first fault found, of cases that anybody finds fault with."""
+    """Case -> the first fault found, for cases that any reviewer objects to."""
     return {case: faults[0] for (case, _, _), faults in sorted(said.items(), reverse=True) if faults}
 
 
@@ -61,7 +61,7 @@ def summary(said: Said, asked: Set[str]) -> dict[str, Any]:
 
 
 def read_page_data(private: Path) -> dict[str, Any]:
-    """What the last run left for the pages. Raises BadInput if there was none."""
+    """The last run's file for the pages. Raises BadInput if there was none."""
     if not (private / KEPT).is_file():
         raise BadInput(
             f"{private.parent}: holds no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."

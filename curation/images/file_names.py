@@ -22,11 +22,11 @@ from dataset_builders.files import replace_file
 POINTER = "names_file.txt"
 TABLE = "table.csv"
 REPORT = "deidentification.json"
-"""What `medprobe curate deidentify` wrote beside its images: counts of what was removed; it goes with every set made of them."""
+"""Report that `medprobe curate deidentify` writes beside its images: counts of removals; copied into every set made of them."""
 
 
 def manifest_of(images: Path) -> dict[str, Any]:
-    """What every manifest of a custom set says of its ids and of how its images were de-identified."""
+    """Manifest entries of every custom set about its ids and the de-identification of its images."""
     report = images.absolute().parent / REPORT
     found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
     return {"ids": KEYED, **({"deidentification": found} if isinstance(found, dict) else {})}
@@ -53,7 +53,7 @@ def ids_of(images: Path | None, names: Iterable[str], out: Path) -> dict[str, st
 
 
 def list_beside(folder: Path) -> Path:
-    """Where the list of a folder lies: beside it."""
+    """Path of a folder's list: beside it."""
     folder = folder.absolute()
     return folder.with_name(f"{folder.name}.names.csv")
 

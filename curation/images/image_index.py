@@ -33,7 +33,7 @@ from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image, op
 from eval_harness.records.names import storable
 
 VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
-"""What file systems say of a file that differs once it was changed; the first that one says is taken."""
+"""File-system attributes that differ once a file was changed; the first available one is used."""
 
 
 def names_below(folder: Path) -> list[str]:

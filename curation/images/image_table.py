@@ -26,7 +26,7 @@ stripping."""
 
 
 COLUMNS = ("image", "caption", "group", "license", "source")
-"""What is read of a table, and what its columns are called where nothing else is said."""
+"""Columns that are read from a table, and their default names."""
 
 
 def read_table(path: Path, **columns: str) -> pd.DataFrame:
@@ -136,7 +136,7 @@ def _roco_licences(path: Path) -> pd.DataFrame:
 
 
 def cell_text(value: Any) -> str:
-    """What a cell says; "" for an empty one."""
+    """The text of a cell; "" if it is empty."""
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip()
 
 
@@ -146,8 +146,8 @@ def image_text(value: Any) -> str:
 
 
 def known_of(images: list[str], path: Path, **columns: str) -> pd.DataFrame:
-    """What a table (`read_table`, with its `columns`) says of each image file, in the order of `images` (all of a folder, relative paths);
-    empty texts where it has no row. Raises BadInput as `images_of_rows` does."""
+    """The values of a table (`read_table`, with its `columns`) for each image file, in the order of `images` (all of a folder, relative
+    paths); empty texts for an image without a row. Raises BadInput as `images_of_rows` does."""
     table = read_table(path, **columns)
     row_of = {at: row for row, at in enumerate(images_of_rows(list(table["image"]), images, path)) if at is not None}
     joined = table.reindex([row_of.get(at, -1) for at in range(len(images))]).reset_index(drop=True)

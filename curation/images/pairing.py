@@ -24,7 +24,7 @@ SUFFIXES = (
     ".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2",
     ".dcm", ".dicom", ".ima", ".txt", ".xml", ".json",
 )  # fmt: skip
-"""What is left off at the end of a name where suffixes do not count. Other dots are part of the name (1.2.840.113)."""
+"""Suffixes that are removed if suffixes do not count. Other dots are part of the name (1.2.840.113)."""
 KINDS = {
     "annotation", "annotations", "groundtruth", "gt", "image", "images", "imagestr", "imagests", "img", "imgs", "jpegimages", "label",
     "labels", "labelstr", "labelsts", "mask", "masks", "pictures", "segmentation", "segmentationclass", "segmentations", "xml",
@@ -78,7 +78,7 @@ def without_suffix(name: str) -> str:
 
 
 Keys = Sequence[Parts]
-"""What each path is compared by; () where a rule does not compare it."""
+"""The key by which each path is compared; () if a rule does not apply to it."""
 
 
 def _rules(given: Sequence[Parts], there: Sequence[Parts], root: Parts) -> Iterator[tuple[Keys, Keys]]:
@@ -106,7 +106,7 @@ def _rules(given: Sequence[Parts], there: Sequence[Parts], root: Parts) -> Itera
 
 
 def _key(path: Parts, suffix: bool = False, kinds: bool = False) -> Parts:
-    """What a path is compared by: with or without its suffix, and folders that only say what kind of file lies in them."""
+    """The key of a path: with or without its suffix, and without folders that only name the kind of file in them."""
     if not path:
         return ()
     folders = (part for part in path[:-1] if kinds or part.casefold() not in KINDS)

@@ -37,7 +37,7 @@ def encoder_key(encoder: Encoder) -> str:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What is to be encoded: `todo` has the columns image (its name in `images`) and sha256; the vectors go into `cache`."""
+    """An encoding job: `todo` has the columns image (its name in `images`) and sha256; the vectors go into `cache`."""
 
     images: ImageFiles
     todo: pd.DataFrame
@@ -166,7 +166,7 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Pat
 
 
 def index_sha256(index: pd.DataFrame) -> str:
-    """What the rows of an array stand for: sha256 over the images' names and hashes, in order."""
+    """Identity of an array's rows: sha256 over the images' names and hashes, in order."""
     return hashlib.sha256("\n".join(index["image"] + " " + index["sha256"]).encode()).hexdigest()
 
 

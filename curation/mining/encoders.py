@@ -26,7 +26,7 @@ from dataset_builders.errors import BadInput
 Pooling = Literal["projected", "cls", "mean"]
 """projected: the space shared with text. cls: first token. mean: average of the patch tokens."""
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin", "*.safetensors", "*.bin", "*.pth", "*.pt")
-"""How the weights in a folder of open_clip are called, the likeliest first."""
+"""File names of the weights in an open_clip folder, the most common first."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ BATCHES_AT_ONCE = 4
 
 
 class EncodingWorker:
-    """What runs in a worker's process: encodes rows of image and sha256, and hands back how many."""
+    """Worker process: encodes rows of image and sha256, and returns their number."""
 
     def __init__(self, work: Encoding, spec: Any, device: str) -> None:
         from curation.mining.encoders import load_encoder
@@ -41,7 +41,7 @@ class EncodingWorker:
 
 
 def encode_on_ray(cluster: Cluster, device: str) -> Encode:
-    """What `embed` takes to have its images encoded by workers of a Ray cluster."""
+    """An encoder for `embed` that uses the workers of a Ray cluster."""
 
     def encode(work: Encoding) -> Iterator[int]:
         if work.todo.empty:
@@ -81,7 +81,7 @@ SEARCH_TRIES = 20
 
 
 class Searcher:
-    """What runs in a worker's process. arrays: the files of both encoders' vectors."""
+    """Worker process. arrays: the files of both encoders' vectors."""
 
     def __init__(self, arrays: Sequence[Path], thresholds: Thresholds, device: str, blocks: Path, threads: int) -> None:
         import torch
@@ -97,7 +97,7 @@ class Searcher:
 
 
 def run_on_ray(arrays: Sequence[Path], device: str, cluster: Cluster) -> Runner:
-    """What `mine` takes to have its blocks written by workers."""
+    """A block writer for `mine` that uses workers."""
 
     def run(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
         with connected(cluster) as ray:

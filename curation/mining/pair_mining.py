@@ -49,7 +49,7 @@ def images_of(index: pd.DataFrame, known: pd.DataFrame | None, min_caption: int 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to keep of the pairs found. near_duplicate: largest number of differing bits of 64; -1 sets none aside."""
+    """Filters on the pairs found. near_duplicate: maximum number of differing bits of 64; -1 excludes none."""
 
     near_duplicate: int = 6
     top: int | None = None
@@ -235,7 +235,7 @@ SEEN = 1024
 
 
 def why_none(search: PairSearch) -> list[str]:
-    """What to print where no pair meets the thresholds: the range of both similarities, and a change of one threshold that finds some, as
+    """Message if no pair meets the thresholds: the range of both similarities, and a change of one threshold that finds some, as
     far as a sample of the images shows."""
     if search.n < 2:
         return [f"{search.n} images form no pair."]

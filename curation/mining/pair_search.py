@@ -30,7 +30,7 @@ GATHERED = 2**15
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What the cosines of a pair must meet; the defaults, between which every cosine lies, leave it free."""
+    """Bounds on the cosines of a pair; the defaults include every cosine."""
 
     med_at_least: float = -1.0
     med_at_most: float = 1.0

@@ -51,7 +51,7 @@ WINDOWS: dict[WindowName, tuple[float, float]] = {
 
 
 class SourceColumns(Strict):
-    """Which column of a dataset's table holds what. A column that is named here must be in the table."""
+    """Names of the columns of a dataset's table. A column that is named here must be in the table."""
 
     image: str = "image"
     label: str = "label"

@@ -143,7 +143,7 @@ def _volume(data: Any, path: Path, slices: list[Any], dataset: SourceDataset, un
 
 
 def _along(data: Any) -> tuple[float, int]:
-    """Where a slice lies along the normal of its plane, then its number."""
+    """Position of a slice along the normal of its plane, then its number."""
     position, orientation = data.get("ImagePositionPatient"), data.get("ImageOrientationPatient")
     number = int(data.get("InstanceNumber", 0) or 0)
     if position is None or orientation is None:

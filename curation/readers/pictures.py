@@ -58,12 +58,12 @@ class Picture:
     """One 2D picture in RGB with everything that is labelled on it."""
 
     key: str
-    """Where it comes from, below the dataset's path: for the curator's list, never for the benchmark."""
+    """Source file, below the dataset's path: for the curator's list, never for the benchmark."""
     pixels: np.ndarray
     """(height, width, 3) uint8"""
     targets: list[PictureLabel]
     also: list[PictureLabel] = field(default_factory=list)
-    """What else is labelled on it and not asked about here."""
+    """Further labels on it that are not asked about here."""
     unsure: set[str] = field(default_factory=set)
     """Raw labels of which the source does not say whether they are on the picture: never options beside it."""
     patient: str | None = None
@@ -118,10 +118,10 @@ Targets = Callable[[tuple[int, int]], list[PictureLabel]]
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What a source says of one image or volume, before that is opened."""
+    """A source's annotations of one image or volume, before it is opened."""
 
     image: str
-    """What it calls the image: its path, or its name."""
+    """The source's reference to the image: its path, or its name."""
     files: tuple[Path, ...]
     targets: Targets
     facts: Mapping[str, str | None] = field(default_factory=dict)
@@ -180,7 +180,7 @@ def is_volume(path: Path) -> bool:
 
 
 def below(path: Path, root: Path) -> str:
-    """What a file is called in the curator's list: its path below a root."""
+    """Name of a file in the curator's list: its path below a root."""
     return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
 
 

@@ -31,7 +31,7 @@ class Skipped(Exception):
 
 
 def cause(error: Exception) -> str:
-    """What a library's error says, without its message, which may name the file: a file may be called like its patient."""
+    """Description of a library's error without its message, which may contain the file name and so the patient's name."""
     return error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
 
 
@@ -132,7 +132,7 @@ def header(path: Path) -> Any:
 
 
 def about(data: Any) -> dict[str, str]:
-    """What a file says of itself: patient, study, age, sex, modality; nothing else leaves the header."""
+    """Header values that are kept: patient, study, age, sex, modality; nothing else leaves the header."""
     found = {
         "patient": str(data.get("PatientID", "") or ""),
         "study": str(data.get("StudyInstanceUID", "") or ""),

@@ -76,8 +76,8 @@ class CocoFile(BaseModel):
 
 
 def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
-    """What a COCO JSON annotates. Images that share an id are refused: their annotations cannot be told apart. Raises BadInput for a file
-    of another form, and one that gives one category id two names."""
+    """Annotations of a COCO JSON. Images that share an id are refused: their annotations cannot be distinguished. Raises BadInput for a
+    file of another form, and one that gives one category id two names."""
     file = files.folder
     try:
         document = CocoFile.model_validate(read_json(file))
@@ -162,8 +162,8 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
 
 
 def voc(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """What XMLs annotate: the image of their own path. One that names (`filename`) another image of the set than its own is refused. Raises
-    BadInput where there is none."""
+    """Annotations of XMLs: each belongs to the image of the same path. One whose `filename` is another image of the set is refused.
+    Raises BadInput if there is none."""
     pages = [path for path in files.marks if path.suffix.lower() == ".xml"]
     if not pages:
         raise BadInput(f"dataset {dataset.name}: there is no .xml below {files.folder}.")
@@ -209,7 +209,7 @@ LISTS = ("classes.txt", "obj.names", "data.yaml", "data.yml", "dataset.yaml")
 
 
 def yolo(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """What text files annotate, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
+    """Annotations of text files, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
     image. Raises BadInput if nothing says what the classes are called."""
     there = (*files.marks, *(dataset.path / name for name in LISTS))
     lists = {path for path in there if path.name in LISTS and path.is_file()}
@@ -273,11 +273,11 @@ def _yolo_target(label: float, shares: list[float], classes: dict[int, str], sha
 # Masks
 
 MASK_WORD = re.compile(r"[\W_](mask|seg|segmentation|label|labels|gt|annotation)$", re.IGNORECASE)
-"""What programs put after an image's name for its mask."""
+"""Suffixes that programs append to an image's name for its mask."""
 
 
 def masks(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """What masks annotate: with a map `classes`, one indexed mask of the image's path (a word like `_mask` may follow it); with a list
+    """Annotations of masks: with a map `classes`, one indexed mask of the image's path (a word like `_mask` may follow it); with a list
     `classes`, masks called `<image>_<class>`; else one mask per class, in a folder of its name.
 
     Raises BadInput if masks are called like their images, and `classes` does not say what their values mean.

@@ -51,7 +51,7 @@ def _classes(labels: list[str], shape: tuple[int, int]) -> list[PictureLabel]:
 
 
 def table(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """What the rows of a table say of each image: one or several labels per row, or a box per row; several rows of an image add up."""
+    """Annotations from the rows of a table: one or several labels per row, or a box per row; the rows of an image are combined."""
     sides = dataset.columns.box or ()
     for name, rows in rows_by_image(dataset, [dataset.columns.label, *sides]).items():
         labels = list(dict.fromkeys(label for row in rows for label in labels_in(row[dataset.columns.label], dataset)))
@@ -65,8 +65,8 @@ def _boxes(rows: Rows, dataset: SourceDataset, shape: tuple[int, int]) -> list[P
 
 
 def wide(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """What a table with a column per label says: 1 present, 0 absent, -1 uncertain, blank not stated (absent where the set is exhaustive).
-    What is neither present nor absent is never an option beside the image."""
+    """Annotations from a table with a column per label: 1 present, 0 absent, -1 uncertain, blank not stated (absent if the set is
+    exhaustive). A label that is neither present nor absent is never an option beside the image."""
     labels = dataset.columns.labels
     unsure = UNSURE - {""} if dataset.exhaustive else UNSURE
     for name, rows in rows_by_image(dataset, list(labels)).items():

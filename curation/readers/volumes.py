@@ -51,7 +51,7 @@ class Labelled:
     study: str | None = None
     attributes: dict[str, str] | None = None
     numbers: list[int] | None = None
-    """What the source calls each slice; default: its position."""
+    """The source's name of each slice; default: its position."""
 
 
 def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Picture]:
@@ -112,7 +112,7 @@ def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
 
 
 def nifti(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """What label volumes annotate: the image volume of their path, reoriented by nibabel as radiologists see it."""
+    """Annotations of label volumes: each belongs to the image volume of the same path, reoriented by nibabel as radiologists see it."""
     classes = dataset.named_classes or volume_classes(dataset)
     for path in filter(is_volume, files.marks):
         name = without_suffix(below(path, files.folder))

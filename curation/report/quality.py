@@ -25,12 +25,12 @@ from eval_harness.scores.grading import shown_images
 
 PAIRS = "mediconfusion"
 DISCORDANT = (0.15, 0.3)
-"""Share of pairs on which exactly one of two models is right: usual values, for the smallest difference that can be told."""
+"""Share of pairs on which exactly one of two models is correct: typical values, for the smallest detectable difference."""
 
 
 @dataclass(frozen=True)
 class PairQuality:
-    """What is measured of MediConfusion's pairs alone."""
+    """Measures that only MediConfusion's pairs have."""
 
     pairs: int
     components: int
@@ -61,7 +61,7 @@ class Quality:
     blind_model: BlindModel | None = None
 
     def warnings(self) -> list[str]:
-        """What deserves a look, in words."""
+        """Warnings, as text."""
         metric = metrics_of(self.family)[-1]
         given = {rule: found[metric] for rule, found in self.rules.items()}
         blind = self.blind_model
@@ -191,7 +191,7 @@ def smallest_difference(pairs: int, discordant: float) -> float | None:
 
     discordant: share of pairs that exactly one of the two gets right. Connor's formula for McNemar's test, n = (z_a
     sqrt(p) + z_b sqrt(p - d^2))^2 / d^2, solved for d; pairs are taken as independent, so shared images make the true
-    value larger. None where no difference can be told: it would have to be larger than the discordant share itself.
+    value larger. None if no difference is detectable: it would have to be larger than the discordant share itself.
     """
     z_a, z_b = norm.ppf(1 - 0.05 / 2), norm.ppf(0.8)
     # z_b sqrt(p - d^2) = d sqrt(n) - z_a sqrt(p), squared: a quadratic in d.

@@ -86,7 +86,7 @@ def _of_pairs(quality: PairQuality) -> str:
 questions. Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
 <h2>How small a difference can it tell?</h2>
 <p>{quality.pairs} pairs, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>
-<p>Between two models, with 80% power: {told}. Smaller differences in set accuracy cannot be told with {quality.pairs} pairs. That takes pairs
+<p>Between two models, with 80% power: {told}. Smaller differences in set accuracy cannot be detected with {quality.pairs} pairs. That takes pairs
 as independent; pairs that share images are not, so the true value is larger.</p>
 <h2>Similarities of the pairs</h2>
 <h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}"""

@@ -34,9 +34,9 @@ SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/we
 
 @dataclass(frozen=True)
 class Field:
-    """What a person says of an item: one of `choices`; any of them (`checks`, saved with the button `commit`); yes or no (`check`); a text;
-    a list of texts, of which `choices` are suggested. `keys`: of the choices in order, of a check, or to begin typing. `advances`: the
-    next open item follows."""
+    """A field that a person fills in for an item: one of `choices`; any of them (`checks`, saved with the button `commit`); yes or no
+    (`check`); a text; a list of texts, of which `choices` are suggested. `keys`: shortcuts for the choices in order, for a check, or to
+    begin typing. `advances`: continue with the next open item."""
 
     name: str
     label: str

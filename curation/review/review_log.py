@@ -132,7 +132,7 @@ class ReviewLog:
             if value == before or (name not in OWN and value == seen):
                 return None
             if name not in OWN and seen is not UNSEEN and seen != before:
-                who = self._last.get((pair_id, name), "somebody")
+                who = self._last.get((pair_id, name), "another reviewer")
                 raise BadInput(
                     f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your text, reload the pair, then edit it again."
                 )
@@ -141,7 +141,7 @@ class ReviewLog:
         return when
 
     def value(self, reviewer: str, pair_id: str, name: str) -> Any:
-        """What a field holds now, for this reviewer."""
+        """The current value of a field, for this reviewer."""
         pair = self.pairs[pair_id]
         return getattr(pair.reviews.get(reviewer.strip(), Review()) if name in OWN else pair, name)
 

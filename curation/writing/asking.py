@@ -51,7 +51,7 @@ class Asking:
 
 @dataclass
 class Replies(Generic[Read]):
-    """What became of each prompt: `good`, as read; `last`, the newest reply of those that are not (`failed`: no server answered in this
+    """Outcome of each prompt: `good`, as read; `last`, the newest reply of those that are not (`failed`: no server answered in this
     run); how often each was `tried`."""
 
     good: dict[str, Read] = field(default_factory=dict)

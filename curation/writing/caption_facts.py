@@ -71,7 +71,7 @@ class NamedFinding(BaseModel):
 
 
 class CaptionFacts(BaseModel):
-    """What a reply says of an image."""
+    """The facts about an image in a reply."""
 
     organ: Annotated[str, BeforeValidator(_text), Field(min_length=1)]
     modality: Annotated[str, BeforeValidator(_text), Field(min_length=1)]
@@ -133,7 +133,7 @@ def _words(text: str) -> set[str]:
 
 
 def stance(finding: str, caption: str) -> str:
-    """What a caption says of a finding wherever it names it in these words: `stated`, `denied`, `doubted` (also where it says several of
+    """A caption's statement about a finding that it names in these words: `stated`, `denied`, `doubted` (also where it says several of
     these, or that it is past), or "" where it has other words for it.
 
     >>> stance("effusion", "No effusion."), stance("edema", "Cannot exclude edema."), stance("mass", "A mass without edema.")
@@ -152,7 +152,7 @@ NOT_SEEN = re.compile(
     r"\bnot(?: \w+)? (?:seen|present|identified|visible|visuali[sz]ed|evident|found|noted|detected|observed|demonstrated|appreciated|shown|"
     r"apparent)\b|\b(?:absent|negative|none)\b|^no$"
 )
-"""What denies the finding before it; "is not displaced" does not."""
+"""Negations of the finding before it; "is not displaced" is not one."""
 UNSETTLED = re.compile(r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b", re.IGNORECASE)
 
 

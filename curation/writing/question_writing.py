@@ -99,7 +99,7 @@ def _plain(text: str) -> str:
 
 
 def _which(answer: str, options: tuple[str, str]) -> int | None:
-    """Which option an answer names by its text or number, None if neither, or if its number names one and its text the other."""
+    """The option that an answer names by its text or number; None if neither, or if they name different options."""
     texts = [_plain(option) for option in options]
     if _plain(answer) in texts:  # before numbers: an option may be one
         return texts.index(_plain(answer))
@@ -111,8 +111,7 @@ def _which(answer: str, options: tuple[str, str]) -> int | None:
 
 
 def problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
-    """What is wrong with a draft by the rules of prompt A.1 and by what gives an answer away; empty where nothing
-    is."""
+    """Problems of a draft: violations of the rules of prompt A.1, and clues that give an answer away; empty if there are none."""
     found = []
     if draft.answers[0] == draft.answers[1]:
         found.append("the answer is the same for both images")
@@ -150,7 +149,7 @@ JOURNAL = "journal.jsonl"
 DRAFTS = "drafts.parquet"
 FUNNEL = "funnel.json"
 REVIEWS = "reviews.jsonl"
-"""What reviewers said; from then on no question may change."""
+"""Log of the reviews; once it exists, no question may change."""
 SIDES = ("image_1", "image_2", "caption_1", "caption_2")
 
 
