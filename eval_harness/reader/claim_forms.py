@@ -329,7 +329,7 @@ OF_SIDE = re.compile(
 )
 """What is left or right, where that is what the options are."""
 MEASURE = re.compile(
-    r"\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|years?|months?|days?|weeks?|hours?|more|minus|plus"
+    r"°|\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|years?|months?|days?|weeks?|hours?|more|minus|plus"
     r"|percent|of|in|on|is|as|because|would|could|may|might|can|should|will)\b)[a-z]+"
     r"(?:\s+[a-z]+)?(?=\s*(?:$|[.,;!\n]|in\b|on\b|visible|shown|seen|present|total))"
 )

@@ -38,7 +38,7 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
             continue
         if said.options.lone and mention.crossed and not forms.ANSWER.search(said.lead(mention.start)):
             continue  # an option that is itself a letter: the figure's, or the place?
-        kind = _kind(said, at, bool(items))
+        kind = _kind(said, at, items)
         opens = (
             mention.start in items and forms.OPENS_LIST.search(said.lead(mention.start).rstrip(forms.ITEM)) is not None
         )
@@ -107,7 +107,7 @@ class _Lead:
         return any(form.match(self.text, start) for start in self.clauses)
 
 
-def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
+def _kind(said: PlainResponse, at: int, items: set[int]) -> Kind | None:
     mention = said.mentions[at]
     before, end = said.lead(mention.start), _noun_end(said, mention)
     lead = _Lead(before)
@@ -156,10 +156,10 @@ def _kind(said: PlainResponse, at: int, listing: bool) -> Kind | None:
     first = first or (
         forms.CLOSES.match(tail) is not None and forms.WITHIN.fullmatch(said.lowered, 0, mention.start) is not None
     )
-    if first and closed and not (listing and said.begins_line(mention)) and _leads(said, at, tail):
+    if first and closed and not (mention.start in items and said.begins_line(mention)) and _leads(said, at, tail):
         return "statement" if said.text.startswith("A:") else "leading option"  # "A:" may also mean "Answer:"
     ends = (forms.ENDS_LINE if mention.letter else forms.CLOSES).match(tail)
-    if not first and ends and forms.ALONE.fullmatch(said.before(mention.start)) and not _in_list(said, at, listing):
+    if not first and ends and forms.ALONE.fullmatch(said.before(mention.start)) and not _in_list(said, at, bool(items)):
         return "last line"
     if not said.lettered and closed and lead.has(forms.NAMES):
         return "statement"
@@ -222,7 +222,7 @@ def _noun_end(said: PlainResponse, mention: Mention) -> int:
         return noun.end() if noun else mention.end
     if mention.text and (noun := forms.KIND_OF.match(said.lowered, mention.end)) is not None:
         return noun.end()
-    if mention.text and mention.start > 0 and not said.options.numeric.isdisjoint(mention.options):
+    if mention.text and not said.options.numeric.isdisjoint(mention.options):
         counted = (forms.UNIT_AFTER if mention.letter else forms.MEASURE).match(said.lowered, mention.end)
         return counted.end() if counted else mention.end
     return mention.end

@@ -102,7 +102,7 @@ _MARKUP = (
     ("#", re.compile(r"^[ \t]*#{1,6}[ \t]*", re.MULTILINE)),
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
 )
-_QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
+_QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤") | {ord("²"): "^2", ord("³"): "^3"}
 _BLANKS, _LINES, _RUN = (
     re.compile(r"(?:  |\t)[^\S\n]*"),
     re.compile(r"\n\s+"),
@@ -138,6 +138,7 @@ _NUMBERS = _steps(
     ("millimet", r"(?<=\d)[\s-]*millimet(?:er|re)s?\b", " mm"),
     ("centimet", r"(?<=\d)[\s-]*centimet(?:er|re)s?\b", " cm"),
     (" met", r"(?<=\d) met(?:er|re)s?\b", " m"),
+    ("m", r"(?<=\d)(\s?[cmµ]?m)(?=[23]\b)", r"\1^"),
     ("", r"(\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-zµ]{2,}|[mglkvwnj])\b)", r"\1 "),
     ("sqrt", r"\bsqrt\s?\(?(\d+)\)?", r"√\1"),
     ("pi", r"(\d)\s?pi\b", r"\1 π "),
