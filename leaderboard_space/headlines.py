@@ -228,13 +228,16 @@ def model_verdicts(name: str, judged: Sequence[tuple[str, Verdict | None]]) -> s
     return f"{name} {'; '.join(parts)}."
 
 
-def weakest(label: str, where: str, value: float, chance: float) -> str:
-    """The weakest spot of a model, in a sentence.
+def weakest(label: str, where: str, value: float, chance: float, score: str = "") -> str:
+    """The weakest spot of a model, in a sentence. `score`: what is measured, where the label does not say it.
 
     >>> weakest("says where", "ProbMed", 24.1, 36.6)
     'Weakest: “says where” in ProbMed, 24.1% where guessing gets 36.6%.'
+    >>> weakest("brain MRI", "ProbMed", 23.2, 50.0, "abnormality")
+    'Weakest: “brain MRI” in ProbMed, abnormality 23.2% where guessing gets 50%.'
     """
-    return f"Weakest: “{label}” in {where}, {number(value)}% where guessing gets {number(chance)}%."
+    measured = f"{score} {number(value)}".strip()
+    return f"Weakest: “{label}” in {where}, {measured}% where guessing gets {percent_of_chance(chance)}."
 
 
 def guessing(family: str, metric: str) -> str:
@@ -276,9 +279,8 @@ def finding(family: str, found: Standings) -> str:
     )
 
 
-def caption(family: str, found: Standings, branches: Sequence[Path], tagged: bool) -> str:
-    """What stands under the headline: what the score is, of how many, of what, and what the marks of the chart are. `tagged`: the rows say
-    their methods themselves."""
+def caption(family: str, found: Standings, branches: Sequence[Path]) -> str:
+    """What stands under the headline: what the score is, of how many, of what, and what the marks of the chart are."""
     info, case = info_of(found.metric, family), spec(family).case
     known = [row.score for row in found.rows if row.score.value is not None]
     description = info.description[:1].lower() + info.description[1:]
@@ -295,7 +297,7 @@ def caption(family: str, found: Standings, branches: Sequence[Path], tagged: boo
         where = [f"({one})" if " or " in one and len(groups) > 1 else one for one in groups]
         parts.append(f"Only {' and '.join(where)}.")
     methods = {shown_method(row.entry.result.method.name) for row in found.rows if not row.is_baseline}
-    if len(methods) == 1 and not tagged:
+    if len(methods) == 1:
         parts.append(f"Method: {methods.pop()}.")
     if known:
         parts.append(f"{_chart(found, known)}.")

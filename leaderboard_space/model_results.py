@@ -49,6 +49,7 @@ class Line:
             "sample": "a sample",
             "partial": "a part",
             "custom": self.section.benchmark,
+            "unconfirmed": "unverified",
             "retired": "an earlier version",
         }.get(self.section.kind)
         return LABELS[self.section.family] + (f" ({part})" if part else "")

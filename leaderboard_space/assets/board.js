@@ -82,6 +82,7 @@ async function update(quiet) {
   try {
     const shown = await ask("view", { stamp: quiet ? stamp : null });
     if (number !== asked) return;
+    say("");
     if (shown.unchanged) return;
     const facets = shown.tree === tree.key() ? null : shown.tree === null ? { groups: [], facets: [] } : await ask("tree", { branches: [], section: shown.state.section });
     if (number !== asked) return;
@@ -89,13 +90,12 @@ async function update(quiet) {
     panel.classList.remove("busy");
     show(panel, shown.html);  // with the choice of questions that belongs to it: never the table of one set beside the labels of another
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
-    stamp = shown.stamp;
     Object.assign(state, shown.state);
-    say("");
     if (facets) tree.load(facets, shown.tree);
     tree.show(state.branches, shown.counts || {}, state.branches.length ? shown.selected : 0);
     if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
+    stamp = shown.stamp;  // of all that is drawn: what failed is asked for again
   } catch (error) {
     if (number === asked) say(error.message);
   } finally {

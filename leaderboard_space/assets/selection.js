@@ -64,7 +64,7 @@ function invert() {  // of every facet and branch level in which something is ch
   const ticked = new Set(branches.map(keyOf)), levels = new Set(branches.map((path) => keyOf(path.slice(0, -1))));
   choose([...byKey].filter(([key, { path }]) => levels.has(keyOf(path.slice(0, -1))) && !ticked.has(key)).map(([, { path }]) => path));
 }
-const narrow = matchMedia("(max-width: 760px)");
+const narrow = matchMedia("(max-width: 1100px)");
 narrow.addEventListener("change", () => side.querySelector(".filter")?.toggleAttribute("open", !narrow.matches));
 function drawFrame() {  // all but the labels, of which there may be thousands: these are made where they are looked at
   const before = side.querySelector(".filter");

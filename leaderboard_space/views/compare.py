@@ -23,17 +23,17 @@ from leaderboard_space.data.model_names import entry_mark, identity_of
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.export import Table, as_file, cited
-from leaderboard_space.html import count, interval, number, options, prose, score_text, text
+from leaderboard_space.html import count, interval, number, options, percent, prose, text
 from leaderboard_space.views.case import article, datasets_of, given_to, in_full
 from leaderboard_space.views.parts import (
     CITE_BOX,
+    TONE,
     WHOLE,
     Request,
     acts,
     address_of,
     dots,
     files,
-    fitted,
     framed,
     key_of,
     model_address,
@@ -162,7 +162,6 @@ def _scores(found: Comparison) -> str:
     """The chosen results on the chosen score, each with its interval, and a link to its model."""
     info = info_of(found.metric, found.section.family)
     held = found.scores(found.metric)
-    axis = WHOLE if info.unit == "percent" else fitted(held.values(), info.unit)
     rows = ""
     for entry in found.chosen:
         score = held.get(entry.key)
@@ -173,13 +172,14 @@ def _scores(found: Comparison) -> str:
             rows += f'<tr class="none"><th scope="row">{name}</th><td colspan="3">{why}</td><td>{mark}</td></tr>'
             continue
         rows += (
-            f'<tr><th scope="row">{name}</th><td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
-            f'<td class="chart">{dots(score, axis)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
+            f'<tr class="v-{TONE[score.verdict]}"><th scope="row">{name}</th>'
+            f'<td class="num"><b>{percent(score.value)}</b></td>'
+            f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
             f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
         )
     chance = {round(score.chance, 6) for score in held.values() if score.chance is not None}
     line = f"; dashed: guessing ({sentences.percent_of_chance(chance.pop())})" if len(chance) == 1 else ""
-    said = f"{info.label}: axis {number(axis[0], 0)} to {number(axis[1], 0)}{line}"
+    said = f"{info.label}: axis 0 to 100{line}"
     return (
         f'<div class="scroll"><table class="lines" data-table="chosen" aria-label="{text(info.label)} of the chosen results">'
         f'<thead><tr><th scope="col">Result</th><th scope="col" class="num">%</th><th scope="col">{text(said)}</th>'
@@ -218,7 +218,7 @@ def _every_score(found: Comparison) -> str:
     for name in found.metrics:
         held = found.scores(name)
         values = "".join(
-            f"<td{sorted_by(held[entry.key].value)}>{number(held[entry.key].value)}</td>"
+            f"<td{sorted_by(held[entry.key].value)}>{percent(held[entry.key].value)}</td>"
             if entry.key in held
             else "<td data-v=''>–</td>"
             for entry in found.chosen

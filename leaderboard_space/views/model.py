@@ -64,7 +64,11 @@ def page(memory: ViewCache, request: Request) -> str:
     if spots:
         worst = spots[0]
         finding += " " + headlines.weakest(
-            worst.name, worst.line.questions, worst.score.value or 0.0, worst.score.chance or 0.0
+            worst.name,
+            worst.line.questions,
+            worst.score.value or 0.0,
+            worst.score.chance or 0.0,
+            sentences.in_running_text(info_of(worst.metric, worst.line.section.family).label) if worst.facet else "",
         )
     return "".join(
         [
@@ -220,8 +224,10 @@ def _verdicts(lines: Sequence[Line], who: Identity) -> str:
     rows = "".join(_verdict(line, who) for line in lines)
     without = [LABELS[family] for family in BENCHMARKS if family not in {line.section.family for line in lines}]
     missing = f'<p class="fine">No result on {text(", ".join(without))}.</p>' if without else ""
-    heads = ("Benchmark", "Score (%)", "", "95% interval", "Against guessing", "Rank", "Source")
-    top = "".join(f'<th scope="col">{head}</th>' if head else "<td></td>" for head in heads)
+    top = (
+        '<th scope="col">Benchmark</th><th scope="col" class="num">Score (%)</th><td></td><th scope="col" class="num">95% interval</th>'
+        '<th scope="col">Against guessing</th><th scope="col" class="num">Rank</th><th scope="col">Source</th>'
+    )
     return (
         f'<div class="bar-head"><h3>Every set of questions</h3>{files("verdicts")}</div>'
         f'<div class="scroll"><table class="lines" data-table="verdicts" aria-label="Results of {text(who.name)}"><thead><tr>'

@@ -202,11 +202,14 @@ def history(found: Sequence[tuple[Section, Entry]]) -> str:
             f'<td class="num">{value}<small>{text(info.label) if metric else ""}</small></td>'
             f"<td>{text(entry_mark(entry), 60)}{shown}{source}</td></tr>"
         )
-    heads = ("Date", "Benchmark", "As", "Method", "Score (%)", "State")
+    top = (
+        '<th scope="col">Date</th><th scope="col">Benchmark</th><th scope="col">Model named</th><th scope="col">Method</th>'
+        '<th scope="col" class="num">Score (%)</th><th scope="col">Source</th>'
+    )
     return (
         f'<h3>All its results</h3><p class="sub">{plural(len(found), "result")}, including withdrawn and outdated ones.</p>'
         f'<div class="scroll"><table class="lines history" data-table="history" aria-label="All results"><thead><tr>'
-        f"{''.join(f'<th scope=col>{head}</th>' for head in heads)}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"{top}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -152,10 +152,12 @@ def _table(shown: LabelSummary, every: bool) -> str:
             f"{cells}</tr>"
         )
     heads = "".join(_head(shown, aspect) for aspect in shown.aspects)
+    told = f"Ranked by “{text(shown.ranking[0].does)}”. " if len(shown.ranking) > 1 else ""
+    told += sentences.each_alone(shown.tested)
     return (
         f'<table class="matrix topic" data-table="topic" aria-label="{text(label_name(shown.label))}"><thead><tr>'
         f"{column_head('place', 'Rank', 'place')}{column_head('name', 'Model', 'model')}{heads}</tr></thead>"
-        f'<tbody>{body}</tbody></table>{all_rows(len(drawn), len(names), "model")}<p class="fine">{sentences.each_alone(shown.tested)}</p>'
+        f'<tbody>{body}</tbody></table>{all_rows(len(drawn), len(names), "model")}<p class="fine">{told}</p>'
     )
 
 

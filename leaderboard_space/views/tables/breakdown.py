@@ -9,6 +9,7 @@ from dataset_builders.benchmarks import FACETS
 from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.cells import METRICS_FACET, Cells
 from leaderboard_space.data.model_names import entry_mark
 from leaderboard_space.data.published_results import misprint
@@ -59,10 +60,10 @@ def view(
     )
     head = f'<div class="bar-head"><h3>{text(title)}</h3>{control}</div>'
     columns = columns_of(cells, facet)
-    if len(columns) == 1 and found.rows:
-        return (
-            below if facets == [METRICS_FACET] else head + below
-        )  # one number per result, which stands in the table above
+    if len(columns) == 1 and found.rows:  # one number per result, which stands in the table above
+        label = shown_label(facet, columns[0])
+        only = f'<p class="sub">All of it is {text(label)}: the numbers of the table above.</p>'
+        return below if facets == [METRICS_FACET] else head + ("" if facet == METRICS_FACET else only) + below
     if not columns and not found.rows:
         return below
     if not columns:
@@ -131,7 +132,7 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
     label = info_of(name, family).label if facet == METRICS_FACET else shown_label(facet, name)
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
-    size = (count(n) if n == n_cases else f"{count(n)} ({count(n_cases)})") if n else "not known"
+    size = (count(n) if n == n_cases else f"{count(n)} from {plural(n_cases, spec(family).case)}") if n else "not known"
     return column_head("", label, name, small=f"<small>n {size}</small>")
 
 

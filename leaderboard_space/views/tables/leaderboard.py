@@ -78,7 +78,7 @@ def panel(query: BoardQuery, found: Standings, every: bool) -> str:
             _dead_end(query, found)
             if _is_dead_end(query, found)
             else f'<h2 class="finding">{prose(said, 300)}</h2>'
-            f'<p class="sub">{prose(headlines.caption(section.family, found, branches, any(tag.values())), 2000)}</p>',
+            f'<p class="sub">{prose(headlines.caption(section.family, found, branches), 2000)}</p>',
             _notes(query, found),
             _table(section, found, axis, branches, every, tag, seen) if found.rows else "",
             _legend(found, bool(seen)) if found.rows else "",

@@ -9,37 +9,36 @@ from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
 from leaderboard_space.data.model_names import entry_mark
 from leaderboard_space.data.ranks.groups import group_of, judge_of
+from leaderboard_space.data.ranks.standings import shown_method
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.html import count, number, plural, text
 from leaderboard_space.views.parts import address_of, set_name
 
 
 def tags(entries: Sequence[Entry]) -> dict[str, str]:
-    """What distinguishes results: the method, and the prompt or extraction where these differ; nothing where all are alike. Results of
+    """What distinguishes results: of the method, the prompt, the extraction and the like those that are not the same for all. Results of
     one model that all this does not distinguish are named by their run. A judge is always named."""
     results, by_key = {entry.key: entry.result for entry in entries}, {entry.key: entry for entry in entries}
     varied_prompt = len({(r.method.name, r.method.prompt) for r in results.values()}) > len(
         {r.method.name for r in results.values()}
     )
-    found: dict[str, str] = {}
-    for key, result in results.items():
-        method = result.method
-        parts = [method.name]
-        if "variant" in method.generation:
-            parts.append(str(method.generation["variant"]))
-        if varied_prompt and method.prompt:
-            parts.append(method.prompt)
-        if method.extraction not in (None, "ours"):
-            parts.append(f"{method.extraction} extraction")
-        if method.shots:
-            parts.append(f"{method.shots} shots")
-        if method.samples and method.samples > 1:
-            parts.append(f"{method.samples} samples")
-        if group_of(by_key[key]) == "outdated":
-            parts.append(f"derive version {result.derive_version}")
-        found[key] = " · ".join(parts)
-    if len(set(found.values())) < 2:
-        found = dict.fromkeys(found, "")
+    parts = {
+        key: (
+            shown_method(result.method.name),
+            str(result.method.generation.get("variant", "")),
+            result.method.prompt if varied_prompt else None,
+            f"{result.method.extraction} extraction" if result.method.extraction not in (None, "ours") else "",
+            f"{result.method.shots} shots" if result.method.shots else "",
+            f"{result.method.samples} samples" if (result.method.samples or 1) > 1 else "",
+            f"derive version {result.derive_version}" if group_of(by_key[key]) == "outdated" else "",
+        )
+        for key, result in results.items()
+    }
+    differing = [len(set(held)) > 1 for held in zip(*parts.values(), strict=True)]
+    found = {
+        key: " · ".join(part for part, differs in zip(held, differing, strict=True) if part and differs)
+        for key, held in parts.items()
+    }
     for key, result in results.items():
         if judge := judge_of(result):
             found[key] = " · ".join(part for part in (found[key], f"read by judge {judge}") if part)
@@ -79,7 +78,9 @@ def detail(entry: Entry, section: Section) -> str:
         ("Dataset", " ".join(str(x) for x in (benchmark.repo, benchmark.revision) if x)),
         ("Derive version", result.derive_version if result.kind == "measured" else None),
         *_said_by_store(entry.provenance),
-        ("Made (as submitted)" if result.kind == "measured" else "Made", result.created_at),
+        ("Made (as submitted)", result.created_at)
+        if result.kind == "measured"
+        else ("Published", result.created_at[:10]),
         ("Command", result.command),
         ("Runs combined", ", ".join(result.run_ids or [])),
     ]

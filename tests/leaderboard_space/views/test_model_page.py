@@ -12,6 +12,7 @@ from eval_harness.derive.scoring import units
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.published_results import board_results, models, read_table
+from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import number
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import (
@@ -22,6 +23,7 @@ from leaderboard_space.model_results import (
     shares_of,
     weak_spots,
 )
+from leaderboard_space.sentences import in_running_text
 from leaderboard_space.service import Service
 from leaderboard_space.views import model
 from tests.leaderboard_space.checks.claims import plain
@@ -124,7 +126,8 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
     page = model.page(memory, {"id": "Mine"})
     spot = weak_spots(main_lines(lines_of(memory, "Mine")))[0]
     said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', page)[1])  # type: ignore[index]
-    assert f"Weakest: “{spot.name}” in {spot.line.questions}, {number(spot.score.value)}% where guessing" in said
+    score = f"{in_running_text(info_of(spot.metric, family).label)} " if spot.facet else ""
+    assert f"Weakest: “{spot.name}” in {spot.line.questions}, {score}{number(spot.score.value)}% where guessing" in said
     assert plain(re.search(r'aria-label="Weakest spots"><tbody><tr[^>]*><th[^>]*>(.*?)</a>', page)[1]) == spot.name  # type: ignore[index]
     assert f"What it got wrong in {spot.line.questions}: {spot.name}" in plain(page)
     shown = re.findall(r">Case (\d+)</a>", page)
