@@ -150,7 +150,8 @@ def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
     below = sentences.compared_unpaired(pair.value, pair.low, pair.high, pair.p)
     if pair.n is not None:
         won = pair.only_one or 0, pair.only_other or 0
-        case = "question" if spec(found.section.family).per_image else spec(found.section.family).case
+        score = found.score(pair.one, found.metric)
+        case = spec(found.section.family).case if score and score.n == score.n_cases else "scored unit"
         alone = (*won, pair.n - sum(won))
         below = sentences.compared_in_full(
             upper, lower, pair.value, pair.low, pair.high, pair.p, pair.method, alone, case

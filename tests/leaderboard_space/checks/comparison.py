@@ -62,7 +62,7 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
             test,
         )
     alone = (test.only_a, test.only_b, test.n - test.only_a - test.only_b)
-    said = re.search(r" scored more on ([\d,]+) \w+, .+? on ([\d,]+); ([\d,]+) were alike", plain(page))
+    said = re.search(r" scored more on ([\d,]+) [\w ]+, .+? on ([\d,]+); ([\d,]+) were alike", plain(page))
     assert said and tuple(int(number.replace(",", "")) for number in said.groups()) == alone
     check_default(found, truth, metric, plain(page))
     check_flips(plain(page), found, one, other, metric)
