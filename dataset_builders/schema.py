@@ -50,7 +50,7 @@ class Question:
     question: Annotated[str, TEXT.of("text of the question")]
     options: Annotated[tuple[str, ...], TEXTS.of("the options, without letters; letters follow the position")]
     answer: Annotated[
-        tuple[int, ...], INTS.of("positions (from 0) of the right options; empty where the answer is hidden")
+        tuple[int, ...], INTS.of("positions (from 0) of the correct options; empty where the answer is hidden")
     ]
     question_type: Annotated[str, Kind("label", QUESTION_TYPES).of("`single`, `multiple` or `yes_no`")] = "single"
     task: Annotated[str | None, TEXT.of("what is asked (GMAI-MMBench: clinical task)")] = None

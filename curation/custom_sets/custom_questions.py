@@ -25,7 +25,7 @@ QUESTION_REMEDY = (
 
 @dataclass(frozen=True)
 class CustomQuestion:
-    """A question with one right option. `answer` is its position; `kind`: what its image shows, for telling unrelated images; `group`: the
+    """A question with one correct option. `answer` is its position; `kind`: what its image shows, to find unrelated images; `group`: the
     patient, study or article of its image ("" where unknown)."""
 
     image: str
@@ -37,7 +37,7 @@ class CustomQuestion:
 
     @property
     def right(self) -> str:
-        """The text of the right option."""
+        """The text of the correct option."""
         return self.options[self.answer]
 
     @property

@@ -1,9 +1,9 @@
 """Make a HALT-MedVQA-style set from a user's own questions: FAKE, NONE and SWAP (HALT-MedVQA, section 2), in the authors' files.
 
-NONE: the right option is replaced by "None of the above". SWAP: the image is replaced by an unrelated one, and "I do not know" is
+NONE: the correct option is replaced by "None of the above". SWAP: the image is replaced by an unrelated one, and "I do not know" is
 right. FAKE: a question that no image can answer, with "I do not know" right; the paper had a language model write these, in three
 kinds (generic, about a made-up patient, medically false), without printing its prompt: `FAKE_PROMPT` is ours.
-The right letter is balanced in all three: in the authors' NONE file always "C" scores 37%. In theirs giving up is always right; here a
+The correct letter is balanced in all three: in the authors' NONE file always "C" scores 37%. In theirs giving up is always right; here a
 control stands beside each question, which offers the same way out and has an answer, so that always giving up scores 50%.
 
 See also: what options say of one another (`option_texts.py`), asking (`writing/asking.py`).
@@ -73,7 +73,7 @@ class SwapImages:
 
 
 def none_of_the_above(questions: Sequence[CustomQuestion], seed: int) -> tuple[list[dict[str, str]], Counter[str]]:
-    """pmc_vqa_nota1K.json's entries, the right option replaced; and why questions were left out: an option speaks of others, offers a way
+    """pmc_vqa_nota1K.json's entries, the correct option replaced; and why questions were left out: an option speaks of others, offers a way
     out already, or may mean what the right one does, so that "None of the above" would not be right.
 
     A control beside each has as many options, the right one and "None of the above" among them: one wrong option made room.
@@ -222,7 +222,7 @@ def _by_number(entries: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _placed(items: list[Any], seed: int, counts: list[int]) -> list[tuple[int, Any, int]]:
-    """(number, item, position of the right option): each position as often as any other among items with as many options."""
+    """(number, item, position of the correct option): each position as often as any other among items with as many options."""
     turn: Counter[int] = Counter()
     placed = []
     for number in sorted(range(len(items)), key=lambda at: drawn_number(f"place {at}", seed)):

@@ -233,7 +233,7 @@ def majority(written: list[Written]) -> list[Branch]:
 
 
 def _choice(each: Written) -> tuple[list[str], int]:
-    """A question as a choice of one: (options, the right one). Of several right options one stays, drawn by its case."""
+    """A question as a choice of one: (options, the right one). Of several correct options one stays, drawn by its case."""
     options, right = each.choice.options, each.choice.right
     kept = random.Random(f"text alone {each.case.order}").choice(right)
     shown = [at for at in range(len(options)) if at == kept or at not in right]

@@ -130,7 +130,7 @@ TAGS = {
 
 
 def tsv_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """One unit per question of a benchmark in VLMEvalKit's layout with an answer and an image of its own: the right options are labels.
+    """One unit per question of a benchmark in VLMEvalKit's layout with an answer and an image of its own: the correct options are labels.
 
     The overlays are in the images already, so that every question stays at the granularity it has. Raises BadInput if no file has the
     columns.

@@ -102,5 +102,5 @@ def _task(task: HubTask, images: bool) -> dict[str, Any]:
 
 
 def task_columns(*, images: bool) -> dict[str, Kind]:
-    """The columns of a task's config. `target`: the letters of the right options, "B" or "BC"."""
+    """The columns of a task's config. `target`: the letters of the correct options, "B" or "BC"."""
     return TASK_COLUMNS if images else text_columns(TASK_COLUMNS)

@@ -32,7 +32,7 @@ _EVERYWHERE = {
     ),
     "answered_accuracy": MetricInfo(
         "Accuracy where answered",
-        "Questions with one right option answered correctly, of those for which an option was chosen: an abstention is neither right nor "
+        "Questions with one correct option answered correctly, of those for which an option was chosen: an abstention is neither right nor "
         "wrong.",
     ),
 }

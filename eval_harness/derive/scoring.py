@@ -82,7 +82,7 @@ def _everywhere(graded: Graded) -> pd.DataFrame:
         make_units(graded, "refused", rows, graded.refused.mean(axis=1)),
         make_units(graded, "abstained", rows, (~graded.answered).mean(axis=1)),
     ]
-    # Of the questions that a benchmark's accuracy is about: those with several right options have metrics of their own.
+    # Of the questions that a benchmark's accuracy is about: those with several correct options have metrics of their own.
     one = np.flatnonzero(~graded.multiple)
     chose, hits = graded.answered[one].mean(axis=1), graded.right[one].mean(axis=1)
     frames.append(make_units(graded, "answered_accuracy", one, hits, chose, graded.guess[one] * chose))

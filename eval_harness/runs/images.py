@@ -66,7 +66,7 @@ def partners(questions: pd.DataFrame) -> Partners:
     Cases of a kind stand in a ring, those with the same key side by side, in an order drawn by their ids; each takes the images of the
     one that is as far behind it as the most frequent key has cases, so that each case's images are shown once. Where one key has more
     than half of the cases of its kind, those of the others are shown several times; where it has them all, the partner is of another
-    kind. A key is the texts of the right options in the order of the questions, of yes/no ones together with the question; a hidden key is
+    kind. A key is the texts of the correct options in the order of the questions, of yes/no ones with the question; a hidden key is
     unlike any other.
     """
     facts = _facts(questions)

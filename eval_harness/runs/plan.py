@@ -256,7 +256,7 @@ def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> l
     if config.shots:
         found.append("the worked examples are questions of the benchmark itself (the paper took PMC-VQA's)")
     if config.scores_options and (selection.questions["question_type"] == "multiple").any():
-        found.append("questions with several right options were answered with the one of highest likelihood")
+        found.append("questions with several correct options were answered with the one of highest likelihood")
     if config.method == "ff" and not config.judge:
         found.append(NO_JUDGE)
     return found

@@ -246,7 +246,7 @@ def _options(entry: SourceEntry, text: dict[str, str]) -> tuple[str, ...]:
 def _answer(
     entry: SourceEntry, given: str, options: tuple[str, ...], text: dict[str, str]
 ) -> tuple[tuple[int, ...], bool]:
-    """Positions of the right options, and whether the question asks for several.
+    """Positions of the correct options, and whether the question asks for several.
 
     "B" is a single choice; "A,C", "AC", "['A', 'C']" are multiple choice. A row without an answer is multiple choice where a
     column `question_type` or `type` says so.

@@ -1,4 +1,4 @@
-"""Phantom source of HALT-MedVQA, in the authors' layout: fake questions, removed right options, swapped images."""
+"""Phantom source of HALT-MedVQA, in the authors' layout: fake questions, removed correct options, swapped images."""
 
 from __future__ import annotations
 

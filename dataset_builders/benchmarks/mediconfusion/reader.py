@@ -102,7 +102,7 @@ def _pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None:
             )
         )
     if len(questions) == 2 and questions[0].answer == questions[1].answer:
-        entry.wrong("both images have the same right option, so the pair confuses nothing")
+        entry.wrong("both images have the same correct option, so the pair cannot confuse")
     if len(images) == 2 and None not in images and images[0] == images[1]:
         entry.wrong("both images are the same")
     if not entry.ok:
@@ -222,7 +222,7 @@ def _notes(cases: list[Case]) -> list[str]:
     return [
         f"{len(revised)} pairs were revised by radiologists after an AI wrote them (its question and options are "
         f"kept).",
-        f"The right option is A in {letters[0]} questions and B in {letters[1]}.",
+        f"The correct option is A in {letters[0]} questions and B in {letters[1]}.",
     ]
 
 

@@ -74,7 +74,7 @@ ENTRIES = {
         "missing field": (lambda d: d["90002"].pop("question"), ["90002", '"question" is missing']),
         "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list where a text"]),
         "no option": (lambda d: d["90003"].update(im_1_correct="C"), ["90003", "'C'", "no option"]),
-        "same answers": (lambda d: d["90001"].update(im_2_correct="A"), ["90001", "same right option"]),
+        "same answers": (lambda d: d["90001"].update(im_2_correct="A"), ["90001", "same correct option"]),
         "same image": (
             lambda d: d["90001"].update(im_2=d["90001"]["im_1"], im_2_local=d["90001"]["im_1_local"]),
             ["90001", "both images are the same"],
