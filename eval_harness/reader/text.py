@@ -37,9 +37,14 @@ _CAVEAT = re.compile(
 """What a model adds to an answer about itself ("It is important to note that I am an AI and cannot give a diagnosis.")."""
 
 
+def _compatible(text: str) -> str:
+    """Full-width letters and the like as plain ones; a power keeps its sign."""
+    return unicodedata.normalize("NFKC", text.replace("²", "^2").replace("³", "^3"))
+
+
 def without_markers(response: str) -> str:
     """The model's own turn: without special tokens of its chat template, the prompt repeated, and caveats about itself."""
-    text = response if response.isascii() else unicodedata.normalize("NFKC", response)
+    text = response if response.isascii() else _compatible(response)
     if "<" in text or "[" in text or not text.isascii():
         text = _SPECIAL.sub(" ", _own_turn(text))
     if (echo := _ECHO.match(text) or _OWN_NAME.match(text)) is not None:
@@ -57,7 +62,8 @@ def _own_turn(text: str) -> str:
 
 
 _ANSWER_TAG = re.compile(
-    r"<(/?)(?:answer|ans|final_answer|final|response|output|choice|option|conclusion)\b[^<>]{0,40}>", re.IGNORECASE
+    r"(?:<|(?<=\n)(?=answer>))(/?)(?:answer|ans|final_answer|final|response|output|choice|option|conclusion)\b[^<>]{0,40}>",
+    re.IGNORECASE,
 )
 _HTML = re.compile(
     r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|br|li|ul|ol|(?-i:[biup]))(?:\s[^<>]{0,80})?/?>",
@@ -102,7 +108,7 @@ _MARKUP = (
     ("#", re.compile(r"^[ \t]*#{1,6}[ \t]*", re.MULTILINE)),
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
 )
-_QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤") | {ord("²"): "^2", ord("³"): "^3"}
+_QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
 _BLANKS, _LINES, _RUN = (
     re.compile(r"(?:  |\t)[^\S\n]*"),
     re.compile(r"\n\s+"),
@@ -169,7 +175,7 @@ def plain(text: str) -> str:
     if " & " in text:
         text = text.replace(" & ", " and ")
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text.translate(_QUOTES)).translate(_QUOTES)
+        text = _compatible(text.translate(_QUOTES)).translate(_QUOTES)
         text = text.replace("。", ". ").replace("、", ", ").replace("、", ", ")
     if "~~" in text:
         text = _STRUCK.sub("", text)
