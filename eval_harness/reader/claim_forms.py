@@ -240,7 +240,8 @@ SHOWN = (
     r"|best described as|best explained by|explained by|equal to|closest to|most similar to"
     r"|(?:moving|rotating|turning|facing|pointing|going|heading)(?: (?:to|towards?))?"
     r"|(?:taken|acquired|obtained|done|performed|generated|produced|captured|made|created) (?:in|with|by|using))"
-    r"|at|dates (?:from|to)|made of|attributed to|characteri[sz]ed by|shaped like|composed of|means|matches|measures|reads|describes|has|have|favou?rs?"
+    r"|at|dates (?:from|to)|made of|attributed to|characteri[sz]ed by|shaped like|composed of"
+    r"|means|matches|measures|reads|describes|has|have|favou?rs?"
     r"|lies (?:in|on)|affects|involves|covers|zeigt|sieht|spricht für|montre|muestra|mostra|belongs? to|surrounds|outlines|encircles"
     r"|delineates)"
 )
