@@ -1,4 +1,4 @@
-"""From a run and its answers to readings, statuses, scores, breakdowns and units: the one way to a number.
+"""Derive readings, statuses, scores, breakdowns and units from a run and its answers: the only source of numbers.
 
 answer_table.py   what came back: `answers.parquet`, `judge.parquet`
 reading.py        which option each answer chooses, by rules and by the replies of a judge model

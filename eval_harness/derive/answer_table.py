@@ -1,4 +1,4 @@
-"""The answers of a run as a table: one row per (question, sample) that was answered, nothing read and nothing scored.
+"""The answers of a run as a table: one row per answered (question, sample), before reading and scoring.
 
 `answers.parquet` holds what came back from the model, `judge.parquet` what a judge model replied about it.
 """
@@ -38,10 +38,10 @@ ANSWERS_SCHEMA = pa.schema(
 """Columns of `answers.parquet`. `scores`: one number per option for the methods that score options; `delivery`: what the server did
 (`DELIVERIES`); `seconds`: from the request to the last token; `shown`: ids of the images of another case that were shown."""
 JUDGE_SCHEMA = pa.schema([("question_id", pa.string()), ("sample", pa.int32()), ("reply", pa.string())])
-"""Columns of `judge.parquet`: what the judge model replied about an answer, word for word."""
+"""Columns of `judge.parquet`: the judge model's verbatim reply about an answer."""
 COLUMNS: list[str] = ANSWERS_SCHEMA.names
 ROWS = 4096
-"""Rows of a row group; at 16 kB of reasoning an answer, 64 MB."""
+"""Rows per row group: 64 MB at 16 kB of reasoning per answer."""
 
 
 def answer_of(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def usage_of(records: Iterable[Mapping[str, Any]], price: list[float] | None) ->
 
 
 def answer_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as a frame, ordered by question id and sample, so that the same answers make the same table; the last one of each counts.
+    """Rows as a frame, ordered by question id and sample, so that equal answers give equal tables; of duplicates the last one counts.
 
     Values are Python objects: None where there is nothing.
     """
@@ -115,7 +115,7 @@ def frame_of(table: pa.Table | bytes) -> pd.DataFrame:
 
 
 def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
-    """The rows as Parquet, in row groups of ROWS: of long texts there is never a second copy of all."""
+    """The rows as Parquet, in row groups of ROWS, so that long texts are never all in memory twice."""
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, schema, compression="zstd") as writer:
         for start in range(0, max(1, len(frame)), ROWS):
@@ -126,19 +126,19 @@ def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """NaN, which pandas puts where there is nothing, back to None; text as a file can hold it (a server may send lone surrogates)."""
+    """Convert pandas' NaN for a missing value back to None, and text to valid UTF-8 (a server may send lone surrogates)."""
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError:
             return storable(value)
-        return value  # the same object: of long reasoning there is no room for a second copy
+        return value  # the same object: there may be no memory for a second copy of long reasoning
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def check_asked(folder: Path, run: RunRecord, questions: pd.DataFrame, records: Iterable[dict[str, Any]]) -> None:
-    """Raise BadInput where the run was interrupted: what was never asked is neither failed nor wrong. (A model that was asked and gave
-    nothing, and a recorded file that lacks a question, have a record that says so.)"""
+    """Raise BadInput if the run was interrupted: questions that were never asked are neither failed nor wrong. (A model that gave no
+    answer, and a recorded file that lacks a question, have a record of it.)"""
     due = {(str(name), sample) for name in questions["question_id"] for sample in range(run.request.samples)}
     if left := len(due - {(str(record["question_id"]), int(record["sample"])) for record in records}):
         raise BadInput(

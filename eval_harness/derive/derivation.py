@@ -1,4 +1,4 @@
-"""`derive`: every number of a run, from its answers. Nothing else in medprobe makes one.
+"""`derive`: compute every number of a run from its answers. No other code in medprobe does.
 
 What a store keeps of the output lies under a key over everything it follows from (`key_of`), so that it is known when it has to be derived
 again: other bytes, another answer key or other labels of the dataset, another `DERIVE_VERSION`.
@@ -119,13 +119,13 @@ def write_derived(folder: Path, derived: Derived) -> None:
 
 
 def key_of(sent: Sent, fingerprint: str | None, facets: str | None) -> str:
-    """The key of what is derived from these files and the questions of these digests."""
+    """The key of everything derived from these files and the questions with these digests."""
     parts = [DERIVE_VERSION, fingerprint, facets, *(hashlib.sha256(each or b"").hexdigest() for each in sent)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def kept_units(units: pd.DataFrame) -> pd.DataFrame:
-    """The units that a board counts, those of one metric together and sorted by cluster; shares of letters are left out."""
+    """The units that a board aggregates, grouped by metric and sorted by cluster; letter frequencies are left out."""
     facets = [facet for facet in sorted(set(BALANCED.values())) if facet in units.columns]
     kept = units.loc[~units["metric"].str.startswith("share_"), [*UNIT_NAMES, *facets, *UNIT_NUMBERS]]
     order = np.lexsort((kept["cluster"].to_numpy(), pd.factorize(kept["metric"])[0]))
@@ -133,7 +133,7 @@ def kept_units(units: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scores(run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored:
-    """The scores of the answers as they were read."""
+    """The scores of these readings."""
     scored = score(run.benchmark.family, questions, readings, run.method.extraction or "ours")
     if run.request.permute:
         _letters_as_shown(scored, run, questions, readings)
@@ -141,8 +141,8 @@ def _scores(run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> 
 
 
 def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
-    """Put the shares of the letters as they were shown into `scored`: those of the question's own order would hide a model that always
-    says A, for each option is A once."""
+    """Put the frequencies of the letters as shown into `scored`: in the question's own order they would hide a model that always says A,
+    since each option is A once."""
     counts = option_counts(questions)
     letters = [
         sorted((int(position) - rotation(int(sample), counts[question])) % counts[question] for position in choice)
@@ -160,8 +160,8 @@ def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, r
 
 
 def _by_option_or_letter(readings: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
-    """Is the answer the option or the letter? Shares (percent) of the questions answered in every option order: `same_option` chose the
-    same option throughout, `same_letter` the same letter."""
+    """Whether the model follows the option or the letter. Percent of the questions answered in every option order: `same_option` chose
+    the same option throughout, `same_letter` the same letter."""
     counts = option_counts(questions)
     option = letter = total = 0
     for question, given in readings.groupby("question_id"):

@@ -1,4 +1,4 @@
-"""Labels, descriptions, directions and units of all metrics; the headline, by which a result is judged, or why it has none.
+"""Labels, descriptions, directions and units of all metrics; the headline metric of a result, or why it has no score.
 
 A benchmark's own metrics are in its module (`benchmarks/`). See also: the rule of nonresponse (`scores/nonresponse.py`).
 """
@@ -15,7 +15,7 @@ from eval_harness.records.result import Nonresponse, Result, Score
 from eval_harness.scores.nonresponse import REASONS
 
 HEADLINE: dict[str, str] = {name: spec(name).headline for name in BENCHMARKS}
-"""The metric a benchmark is sorted by."""
+"""The metric that a benchmark is ranked by."""
 
 _EVERYWHERE = {
     "irrelevant": MetricInfo(
@@ -57,7 +57,7 @@ BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_m
 
 @dataclass(frozen=True)
 class NoScore:
-    """Why a result has no headline score, in words; `nonresponse` where most of its responses say nothing."""
+    """Why a result has no headline score; `nonresponse` if most of its responses say nothing."""
 
     why: str
     nonresponse: Nonresponse | None = None
@@ -67,7 +67,7 @@ class NoScore:
 
 
 def headline(result: Result) -> Score | NoScore:
-    """The score of a result's headline metric, or why it has none. Whatever judges a run by its score asks here."""
+    """The score of a result's headline metric, or why it has none. Used wherever a run is judged by its score."""
     metric = HEADLINE[result.benchmark.family]
     score = result.scores.get(metric)
     if score is not None and score.value is not None:
@@ -83,7 +83,7 @@ def cause(found: Nonresponse, result: Result) -> str:
     "28 of 28 answers were cut off at 8 tokens"; "27 of 28 answers say nothing: 20 were cut off at 8 tokens, 7 failed".
     """
     limit = result.method.generation.get("max_tokens")
-    if "recorded_file" in result.environment:  # what the run would have set is not what made the answers
+    if "recorded_file" in result.environment:  # the run's settings are not those that the answers were generated with
         limit = None
     at = f"at {limit:,} token{'s' * (limit != 1)}" if isinstance(limit, int) and limit > 0 else "by the output limit"
     words = {

@@ -88,7 +88,7 @@ def complete(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd
 
 
 def option_counts(questions: pd.DataFrame) -> dict[str, int]:
-    """Question id -> how many options it has."""
+    """Question id -> number of options."""
     return dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
 
 
@@ -101,7 +101,7 @@ def with_judge(run: RunRecord, judge: dict[str, Any]) -> RunRecord:
 
 
 def without_judge(run: RunRecord) -> RunRecord:
-    """The run as if it had been asked without a judge: only rules read its answers, and a free-form run says so."""
+    """The run as if without a judge: only rules read its answers, and a free-form run says so."""
     if run.method.judge is None:
         return run
     deviations = [*run.deviations, *([NO_JUDGE] if run.method.name == "ff" else [])]
@@ -133,7 +133,7 @@ def _as_shown(questions: pd.DataFrame, sample: int) -> pd.DataFrame:
 
 
 def _in_own_order(read: pd.DataFrame, turned: pd.DataFrame, sample: int | None) -> pd.DataFrame:
-    """The choices of one sample told in the order of the question's options."""
+    """The choices of one sample, converted to the order of the question's options."""
     if sample is None:
         return read
     counts = option_counts(turned)
@@ -271,7 +271,7 @@ def _is_scores(values: object, count: int) -> bool:
 
 
 def _highest(values: Sequence[float]) -> Reading:
-    """The option with the highest score; none where it is shared or a score is no number."""
+    """The option with the highest score; none in a tie, or if a score is not a number."""
     if any(value is None or math.isnan(value) for value in values):
         return Reading((), "irrelevant", "option scores are no numbers")
     best = [position for position, value in enumerate(values) if value == max(values)]

@@ -101,7 +101,7 @@ def _everywhere(graded: Graded) -> pd.DataFrame:
 
 
 def _statuses(questions: pd.DataFrame, answers: pd.DataFrame) -> dict[str, int]:
-    """How many responses ended in each status."""
+    """Number of responses with each status."""
     counted = answers["status"].value_counts().to_dict()
     samples = max(answers["sample"].nunique(), 1) if "sample" in answers.columns else 1
     absent = len(questions) * samples - len(answers)

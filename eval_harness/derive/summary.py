@@ -1,4 +1,4 @@
-"""From units to scores: value, interval, chance and verdict of every metric, for the whole or for any part of the units.
+"""Compute scores from units: value, interval, chance and verdict of every metric, for all units or any subset.
 
 See also: what a unit of a metric is (the benchmark modules), the statistics (`intervals.py`).
 """
@@ -16,7 +16,7 @@ from eval_harness.scores.intervals import METHOD, clustered_interval, verdict
 from eval_harness.scores.nonresponse import COUNTS, nonresponse, withheld
 
 UNKNOWN = MetricInfo("", "")
-"""Of a metric that no benchmark names: percent, and higher is better."""
+"""Default for a metric that no benchmark defines: percent, and higher is better."""
 Known = dict[tuple[object, ...], Score]
 """Inputs of a score -> the score. More than half of a breakdown's cells hold the same units in the same clusters as others:
 metrics that nothing speaks for, labels of one question, labels that go together."""
@@ -51,7 +51,7 @@ def breakdown(
 
 
 def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
-    """The units with those of the metrics of BALANCED weighted anew, as if each group (U,) were all there is."""
+    """The units, with those of BALANCED metrics reweighted as if each group (U,) were the whole set."""
     numbers = units[["numerator", "denominator", "chance"]].to_numpy(float, copy=True)
     for metric, facet in BALANCED.items():
         rows = np.flatnonzero(units["metric"] == metric)

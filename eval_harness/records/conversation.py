@@ -1,4 +1,4 @@
-"""Conversation forms: in which order image and text stand in a turn, and whether the authors' system message goes before them.
+"""Conversation forms: the order of image and text in a turn, and whether the authors' system message precedes them.
 
 The form is the same for every back end unless `--form` names another, it is part of the request, and its hash is over what is sent.
 See also: the wording of the prompt (`prompts.py`), the chat template of a model (`models/local/model_inputs.py`).
@@ -17,8 +17,8 @@ from dataset_builders.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`image_first`: the image stands before the text of its turn. `system`: the system message that the benchmark's authors sent to
-    API models (`EvalSpec.system`) is sent where they sent one."""
+    """`image_first`: the image precedes the text of its turn. `system`: include the system message that the benchmark's authors sent to
+    API models (`EvalSpec.system`), if there was one."""
 
     name: str
     image_first: bool
@@ -34,14 +34,14 @@ FORMS = {
         Form("authors", image_first=False, system=True),
     )
 }
-"""`image-first`: as model cards and chat templates write a question about an image. `authors`: as the benchmarks' authors called API
-models, text before image (MediConfusion `Models/gpt.py`; ProbMed `gpt4v.py`), with their system message."""
+"""`image-first`: the order in model cards and chat templates. `authors`: the way the benchmarks' authors called API models, text before
+image (MediConfusion `Models/gpt.py`; ProbMed `gpt4v.py`), with their system message."""
 
 DEFAULT_FORM = "image-first"
 
 
 def form_named(name: str | None) -> Form:
-    """The form of that name; the default for None. Raises BadInput for a name there is not."""
+    """The form of that name; the default for None. Raises BadInput for an unknown name."""
     form = FORMS.get(name or DEFAULT_FORM)
     if form is None:
         raise BadInput(f"--form {name}: not known. Available: {', '.join(FORMS)}.")
@@ -51,8 +51,8 @@ def form_named(name: str | None) -> Form:
 def form_hash(
     form: Form, systems: Sequence[str | None], with_image: bool, template: str | None, template_kwargs: dict[str, Any]
 ) -> str:
-    """Hash of the conversation but for the prompt's own words: roles, order of the parts, system messages (one per question type), and
-    the chat template (with its arguments) that the user gave. Two runs of equal hash put the same prompt in the same way."""
+    """Hash of the conversation format without the prompt's text: roles, order of the parts, system messages (one per question type), and
+    the chat template (with its arguments) that the user gave. Runs with equal hashes present the same prompt in the same way."""
     parts = ["image", "text"] if form.image_first else ["text", "image"]
     user = {"role": "user", "content": [part for part in parts if with_image or part == "text"]}
     conversations = [[*([{"role": "system", "content": text}] if text else []), user] for text in systems]

@@ -1,4 +1,4 @@
-"""Limits on a submission's size and on the resources for reading it, from its questions and samples.
+"""Limits on a submission's size and on the resources for reading it, by its number of questions and samples.
 
 The sizes are known before a run is begun (`eval` reports them) and before anything of a file is unpacked (a store refuses by them).
 """
@@ -13,25 +13,25 @@ from typing import Any
 from dataset_builders.errors import BadInput
 
 MOST_SAMPLES = 10_000
-"""Samples (or option orders) of a question."""
+"""Maximum samples (or option orders) per question."""
 MOST_ANSWERS = 1_000_000
-"""Answers of a run: ProbMed's 57,132 questions with 17 samples, MediConfusion's 352 with 2,840."""
+"""Maximum answers of a run: ProbMed's 57,132 questions with 17 samples, MediConfusion's 352 with 2,840."""
 BYTES_PER_ANSWER = 16 << 10
-"""Of a file of answers, on average over its answers: about 4,000 tokens of answer and reasoning. Any one answer may be longer."""
+"""Average bytes per answer in a file: about 4,000 tokens of answer and reasoning. Individual answers may be longer."""
 FLOOR = 64 << 20
-"""Bytes that a file of any number of answers may have."""
+"""Bytes allowed for a file regardless of the number of answers."""
 MAX_FILE = 256 << 20
-"""Bytes of a file as it is handed in. The largest honest one, ProbMed's 57,132 answers with a page of reasoning each, is about 120 MB."""
+"""Maximum bytes of a file as submitted. The largest realistic one, ProbMed's 57,132 answers with a page of reasoning, has about 120 MB."""
 MOST_UNPACKED = 1 << 30
-"""Bytes of a file of answers when unpacked, however many answers are due."""
+"""Maximum bytes of an unpacked file of answers, regardless of their number."""
 MAX_RUN = 1 << 20
-"""Bytes of a run.json; those of our runs have some thousand."""
+"""Maximum bytes of a run.json; ours have a few thousand."""
 FREE_BYTES = 64 << 10
-"""Bytes of the fields of a run.json together."""
+"""Maximum total bytes of the fields of a run.json."""
 LARGEST_NUMBER = 1 << 64
-"""Of numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables take no larger ones."""
+"""Maximum of numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables accept no larger ones."""
 MEMORY = 2 << 30
-"""Bytes that reading a submission may take, whatever its files say, beyond what the process starts with."""
+"""Maximum memory in bytes for reading a submission, beyond the process's initial memory."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Limits:
 
 
 def limits_for(questions: int, samples: int = 1) -> Limits:
-    """The limits of answers to so many questions. Raises BadInput for more samples, or more answers in all, than a store takes."""
+    """The limits for a number of questions. Raises BadInput for more samples, or more answers in total, than a store accepts."""
     if not 1 <= samples <= MOST_SAMPLES:
         raise BadInput(f"{samples:,} samples of each question: a store takes from 1 to {MOST_SAMPLES:,}.")
     rows = questions * samples
@@ -70,11 +70,11 @@ def limits_for(questions: int, samples: int = 1) -> Limits:
 
 
 FIRST_LOOK = Limits(rows=0, file=MAX_RUN, unpacked=MAX_RUN, cpu_seconds=120)
-"""For reading run.json and the dataset that it names, before it is known how many answers are due."""
+"""Limits for reading run.json and the dataset that it names, before the number of expected answers is known."""
 
 
 def wrong_sizes(run: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]:
-    """Why a store takes no run.json of this size (`run`: as JSON has it)."""
+    """Why a store does not accept a run.json of this size (`run`: parsed JSON)."""
     sizes = {name: len(json.dumps(value)) for name, value in run.items()}
     if sum(sizes.values()) > most:
         largest = max(sizes, key=lambda name: sizes[name])

@@ -1,4 +1,4 @@
-"""Names of models, benchmarks and runs: what people read, and what becomes a folder."""
+"""Names of models, benchmarks and runs, for display and as folder names."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ WINDOWS_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNOREC
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 """Valid names of benchmarks and results, which become folders of a store."""
 LONGEST_NAME = 200
-"""Characters of a display name."""
+"""Maximum characters of a display name."""
 
 
 def normal_name(name: str) -> str:
-    """A display name in its one form: composed characters (Unicode NFC), single spaces, none around it.
+    """The normalized form of a display name: composed characters (Unicode NFC), single spaces, none around it.
 
     >>> normal_name("  Me\u0301dical\u00a0VLM ")
     'M\u00e9dical VLM'
@@ -49,10 +49,12 @@ def wrong_model_name(name: str) -> str | None:
     # Joiners (U+200C, U+200D) are part of how several scripts are written.
     odd = [c for c in name if c in "<>" or (unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\u200c\u200d")]
     if odd:
-        return f"model name {shown}: holds {odd[0]!r}. Markup and control characters cannot stand in it; give another --name."
+        return (
+            f"model name {shown}: holds {odd[0]!r}. Markup and control characters are not allowed; give another --name."
+        )
     return None
 
 
 def storable(text: str) -> str:
-    """A text as UTF-8 can store it: lone surrogates become question marks."""
+    """Text that UTF-8 can encode: lone surrogates become question marks."""
     return text.encode("utf-8", "replace").decode()

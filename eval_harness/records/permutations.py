@@ -1,4 +1,4 @@
-"""Orders of options: how a `--permute` run turns them, and the way back from a choice among turned options."""
+"""Option orders of a `--permute` run, and the mapping from a choice among rotated options back to the question's order."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 
 def rotation(sample: int, options: int) -> int:
-    """By how many positions the options of a sample are turned in a `--permute` run: sample s shows option s first."""
+    """The number of positions by which a sample's options are rotated in a `--permute` run: sample s shows option s first."""
     return sample % options
 
 
 def shown(options: Sequence[str], turned: int) -> list[str]:
-    """The options as shown: turned by so many positions, in a circle."""
+    """The options as shown: rotated by this number of positions."""
     return [*options[turned:], *options[:turned]]
 
 

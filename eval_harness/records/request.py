@@ -1,4 +1,4 @@
-"""Requests and responses: what a model is asked, and what comes back."""
+"""Requests to a model and its responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ as the MediConfusion authors' code computes it (`ps_official`, see `option_token
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A worked example put before the question: its prompt, the answer to give, its images."""
+    """A worked example before the question: its prompt, the answer, its images."""
 
     prompt: str
     answer: str
@@ -48,17 +48,17 @@ class Request:
     seed: int = 0
     system: str | None = None
     image_first: bool = True
-    """True if the image stands before the text of its turn (`conversation.py`)."""
+    """True if the image precedes the text of its turn (`conversation.py`)."""
     shots: tuple[Shot, ...] = ()
     candidates: tuple[str, ...] = ()
     scoring: Scoring = "next_token"
     more_images: tuple[bytes, ...] = ()
     shown: tuple[str, ...] = ()
-    """Ids of its images where they are not the question's own."""
+    """Ids of its images if they are not the question's own."""
 
     @property
     def images(self) -> tuple[bytes, ...]:
-        """The images of the question, in order; none where they are withheld."""
+        """The images of the question, in order; none if they are withheld."""
         return () if self.image is None else (self.image, *self.more_images)
 
     @property
@@ -103,7 +103,7 @@ def normalized(response: Response, options: int) -> Response:
     if not isinstance(response.text, str | None):
         raise ValueError(f"a text of type {type(response.text).__name__}")
     if response.status not in DELIVERIES:
-        raise ValueError(f"the status {response.status!r}, which is none of {', '.join(DELIVERIES)}")
+        raise ValueError(f"the status {response.status!r}, which is not one of {', '.join(DELIVERIES)}")
     scores = None
     if response.scores is not None:
         try:
@@ -131,7 +131,7 @@ def normalized(response: Response, options: int) -> Response:
 
 
 def _number(value: Any, most: float) -> float | None:
-    """A number from 0 to `most`, both less than infinity; None for anything else, NaN included."""
+    """A finite number from 0 to `most`; None for anything else, including NaN."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):

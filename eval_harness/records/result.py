@@ -15,10 +15,10 @@ from pydantic_core import PydanticCustomError
 from dataset_builders.errors import BadInput, first_misfit
 
 SCHEMA_VERSION = 1
-"""Of every file that the harness writes: `run.json`, `result.json` and what a store says of a result."""
+"""Format version of every file that the harness writes: `run.json`, `result.json` and a store's files about a result."""
 DERIVE_VERSION = 1
-"""Counts up whenever the same answers may give another reading, score or interval. `medprobe rescore STORE` then derives again what a
-store holds."""
+"""Incremented whenever the same answers may give a different reading, score or interval. `medprobe rescore STORE` then derives the results
+of a store again."""
 
 
 def _of_this_version(version: int) -> int:
@@ -48,7 +48,7 @@ DELIVERIES: dict[str, str] = {
 """The server's outcome, regardless of the text: status of a journal line -> column `delivery` of `answers.parquet`."""
 
 Images = Literal["real", "withheld", "blank", "swapped"]
-"""`real`: the question's own. A run with other ones is an arm of the run with them; it is never ranked."""
+"""`real`: the question's own. A run with other images is an arm of the run with the real ones, and is never ranked."""
 ARMS: tuple[Images, ...] = ("withheld", "blank", "swapped")
 """Replacements for a question's images, to measure how much of a score comes from them: nothing, grey, those of another case."""
 
@@ -59,7 +59,7 @@ Verdict = Literal["better", "no different", "worse"]
 
 
 NOTABLE = 0.9
-"""Share of n under which an effective sample size is shown beside it."""
+"""An effective sample size below this share of n is shown beside n."""
 
 
 class _Strict(BaseModel):
@@ -67,7 +67,7 @@ class _Strict(BaseModel):
 
 
 class Nonresponse(_Strict):
-    """Why a score has no verdict and no rank: most of the `responses` behind it choose no option and decline none.
+    """Why a score has no verdict and no rank: most of its `responses` neither choose an option nor decline.
 
     The other numbers: how many of them the output limit cut off, failed, are missing, or could not be read (`irrelevant`).
     """
@@ -80,7 +80,7 @@ class Nonresponse(_Strict):
 
 
 class Score(_Strict):
-    """One number with what it rests on. Percent unless the metric's name says it is a count (`*_irrelevant`).
+    """One number and its basis. Percent, unless the metric's name says that it is a count (`*_irrelevant`).
 
     `value` is None where the metric is undefined (no case of that kind), and where most responses behind it say nothing (`nonresponse`).
     `n` counts what the metric divides by (questions, pairs, images), `n_cases` the cases behind it, `n_effective` how many independent
@@ -128,7 +128,7 @@ class Benchmark(_Strict):
     """The digest of what was put to the model (`fingerprints.asked_digest`), which an answer key that is corrected later leaves alone."""
     origin: Literal["official", "phantom", "custom"] | None = None
     validated: bool | None = None
-    """True if a person has checked any question of a custom set; None where the set does not say."""
+    """True if a person has checked any question of a custom set; None if the set does not state it."""
     selection: str | None = None
     """Description of what a `--limit`, `--branch` or partial dataset left out; None for a complete run."""
 

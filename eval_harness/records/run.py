@@ -1,4 +1,4 @@
-"""A run: what was asked of which model (`run.json`), and everything a result says about it that the answers do not."""
+"""The record of a run (`run.json`): its request, and everything in a result that cannot be derived from the answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RunRequest(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """`run.json`: the request, and everything a result says about it that the answers do not."""
+    """`run.json`: the request, and everything in a result that cannot be derived from the answers."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -64,7 +64,7 @@ class RunRecord(BaseModel):
 
 
 def read_run(folder: Path) -> RunRecord:
-    """Read `run.json`. Raises BadInput if the folder is no run folder or the file does not fit."""
+    """Read `run.json`. Raises BadInput if the folder is not a run folder or the file is invalid."""
     path = folder / "run.json"
     try:
         return RunRecord.model_validate_json(

@@ -1,4 +1,4 @@
-"""Check a `run.json` for what no store accepts: before the first question of `eval`, and when a submission is examined."""
+"""Check a `run.json` for values that no store accepts, before the first question of `eval` and when a submission is examined."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXTRACTIONS = ("ours", "official")
 
 
 def wrong_run(run: RunRecord, most_bytes: int = FREE_BYTES) -> Iterator[str]:
-    """Every reason why a store refuses what a run says of itself, whatever its answers are."""
+    """Every reason why a store refuses the description of a run, regardless of its answers."""
     if wrong := wrong_model_name(run.model.name):
         yield wrong
     if not FOLDER_NAME.fullmatch(run.benchmark.name):
@@ -40,9 +40,9 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
                 "Write the day of the run there"
             )
     except ValueError:
-        yield f"created_at {clip(run.created_at)} is no time (such as 2026-11-22T09:30:00+00:00)"
+        yield f"created_at {clip(run.created_at)} is not a time (such as 2026-11-22T09:30:00+00:00)"
     if method.name not in METHODS:
-        yield f"the method {clip(method.name)} is none of {', '.join(METHODS)}"
+        yield f"the method {clip(method.name)} is not one of {', '.join(METHODS)}"
     if method.extraction not in (None, *EXTRACTIONS):
         yield f"method.extraction {clip(method.extraction)}: must be {' or '.join(EXTRACTIONS)}"
     if method.judge is not None and not all(
@@ -84,7 +84,7 @@ def _wrong_model(run: RunRecord) -> Iterator[str]:
     if model.responder != "model" and (run.method.name != "mc" or run.method.judge is not None):
         yield "a baseline chooses options itself: its method is mc, and no judge reads it"
     if run.command is not None and not _is_quoted(run.command):
-        yield f"the command {clip(run.command)} is none that medprobe wrote, quoted for a shell; leave it null"
+        yield f"the command {clip(run.command)} is not one that medprobe wrote, quoted for a shell; leave it null"
 
 
 def _is_quoted(command: str) -> bool:
@@ -97,7 +97,7 @@ def _is_quoted(command: str) -> bool:
 
 
 def _command_ran_a_baseline(command: str | None) -> bool:
-    """True if a command line asked a baseline: the value of --model, not a word in a name or a path."""
+    """True if a command line runs a baseline, by the value of --model, not by a word in a name or a path."""
     try:
         words = shlex.split(command or "")
     except ValueError:

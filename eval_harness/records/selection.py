@@ -22,7 +22,7 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Selection:
-    """The questions of a run, with where they came from. `left_out` says in words what was not asked, None if nothing.
+    """The questions of a run and their source. `left_out` describes what was not asked, None if nothing.
 
     `in_split`: the ids of all questions of the split, asked or not.
     """

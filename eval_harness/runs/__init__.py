@@ -1,1 +1,1 @@
-"""A run: which questions, as which requests, asked and kept in its folder, read and scored at the end."""
+"""Runs: select questions, build requests, ask them, keep the answers in a folder, read and score them."""

@@ -1,4 +1,4 @@
-"""Ask what the journal does not hold yet; each answer is in the journal before the next one is awaited.
+"""Ask the questions that are not in the journal yet; each answer is in the journal before the next one is awaited.
 
 One question that a model or its processor cannot take (an image of 1 x 400 pixels, a prompt that is too long) must not end a run of
 thousands: a batch that fails is halved, a question that fails alone is `failed`. A model that takes nothing any more must: where many
@@ -32,10 +32,10 @@ EVERY_SECONDS = 30.0
 """Without a terminal (Slurm, CI), progress is printed as a line at this interval, and at each twentieth."""
 
 IN_A_ROW = 10
-"""Questions that fail one after the other before the model is put to the test."""
+"""Consecutive failures after which the model is tested with a question that it has answered."""
 
 ENOUGH = 20
-"""Answers from which on their length is taken for that of the others."""
+"""Number of answers after which their length is used as an estimate for the others."""
 TOO_LONG = (
     "The answers have {:,} characters on average: all of them will be more than the {:,} MB that a results store takes of this run. "
     "Stop it and ask with a smaller --max-tokens or fewer --samples, if it is to be submitted."
@@ -49,7 +49,7 @@ def ask(
     send: Send,
     answered: Callable[[Response], None] = lambda response: None,
 ) -> int:
-    """Ask what the journal does not hold of `instances` through `send` (`reply_cache.sender_of`); returns how many that were. `answered` is
+    """Ask those of `instances` that are not in the journal through `send` (`reply_cache.sender_of`); returns their number. `answered` is
     told of each once it is in the journal.
 
     Raises BadInput if the back end answers what it was not asked, and where it answers nothing any more: the traceback of what it
@@ -92,7 +92,7 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
     checked = _checked(plan, send)
     if plan.backend.takes_stream:
         if hasattr(plan.backend, "worked"):
-            plan.backend.worked = answered_before()  # asked again before a server is given up
+            plan.backend.worked = answered_before()  # asked again before giving up on a server
         yield from checked(request for batch in plan.requests(instances, at_once=1) for request in batch)
         return
     sender = Sender(checked, answered_before)
@@ -104,8 +104,8 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
 
 
 def _checked(plan: Plan, send: Send) -> Send:
-    """`send` with responses in plain Python types. Raises TypeError for what is no response, ValueError for a text, status or scores that
-    are none, BadInput for a response that was not asked for."""
+    """`send` with responses in plain Python types. Raises TypeError for anything but a response, ValueError for an invalid text, status or
+    scores, BadInput for a response that was not requested."""
     waiting: dict[Key, tuple[int, tuple[str, ...]]] = {}
 
     def noted(requests: Iterable[Request]) -> Iterator[Request]:
@@ -130,7 +130,7 @@ def _checked(plan: Plan, send: Send) -> Send:
 
 
 def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
-    """The one line about a model that answers nothing any more; the traceback is written to `path`."""
+    """The one-line error about a model that has stopped answering; the traceback is written to `path`."""
     error = failed.__cause__
     assert error is not None
     if isinstance(error, BadInput):
@@ -139,12 +139,12 @@ def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
     why = with_type(error)
     return BadInput(
         f"--model {plan.run.request.model}: has stopped answering: {failed.failures} questions in a row failed, the last one with {why}. "
-        f"More is in {path}; the same command goes on with what is left."
+        f"The traceback is in {path}; the same command resumes the run."
     )
 
 
 class ModelFailed(Exception):
-    """The model answers nothing any more; `__cause__` is what it raised last, `failures` how many questions failed in a row."""
+    """The model has stopped answering; `__cause__` is its last exception, `failures` the number of consecutive failures."""
 
     def __init__(self, failures: int) -> None:
         super().__init__(failures)
@@ -177,9 +177,9 @@ class Sender:
                 for response in self._send(part):
                     self._count(response, waiting.pop((response.question_id, response.sample)))
                     yield response
-            except BadInput:  # nothing that another question would change
+            except BadInput:  # another question would fail in the same way
                 raise
-            except (Exception, SystemExit) as raised:  # whatever a model's own code raises
+            except (Exception, SystemExit) as raised:  # a model's own code may raise anything
                 error = raised
             left = list(waiting.values())
             middle = len(left) // 2
@@ -217,7 +217,7 @@ class Sender:
 
 
 def _reason(request: Request, error: Exception | SystemExit) -> str:
-    """Why a question failed: its image where that cannot be decoded, else what was raised."""
+    """Why a question failed: its image if it cannot be decoded, else the exception."""
     try:
         for image in request.images:
             check_image(image)

@@ -33,7 +33,7 @@ LEAST = {
     "timeout": 0.1,
     "wait_server": 0,
 }
-"""The least that an option may be; none of them is infinite or NaN."""
+"""Minimum of each numeric option; none of them may be infinite or NaN."""
 
 NOT_GENERATION = {
     "model",
@@ -51,7 +51,7 @@ NOT_GENERATION = {
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """The options of `medprobe eval`. Raises BadInput if they make no sense by themselves."""
+    """The options of `medprobe eval`. Raises BadInput if they are inconsistent."""
 
     benchmark: str
     model: str
