@@ -25,7 +25,7 @@ ADJECTIVE = (
     r"[a-z-]{2,}(?:al|ar|ic|ous|ive|ary|oid|(?<!m)ent|ant|ed|ate)\b)"
 )
 """What may stand before an option and leaves it the same option ("a solitary pulmonary nodule")."""
-ADJECTIVES = re.compile(rf"(?:{ADJECTIVE}\s+){{1,3}}$")
+ADJECTIVES = re.compile(rf"(?<![a-z-])(?:{ADJECTIVE}\s+){{1,3}}$")
 ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
 NOUN = (
     r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta"

@@ -30,7 +30,7 @@ class OptionClaim:
 
 def claims(said: PlainResponse) -> Iterator[OptionClaim]:
     """Every claim in the order of the text."""
-    start, stop = said.listed
+    start, stop = said.listed()
     items = _items(said)
     inline = items if items and "\n" not in said.text[min(items) : max(items)].rstrip() else set()
     for at, mention in enumerate(said.mentions):
@@ -38,14 +38,12 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
             continue
         if said.options.lone and mention.crossed and not forms.ANSWER.search(said.lead(mention.start)):
             continue  # an option that is itself a letter: the figure's, or the place?
-        kind = _kind(said, at, items)
-        opens = (
-            mention.start in items and forms.OPENS_LIST.search(said.lead(mention.start).rstrip(forms.ITEM)) is not None
-        )
-        if kind == "answer statement" and (mention.start in inline or opens):
-            continue
-        if kind in ("verdict", "answer statement") or (kind is not None and mention.start not in items):
-            before = said.lead(mention.start)
+        before, listed = said.lead(mention.start), mention.start in items
+        kind = _kind(said, at, before, items)
+        if kind == "answer statement" and listed:
+            opens = forms.OPENS_LIST.search(before.rstrip(forms.ITEM)) is not None
+            kind = None if opens or mention.start in inline else kind
+        if kind is not None:
             if kind == "last line" and not before.rstrip(forms.ITEM).endswith(":"):
                 before = said.before(mention.start)
             supposed = not forms.IF_WILL.match(before) and forms.HYPOTHETICAL.search(before, _turn(before))
@@ -107,10 +105,9 @@ class _Lead:
         return any(form.match(self.text, start) for start in self.clauses)
 
 
-def _kind(said: PlainResponse, at: int, items: set[int]) -> Kind | None:
-    mention = said.mentions[at]
-    before, end = said.lead(mention.start), _noun_end(said, mention)
-    lead = _Lead(before)
+def _kind(said: PlainResponse, at: int, before: str, items: set[int]) -> Kind | None:
+    mention, lead = said.mentions[at], _Lead(before)
+    end = _noun_end(said, mention)
     tail = said.lowered[end : end + 160]
     if tail[:1] == "?" and any(option.endswith("?") for option in said.options.plain):
         tail = "." + tail[1:]
@@ -129,9 +126,9 @@ def _kind(said: PlainResponse, at: int, items: set[int]) -> Kind | None:
     if (closed or labelled_whole) and not forms.CALLED_WRONG.match(tail) and not _agrees(said, mention, before):
         if lead.has(forms.ANSWERS):
             return "answer statement"
-        if lead.has(forms.STATES):
+        if mention.start not in items and lead.has(forms.STATES):
             return "statement"
-    if undone:
+    if undone or mention.start in items:
         return None
     if (
         closed
@@ -156,7 +153,7 @@ def _kind(said: PlainResponse, at: int, items: set[int]) -> Kind | None:
     first = first or (
         forms.CLOSES.match(tail) is not None and forms.WITHIN.fullmatch(said.lowered, 0, mention.start) is not None
     )
-    if first and closed and not (mention.start in items and said.begins_line(mention)) and _leads(said, at, tail):
+    if first and closed and _leads(said, at, tail):
         return "statement" if said.text.startswith("A:") else "leading option"  # "A:" may also mean "Answer:"
     ends = (forms.ENDS_LINE if mention.letter else forms.CLOSES).match(tail)
     if not first and ends and forms.ALONE.fullmatch(said.before(mention.start)) and not _in_list(said, at, bool(items)):

@@ -23,7 +23,7 @@ _SHOWN = (
 _WHETHER = r"(?:whether|if|which|what|how|where|when|who)\b"
 _MATTER = r"(?:information|details?|context|data|labels?|clues?|history|resolution|quality|means|basis)\b"
 _DECLINES = re.compile(
-    r"\b(?:" + "|".join((
+    r"\b(?=[a-z])(?:" + "|".join((
         # of itself
         r"(?:i(?:'m| am)|we(?:'re| are)) (?:very |so |truly |really )?(?:sorry,? (?:but )?i\b(?! (?:made|was"
         r"|meant))|unable"

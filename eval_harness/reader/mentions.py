@@ -56,11 +56,7 @@ class PlainResponse:
         self.text, self.options, self.type = text, options, question_type
         self.multiple = question_type == "multiple"
         self.lettered = question_type != "yes_no"
-        self.count = options.count
-
-    @cached_property
-    def lowered(self) -> str:
-        return lower(self.text)
+        self.count, self.lowered = options.count, lower(text)
 
     @cached_property
     def words(self) -> Words:
@@ -137,7 +133,6 @@ class PlainResponse:
         """True if a mention begins a line or an item of a list."""
         return _ITEM.search(self.text, max(0, mention.start - 14), mention.start) is not None
 
-    @cached_property
     def listed(self) -> tuple[int, int]:
         """Where a list of all options in their order begins and ends, each with its letter or on a line of its own, with nothing said of
         any; (-1, 0) where there is none."""
@@ -153,7 +148,7 @@ class PlainResponse:
 
     def _letters(self) -> list[Mention]:
         found, lone = [], self.options.lone
-        words = [start for start, end in zip(self.words.starts, self.words.ends, strict=True) if end - start == 1]
+        words = [self.words.start(at) for at, word in enumerate(self.words.words) if len(word) == 1]
         words = words if len(words) <= 8 * MOST else words[: 2 * MOST] + words[-6 * MOST :]
         for match in letters_in(self.text, self.lowered, words):
             start = match.start()
@@ -174,8 +169,8 @@ class PlainResponse:
         return [
             Mention(
                 (-2 if named.option is None else named.option,),
-                said.starts[named.first],
-                said.ends[named.last - 1],
+                said.start(named.first),
+                said.end(named.last - 1),
                 False,
                 True,
             )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -66,20 +65,23 @@ def normal(word: str) -> str:
     return word[:-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """The words of a text as they are compared, with where each begins and ends."""
+class Words(NamedTuple):
+    """The words of a text as they are compared, and as they were found."""
 
     words: tuple[str, ...]
-    starts: list[int]
-    ends: list[int]
+    found: list[re.Match[str]]
+
+    def start(self, place: int) -> int:
+        return self.found[place].start()
+
+    def end(self, place: int) -> int:
+        return self.found[place].end()
 
 
 def words_of(text: str) -> Words:
     """The words of a text that has been made plain."""
     found = list(_TOKEN.finditer(text))
-    words = (_STATUS[each[0]] if each.lastgroup else normal(each[0]) for each in found)
-    return Words(tuple(words), [each.start() for each in found], [each.end() for each in found])
+    return Words(tuple([_STATUS[each[0]] if each.lastgroup else normal(each[0]) for each in found]), found)
 
 
 _LEADING = ("the", "a", "an")
@@ -285,16 +287,11 @@ class OptionTexts:
 
     def find(self, said: Words, text: str) -> Iterator[Named]:
         """Every name of an option in a text, none of which overlaps the one before."""
-        words, by_first, place = said.words, self._by_first, 0
-        if not by_first:
-            return
-        while place < len(words):
-            found = self._at(said, text, place) if words[place] in by_first else None
-            if found is None:
-                place += 1
-            else:
+        by_first, last = self._by_first, 0
+        for place in [at for at, word in enumerate(said.words) if word in by_first]:
+            if place >= last and (found := self._at(said, text, place)) is not None:
                 yield found
-                place = found.last
+                last = found.last
 
     def _at(self, said: Words, text: str, first: int) -> Named | None:
         words = said.words
@@ -303,10 +300,10 @@ class OptionTexts:
             if words[first:last] != name or _is_part(said, text, first, last, self._unit):
                 continue
             if len(name) < 9 and any(
-                _BREAK.search(text, said.ends[at], said.starts[at + 1]) for at in range(first, last - 1)
+                _BREAK.search(text, said.end(at), said.start(at + 1)) for at in range(first, last - 1)
             ):
                 continue
-            if name in self._everyday and not text[said.starts[first] : said.ends[first]].isupper():
+            if name in self._everyday and not text[said.start(first) : said.end(first)].isupper():
                 continue  # "It tells us nothing." names no ultrasound (US)
             return Named(option, first, last)
         return None
@@ -447,7 +444,7 @@ UNIT = re.compile(r"\s?(mm|cm|dm|m|km|µm|nm|mg|g|kg|ml|dl|l|hu|%|mmhg|bpm|min|m
 
 def _is_part(said: Words, text: str, first: int, last: int, unit: tuple[str, ...]) -> bool:
     """True if a name is part of a longer word or number: "non-union", "PET/CT", "2-1", "2 mm" where 2 cm is meant."""
-    start, end = said.starts[first], said.ends[last - 1]
+    start, end = said.start(first), said.end(last - 1)
     if unit and last - first == 1 and said.words[first].isdigit() and text[start].isalpha():
         return True  # "two" is not "2 cm"
     if said.words[first] in ("π", "√") and _FACTOR.search(text, max(0, start - 4), start):
@@ -461,7 +458,7 @@ def _is_part(said: Words, text: str, first: int, last: int, unit: tuple[str, ...
         if (
             first
             and said.words[first - 1] in _SIGNS
-            and said.ends[first - 1] >= start - 1
+            and said.end(first - 1) >= start - 1
             and said.words[first - 1] != "="
         ):
             return True
@@ -469,7 +466,7 @@ def _is_part(said: Words, text: str, first: int, last: int, unit: tuple[str, ...
             return True
     if said.words[last - 1][-1].isdigit() or said.words[last - 1] in _SIGNS:
         if _GOES_ON.match(text, end) or (
-            last < len(said.words) and said.words[last] in _SIGNS - {"=", "°", "%"} and said.starts[last] <= end + 1
+            last < len(said.words) and said.words[last] in _SIGNS - {"=", "°", "%"} and said.start(last) <= end + 1
         ):
             return True
         found = UNIT.match(text, end) if unit else None
@@ -477,7 +474,7 @@ def _is_part(said: Words, text: str, first: int, last: int, unit: tuple[str, ...
     return bool(
         last < len(said.words)
         and said.words[last] in ("+", "-")
-        and said.starts[last] <= end + 1
+        and said.start(last) <= end + 1
         and text[end : end + 1] in "+-"
     )
 

@@ -103,12 +103,9 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     reopened = next((tag for tag in tags if tag.start() >= start and not _closes(tag)), None)
     if reopened is None:
         answer = text[start:]
-        if len(closing) > 1 and not _says_something(answer):  # "<think>...</think>B</think>"
-            start, end = closing[-2].end(), closing[-1].start()
-            if _says_something(text[start:end]) and all(tag.start() < start or _closes(tag) for tag in tags):
-                return Split(_without_tags(text[:start]), text[start:end], False)
-        if not _says_something(answer) and not _closes(tags[0]) and _says_something(text[: tags[0].start()]):
-            return Split(_without_tags(text[tags[0].end() : start]), text[: tags[0].start()], False)
+        if not _says_something(answer) and (outside := _last_outside(text, tags, opened)) is not None:
+            start, end = outside  # "<think>...</think>B</think>", "B <think>...</think>"
+            return Split(_without_tags(text[:start] + text[end:]), text[start:end], False)
         return Split(_without_tags(text[:start]), answer, False)
     if opened and not closing:
         return _unclosed("", text, 0)
@@ -116,6 +113,16 @@ def split_reasoning(text: str, opened: bool = False) -> Split:
     if not closing or _says_something(before):
         return _unclosed(before, text, reopened.end())
     return _unclosed("", text, 0)
+
+
+def _last_outside(text: str, tags: list[re.Match[str]], opened: bool) -> tuple[int, int] | None:
+    """Where the last stretch outside a reasoning that says something begins and ends, before the last tag."""
+    last, start = None, None if opened or _closes(tags[0]) else 0
+    for tag in tags:
+        if start is not None and _says_something(text[start : tag.start()]):
+            last = start, tag.start()
+        start = tag.end() if _closes(tag) else None
+    return last
 
 
 def _ends_answer(text: str, closing: list[re.Match[str]]) -> bool:

@@ -135,7 +135,7 @@ _NUMBERS = _steps(
     ("exceed", r"\bexceed(?:s|ing)?\s+(?=\.?\d)", ">"),
     ("minus ", r"\bminus\s+(?=\d)", "-"),
     ("negative ", r"\bnegative\s+(?=\d)", "-"),
-    ("'s", r"(?<=\d0)'s\b", "s"),
+    ("'s", r"'s(?<=\d0's)\b", "s"),
     ("cent", r"(?<=\d)\s*per\s?cent\b", "%"),
     ("℃", r"\s?℃", "°c"),
     ("°", r"\s?°\s?C(?:elsius)?\b(?!\.\s+\d)", "°c"),
@@ -144,12 +144,12 @@ _NUMBERS = _steps(
     ("millimet", r"(?<=\d)[\s-]*millimet(?:er|re)s?\b", " mm"),
     ("centimet", r"(?<=\d)[\s-]*centimet(?:er|re)s?\b", " cm"),
     (" met", r"(?<=\d) met(?:er|re)s?\b", " m"),
-    ("m", r"(?<=\d)(\s?[cmµ]?m)(?=[23]\b)", r"\1^"),
-    ("", r"(\d)(?=(?!(?:st|nd|rd|th)\b)(?:[a-zµ]{2,}|[mglkvwnj])\b)", r"\1 "),
+    ("m", r"(\d\s?[cmµ]?m)(?=[23]\b)", r"\1^"),
+    ("", r"\d(?=(?!(?:st|nd|rd|th)\b)(?:[a-zµ]{2,}|[mglkvwnj])\b)", r"\g<0> "),
     ("sqrt", r"\bsqrt\s?\(?(\d+)\)?", r"√\1"),
     ("pi", r"(\d)\s?pi\b", r"\1 π "),
     ("π", r"(?<=\d)π", " π "),
-    (" to ", r"(\d) to (?=\d)", r"\1-"),
+    (" to ", r" to (?<=\d to )(?=\d)", "-"),
     ("between ", r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"),
 )
 """One way to write comparisons, percent, degrees and units beside numbers, as in `_LATEX`."""
@@ -185,8 +185,8 @@ def plain(text: str) -> str:
         text = _BOLD.sub(r"\1", text)
         if not _OPENS_ITALICS.search(text):
             text = _STAR.sub(" star", text)
-    for mark in "*`$":
-        text = text.replace(mark, " * " if mark == "*" and _is_product(text) else "")
+        text = text.replace("*", " * " if _is_product(text) else "")
+    text = text.replace("`", "").replace("$", "")
     for mark, pattern in _MARKUP:
         if mark in text:
             text = pattern.sub("", text)
@@ -203,7 +203,7 @@ def plain(text: str) -> str:
         text = _BLANKS.sub(" ", text)
     if "\n" in text:
         text = _LINES.sub("\n", text.replace(" \n", "\n"))
-    return _RUN.sub(r"\1\1\1", text).strip()
+    return _RUN.sub(lambda run: 3 * run[1], text).strip()
 
 
 def _replace(text: str, steps: tuple[_Step, ...]) -> str:
@@ -216,7 +216,7 @@ def _replace(text: str, steps: tuple[_Step, ...]) -> str:
 
 _STRUCK, _CELL = re.compile(r"~~[^~\n]*~~"), re.compile(r"[^\S\n]*\|[^\S\n]*")
 _BOLD = re.compile(r"\*\*([^*\n]+(?:\*(?!\*)[^*\n]*|\*)?)\*\*(?!\*)")
-_OPENS_ITALICS, _STAR = re.compile(r"(?<!\w)\*(?=\w)"), re.compile(r"(?<=\w)\*(?![\w*])")
+_OPENS_ITALICS, _STAR = re.compile(r"\*(?<!\w\*)(?=\w)"), re.compile(r"\*(?<=\w\*)(?![\w*])")
 """An asterisk that is a sign ("T2*") ends a word that none began."""
 _HAS_DIGIT = re.compile(r"\d")
 _PRODUCT = re.compile(r"\d\s?\*\s?[\d√πa-z(]")
