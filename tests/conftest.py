@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from tests.processes import collect_less_garbage, interpreter, move_home, shared_folder
@@ -50,14 +51,16 @@ def _folder(name: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def phantoms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every benchmark's drawn dataset under its name, built once for a test process: to be read only."""
+def phantoms() -> Path:
+    """A folder with every benchmark's drawn dataset under its name, built once for all test processes: to be read only."""
     from dataset_builders.benchmarks import BENCHMARKS
     from dataset_builders.build import build
 
-    folder = tmp_path_factory.mktemp("phantoms")
-    for name in BENCHMARKS:
-        build(name, out=folder / name, eval_yaml=True)
+    folder, built = shared_folder() / "phantoms", shared_folder() / "phantoms.built"
+    with FileLock(f"{folder}.lock"):
+        for name in BENCHMARKS if not built.exists() else ():
+            build(name, out=folder / name, eval_yaml=True)
+        built.touch()
     return folder
 
 

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = (
     *("torch", "medprobe.command_line", "leaderboard_space.app", "curation.review.review"),
     *("eval_harness.runs.runner", "eval_harness.store.submit"),
-    *("eval_harness.models.local.transformers_vlm", "pyarrow.dataset", "scipy.optimize"),
+    *("eval_harness.models.local.transformers_vlm", "pyarrow.dataset", "scipy.optimize", "scipy.stats", "openai"),
     *("transformers.models.llava.modeling_llava", "transformers.models.llava.processing_llava"),
     *("transformers.models.clip.modeling_clip", "transformers.models.clip.image_processing_clip"),
     *("transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto"),

@@ -1,9 +1,11 @@
 """Facets: any label within one, all facets together, with counts and scores held against a filter of the raw questions."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from leaderboard_space.data.ranks.standings import own_score
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import (
     UNLABELLED,
+    Tree,
     cells_in,
     cells_under,
     choice,
@@ -29,17 +32,21 @@ from leaderboard_space.service import Service
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
 
-ASKED = {
-    family: questions(family, 60, seed=4) for family in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
-}
-TREES = {family: tree_of(family, asked) for family, asked in ASKED.items()}
+FAMILIES = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
 
 
-@given(st.sampled_from(list(ASKED)), st.data())
+@cache
+def drawn(family: str) -> tuple[pd.DataFrame, Tree]:
+    """Questions of a format, and their tree."""
+    asked = questions(family, 60, seed=4)
+    return asked, tree_of(family, asked)
+
+
+@given(st.sampled_from(FAMILIES), st.data())
 def test_a_selection_is_what_the_command_line_selects(family: str, data: st.DataObject) -> None:
     """Or within a facet, and across facets (`dataset_builders.facets`, which knows nothing of the board); counts are what one
     more choice of that facet would leave."""
-    asked, tree = ASKED[family], TREES[family]
+    asked, tree = drawn(family)
     known = [(facet, node.label) for facet, nodes in tree.facets for node in nodes if node.label != UNLABELLED]
     chosen = data.draw(st.lists(st.sampled_from(known), unique=True, max_size=5))
     try:
@@ -60,16 +67,17 @@ def test_a_selection_is_what_the_command_line_selects(family: str, data: st.Data
         assert counts[facet][at] == left
 
 
-@pytest.mark.parametrize("family", ASKED)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_branch_is_the_questions_with_all_of_its_labels(family: str) -> None:
-    for path, rows in TREES[family].rows.items():
+    asked, tree = drawn(family)
+    for path, rows in tree.rows.items():
         if UNLABELLED not in path:
             said = [f"{facet}={label}" for facet, label in zip(facets_in(family, path), path[1:], strict=True)]
-            assert sorted(rows) == np.flatnonzero(select_by_facets(ASKED[family], said)).tolist(), path
+            assert sorted(rows) == np.flatnonzero(select_by_facets(asked, said)).tolist(), path
 
 
 def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:
-    asked = ASKED["gmai-mmbench"]
+    asked, _ = drawn("gmai-mmbench")
     add_run(tmp_path, "gmai-mmbench", asked, answers(asked, 0.5), "One")
     service = Service(Board(tmp_path))
     wanted = select_by_facets(asked, ["modality=CT", "modality=MRI", "task=Counting"])
