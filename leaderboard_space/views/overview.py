@@ -199,7 +199,7 @@ def _legend(found: Overview) -> str:
         f'<p class="fine kinds">{kinds}</p><p class="fine">{text(first)}Axes run from 0 to 100%. Dot: score; bar: 95% interval; dashed: '
         f"guessing; –: no result. {sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly "
         f"different, {sentences.MARK['worse']} worse. {sentences.each_alone(found.tested)} {text(run, 400)}"
-        "Official question sets, papers' numbers included.</p>"
+        "Official question sets, papers' numbers included; all other sets are on their benchmark's page.</p>"
     )
 
 
