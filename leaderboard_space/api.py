@@ -1,4 +1,4 @@
-"""The board for programs: what the API (and an agent that uses it) can ask, with names and words of this board. No Gradio here."""
+"""The board's API for programs and agents, with the names and terms of the board. Independent of Gradio."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.tree import SEPARATOR, Path, Tree, branch_name, choice, facet_of
+from leaderboard_space.data.tree import SEPARATOR, Tree, TreePath, branch_name, choice, facet_of
 from leaderboard_space.export import breakdown_table, leaderboard_table
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.service import Service
 
 
 def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
-    """The functions to offer; their names, types and docstrings are what a caller sees."""
+    """The functions of the API; callers see their names, types and docstrings."""
 
     def question_sets() -> list[dict[str, Any]]:
         """The sets of questions on this board: benchmark, key, split, kind (complete, unconfirmed, sample, partial, custom,
@@ -141,7 +141,7 @@ def _understood(
     every_run: bool,
     facets: list[str] | None,
 ) -> BoardQuery:
-    """A call, checked. Raises BadInput for what is not on the board. Without a score named, one that is known of the selection."""
+    """Check a call. Raises BadInput for names that are not on the board. Without a score, one that is known for the selection is used."""
     section = _section(board, benchmark, question_set)
     _, tree = board.outcomes(section)
     paths = [list(path) for branch in branches or () for path in find_branch(tree, branch)]
@@ -164,7 +164,7 @@ def _understood(
 
 
 def _section(board: Board, benchmark: str, question_set: str) -> Section:
-    """The set of questions that is meant."""
+    """Look up a set of questions."""
     family = known_name(benchmark, BENCHMARKS, "benchmark")
     section = board.snapshot.section(family, question_set or None)
     if section is None and not question_set:
@@ -189,7 +189,7 @@ def _validated(tool: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def find_branch(tree: Tree, said: str) -> list[Path]:
+def find_branch(tree: Tree, said: str) -> list[TreePath]:
     """The paths that a branch expression names: steps divided by ">", the first optionally as `facet: label`; case does not matter, and a
     label may be written as the source writes it or as the board shows it ("chest_xray", "chest X-ray").
 
@@ -200,7 +200,7 @@ def find_branch(tree: Tree, said: str) -> list[Path]:
     known = {path[0] for path in branches}
     named = facet.strip().lower() if colon and facet.strip().lower() in known else None
     steps = tuple(step.strip().lower() for step in (rest if named else said).split(">"))
-    by_name: dict[tuple[str, ...], list[Path]] = {}
+    by_name: dict[tuple[str, ...], list[TreePath]] = {}
     for path in branches:
         if named is None or path[0] == named:
             spellings = {tuple(label.lower() for label in path[1:]), tuple(branch_name(path).lower().split(SEPARATOR))}

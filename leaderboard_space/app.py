@@ -41,10 +41,10 @@ from leaderboard_space.views import cases, compare, frame, model
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SESSIONS = 500
-"""Sessions that are remembered; only Submit begins one. It costs about 80 kB (a copy of every component), and Gradio would keep 10,000; who
-comes back after 500 others finds the form as it was first drawn."""
+"""Maximum number of sessions kept; only Submit starts one. Each costs about 80 kB (a copy of every component), and Gradio would keep
+10,000; a reader who returns after 500 others finds an empty form."""
 UPLOADS_KEPT = 3600
-"""Seconds that an uploaded file, and a submission bundle, is kept."""
+"""Seconds for which uploaded files and submission bundles are kept."""
 FONTS = ["system-ui", "sans-serif"]
 
 
@@ -94,7 +94,7 @@ def build_app(
                 offered = gr.State(submitting.choices())
                 form, target = draw_submit(submitting)
 
-        def fill(offered: Any) -> tuple[Any, ...]:  # drawn anew, the form would lose a file that is given meanwhile
+        def fill(offered: Any) -> tuple[Any, ...]:  # redrawing the form would lose a file chosen in the meantime
             choices = submitting.choices()
             if choices == offered:
                 return (gr.skip(),) * 3
@@ -114,8 +114,8 @@ def build_app(
 
 
 def _spoken(tool: Callable[..., Any]) -> Callable[..., str]:
-    """The same function with its answer as JSON text, which programs and agents read alike, and what is wrong with a call said to its
-    caller instead of an internal error."""
+    """Wrap a function to return JSON text, which programs and agents both read, and to report bad input to the caller instead of an
+    internal error."""
 
     @wraps(tool)
     def call(*given: Any, **named: Any) -> str:
@@ -145,15 +145,15 @@ def serve(
 
     Raises BadInput if `store` is no results store, or the port is taken.
     """
-    # A server answers many readers at once on few cores: threads inside every matrix product would only wait for each other
-    # (measured: 1 ms becomes 85 ms).
+    # The server handles many readers concurrently on few cores: threads inside matrix products would only contend for them (measured:
+    # 1 ms becomes 85 ms).
     threadpool_limits(1, user_api="blas")
     may_write = host in LOOPBACK and not on_space()
     app, endpoint, begin = build_app(store, data, may_write=may_write, hidden=hidden)
     served = {*LOOPBACK, host, *names} if may_write else None
     options = launch_options(endpoint)
     options["app_kwargs"]["lifespan"] = guarded(served, SPACE if on_space() else "'none'")
-    with redirect_stdout(StringIO()):  # it announces its MCP server even when asked to be quiet
+    with redirect_stdout(StringIO()):  # Gradio announces its MCP server even with quiet=True
         try:
             app.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **options)
         except (OSError, OverflowError):  # taken, no port, or no address of this machine
@@ -166,7 +166,7 @@ def serve(
 
 
 def launch_options(*middleware: Middleware) -> dict[str, Any]:
-    """What `launch` needs for the board's look, and for making no outside connections. `middleware`: what answers the pages."""
+    """Arguments of `launch` for the board's look, and for making no outside connections. `middleware`: serves the pages."""
     theme = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], primary_hue="blue", neutral_hue="slate")
     return {
         "theme": theme,
@@ -175,7 +175,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         "run_history": False,
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
-        "enable_monitoring": False,  # its address is a secret, which it would print
+        "enable_monitoring": False,  # Gradio would print its secret address
         "app_kwargs": {
             "middleware": [
                 Middleware(GZipMiddleware, minimum_size=10_000, compresslevel=1),
@@ -185,7 +185,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         },
         "state_session_capacity": SESSIONS,
         "head": f"<script>{frame.scripts()}</script>",
-        "mcp_server": find_spec("mcp") is not None,  # agents ask what the API answers, at /gradio_api/mcp/
+        "mcp_server": find_spec("mcp") is not None,  # the API for agents, at /gradio_api/mcp/
     }
 
 
@@ -211,7 +211,7 @@ def main() -> None:
 
 
 def _number(variable: str, otherwise: int) -> int:
-    """A positive whole number from the environment; ends the program with one line where it is none."""
+    """A positive integer from the environment; exits with one line if it is not one."""
     said = os.environ.get(variable, "").strip()
     if said and not (said.isascii() and said.isdigit() and int(said) > 0):
         raise SystemExit(f"{variable}: {said[:40]!r} is no positive whole number.")

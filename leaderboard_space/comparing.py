@@ -1,4 +1,4 @@
-"""Any results on the same questions compared with each other: paired where the answers of both are known, else by their numbers.
+"""Compare results on the same questions: paired if the answers of both are known, else by their numbers.
 
 See also: drawing (`views/compare.py`), sentences (`sentences.py`).
 """
@@ -35,8 +35,8 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Difference:
-    """Two results of a comparison: the difference in points (one - other), its interval, and two-sided p-values of this comparison alone
-    and corrected for all the pairs that are compared here (Holm). `n` units, of which each won so many alone; None where unpaired."""
+    """A pair of results: the difference in points (one - other), its interval, and two-sided p-values, uncorrected and corrected for all
+    pairs compared here (Holm). `n` units, and the numbers that only one of them got right; None if unpaired."""
 
     one: Entry
     other: Entry
@@ -84,20 +84,20 @@ class Comparison:
         return self.outcomes is not None and entry.key in self.outcomes.row_of
 
     def name(self, entry: Entry) -> str:
-        """How a chosen result is called: what tells it apart from the others that are chosen."""
+        """The label of a chosen result: whatever distinguishes it from the other chosen ones."""
         return self.name_of(entry.key)
 
     def name_of(self, key: str) -> str:
-        """The same by its key."""
+        """The same, by key."""
         return labels(self.chosen)[key]
 
     def score(self, entry: Entry, metric: str) -> Score | None:
-        """The result's score, from its answers where they are known; None where it has none."""
+        """The result's score, from its answers if they are known; None if it has none."""
         found = self._own(entry, metric)
         return found if found is not None and found.value is not None else None
 
     def no_score(self, entry: Entry, metric: str) -> str:
-        """Why the result cannot be compared by a score; empty where it can, or nothing is known of it."""
+        """Why the result cannot be compared by a score; empty if it can, or if nothing is known about it."""
         found = self._own(entry, metric)
         return sentences.no_score(found, entry.result) if found is not None else ""
 
@@ -170,7 +170,7 @@ def _corrected(pairs: list[Difference]) -> list[Difference]:
 
 
 def comparable_sections(board: Board) -> list[Section]:
-    """Sets of questions with at least two results: complete official ones first, drawn images last, then by how many have
+    """Sets of questions with at least two results: complete official ones first, phantoms last, then by how many have
     answers."""
     found = [section for held in board.snapshot.sections.values() for section in held if len(section.entries) > 1]
 
@@ -211,7 +211,7 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
             break
         chosen.insert(0 if said and "first" not in taken else len(chosen), entry)
     known = [name for name in metrics if len(draft.scores(name)) >= min(2, len(chosen))]
-    # Of a run without a score the page says why, by the score that was asked for.
+    # For a run without a score the page gives the reason, for the requested score.
     without = [name for name in metrics if name not in known and any(draft.no_score(entry, name) for entry in chosen)]
     known = [name for name in metrics if name in known or name in without]
     metric = asked if asked in known else next(iter(known), "")

@@ -22,12 +22,12 @@ from leaderboard_space.data.ranks.groups import judge_of
 from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import SEPARATOR, Path, facet_of
+from leaderboard_space.data.tree import SEPARATOR, TreePath, facet_of
 
 Table = list[dict[str, Any]]
 
 
-def selection_in_words(branches: Sequence[Path]) -> str:
+def selection_in_words(branches: Sequence[TreePath]) -> str:
     """The branches by the source's own labels, the choices of facets as the command line takes them; empty for everything."""
     return "; ".join(
         f"{facet}={path[1]}" if (facet := facet_of(path)) else SEPARATOR.join(path[1:]) for path in branches
@@ -40,7 +40,7 @@ def breakdown_table(
     facet: str,
     cells: Mapping[str, Mapping[str, Score]],
     metric: str | None,
-    branches: Sequence[Path] = (),
+    branches: Sequence[TreePath] = (),
 ) -> Table:
     """A breakdown as plain rows, one per result and cell. `cells`: column -> entry key -> score; `metric` None: the columns are metrics."""
     where = selection_in_words(branches)
@@ -99,7 +99,7 @@ def as_file(table: Table, name: str, form: str) -> dict[str, str]:
     }
 
 
-def leaderboard_table(section: Section, found: Standings, branches: Sequence[Path]) -> Table:
+def leaderboard_table(section: Section, found: Standings, branches: Sequence[TreePath]) -> Table:
     """The standings as plain rows, everything that a number rests on beside it."""
     where = selection_in_words(branches)
     seen = {} if branches else sights_of(section, found.metric)
@@ -169,7 +169,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _table_of(row: Row, metric: str, branches: Sequence[Path]) -> str | None:
+def _table_of(row: Row, metric: str, branches: Sequence[TreePath]) -> str | None:
     """The table a published number is printed in: its own where the board knows it, else those its result names."""
     result = row.entry.result
     if result.kind != "published" or result.source is None:
@@ -179,7 +179,7 @@ def _table_of(row: Row, metric: str, branches: Sequence[Path]) -> str | None:
 
 
 def citation(
-    section: Section, found: Standings, branches: Sequence[Path], request: Mapping[str, Any]
+    section: Section, found: Standings, branches: Sequence[TreePath], request: Mapping[str, Any]
 ) -> dict[str, str]:
     """How to cite a table (`cited`): the selection and the questions, then the papers of its numbers."""
     title = f"{section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
@@ -207,7 +207,7 @@ def cited(title: str, note: str, entries: Sequence[Entry], request: Mapping[str,
     return {"name": "", "text": said, "type": "text/plain"}
 
 
-def plot_note(section: Section, found: Standings, branches: Sequence[Path]) -> str:
+def plot_note(section: Section, found: Standings, branches: Sequence[TreePath]) -> str:
     """What a saved plot says of itself: the set of questions, the selection, and the papers of its numbers."""
     papers = sorted({row.entry.result.source.citation for row in found.rows if row.entry.result.source})
     where = f" Selection: {selection_in_words(branches)}." if branches else ""

@@ -14,7 +14,7 @@ from eval_harness.records.result import Score, Verdict
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of, is_random_run, shown_method
-from leaderboard_space.data.tree import Path, branch_name, groups_of
+from leaderboard_space.data.tree import TreePath, branch_name, groups_of
 from leaderboard_space.html import count, in_words, number, plural, score_text
 from leaderboard_space.sentences import RANDOM_RUN, SAME, listed, percent_of_chance
 
@@ -279,7 +279,7 @@ def finding(family: str, found: Standings) -> str:
     )
 
 
-def caption(family: str, found: Standings, branches: Sequence[Path]) -> str:
+def caption(family: str, found: Standings, branches: Sequence[TreePath]) -> str:
     """What stands under the headline: what the score is, of how many, of what, and what the marks of the chart are."""
     info, case = info_of(found.metric, family), spec(family).case
     known = [row.score for row in found.rows if row.score.value is not None]

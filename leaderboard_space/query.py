@@ -16,7 +16,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import ALL, ONE, methods_of, metrics_of
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import Path, Tree, branch_name, facets_in
+from leaderboard_space.data.tree import Tree, TreePath, branch_name, facets_in
 
 MOST_BRANCHES = 2000
 
@@ -31,7 +31,7 @@ class BoardQuery:
     tree: Tree
     metric: str
     metrics: list[str]
-    branches: tuple[Path, ...]
+    branches: tuple[TreePath, ...]
     shown: str
     dropped: tuple[str, ...]
     unknown: tuple[str, ...] = ()
@@ -70,14 +70,14 @@ def checked(board: Board, request: Mapping[str, Any]) -> BoardQuery:
     return BoardQuery(snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, tuple(unknown))
 
 
-def rankable(section: Section, outcomes: Outcomes | None, branches: Sequence[Path]) -> list[str]:
+def rankable(section: Section, outcomes: Outcomes | None, branches: Sequence[TreePath]) -> list[str]:
     """The scores that a selection can be ranked by: those that its labels do not give away."""
     facets = [facet for branch in branches for facet in facets_in(section.family, branch)]
     found = [name for name in metrics_of(section, outcomes) if not gives_away(section.family, name, facets)]
     return found or [name for name in METRICS if not gives_away(section.family, name, facets)][:1]
 
 
-def _branches(value: Any) -> list[Path]:
+def _branches(value: Any) -> list[TreePath]:
     """Paths (facet, label, ...) from whatever the browser sent; anything else is dropped."""
     if not isinstance(value, list):
         return []

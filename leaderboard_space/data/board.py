@@ -1,4 +1,4 @@
-"""The results store behind the board: read into sections, and read again when it changes.
+"""The results store behind the board, read into sections and reloaded when it changes.
 
 See also: what a section is (`store/sections.py`), scoring selections (`scoring.py`), drawing (`views/`).
 """
@@ -26,11 +26,11 @@ from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.data.tree import published_tree, tree_of
 
 RESCAN_SECONDS = 5.0
-"""How often the store is looked at for new files."""
+"""Seconds between checks of the store for new files."""
 
 
 class Board:
-    """The store behind the board. Readers take `snapshot`; a new one replaces it whole when files come or change."""
+    """The store behind the board. Readers use `snapshot`, which is replaced atomically when files are added or change."""
 
     def __init__(
         self, store: str | Path | None, published: Sequence[Result] = (), trusted: TrustedData | None = None
@@ -44,7 +44,7 @@ class Board:
         if self._source is not None:
             folder = self._source.folder()
             if not self._source.is_on_hub and not (folder / "results").is_dir():
-                scan_store(folder)  # says what is wrong with it; a new repository of the Hub may have nothing in it yet
+                scan_store(folder)  # reports problems; a new Hub repository may still be empty
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
@@ -68,7 +68,7 @@ class Board:
                 try:
                     self.trusted.refresh()
                     self.refresh()
-                except (OSError, BadInput):  # the store is away for a moment: what was read stays on show
+                except (OSError, BadInput):  # the store is temporarily unavailable: keep showing the last snapshot
                     continue
 
         threading.Thread(target=loop, daemon=True, name="watch-store").start()
@@ -83,7 +83,7 @@ class Board:
 
     def outcomes(self, section: Section) -> Loaded:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept."""
-        if section.loaded is None:  # readers of another section do not wait for this one
+        if section.loaded is None:  # do not block readers of other sections
             with self._reading:
                 if section.loaded is None:
                     loaded = self._load(section)
@@ -120,7 +120,7 @@ class Board:
         return read_questions(path, fingerprint)
 
     def questions_path(self, fingerprint: str) -> Path | None:
-        """Where the store keeps the questions of a fingerprint, if it does."""
+        """The store's file with the questions of a fingerprint, if there is one."""
         return self.store / "questions" / f"{fingerprint}.parquet" if self.store is not None else None
 
     def _scan(self) -> Snapshot:
@@ -128,7 +128,7 @@ class Board:
             self.store = self._source.folder()
             known = hasattr(self, "snapshot") and not self._source.is_on_hub
             if known and not (self.store / "results").is_dir():
-                raise FileNotFoundError("the results store is away")  # not the same as a store with nothing in it
+                raise FileNotFoundError("the results store is unavailable")  # as opposed to an empty store
         read, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
         entries = [*read, *self._published]
         before = {}

@@ -1,4 +1,4 @@
-"""The images of cases, from the dataset that a result names: a folder here, or a repository on the Hub, read only where looked at.
+"""The images of cases, from the dataset that a result names: a local folder, or a Hub repository of which only viewed cases are read.
 
 Shown are only images that we drew (phantoms) or whose licence, as the dataset itself states it, lets anybody pass them on; and only where
 the dataset's questions are those of the section. No request waits for the Hub: an image that is not here yet is fetched in the background.
@@ -27,7 +27,7 @@ from dataset_builders.images.licences import allows_copies
 from leaderboard_space.data.store.sections import Section
 
 MOST_KEPT = 300
-"""Datasets and cases kept in memory; those longest not looked at go first."""
+"""Maximum number of datasets and cases in memory; the least recently used are evicted first."""
 RETRY_SECONDS = 120.0
 CASE = "case"
 Images = Mapping[str, bytes]
@@ -107,13 +107,13 @@ def _open(source: Dataset, section: Section) -> _Open | None:
         questions = repository.questions(section.split)
         if not repository.has_images or fingerprint_of(questions) != section.fingerprint:
             return None
-    except Exception:  # a dataset that cannot be read shows no images
+    except Exception:  # no images for a dataset that cannot be read
         return None
     return _Open(repository, section.split, _may_show(questions, section, repository))
 
 
 def _may_show(questions: pd.DataFrame, section: Section, repository: Repository) -> frozenset[str]:
-    """Phantoms all; else the cases of which every image has a licence that lets anybody pass it on."""
+    """All cases of phantoms; else the cases whose images all have a licence that permits redistribution."""
     cases = questions["case_id"].astype(str)
     if section.kind == "phantom" or repository.origin == "phantom":
         return frozenset(cases) if section.kind == "phantom" and repository.origin == "phantom" else frozenset()
@@ -135,12 +135,12 @@ def _images(dataset: _Open, case_id: str) -> Images:
 
 
 def _from_hub(dataset: _Open, case_id: str) -> Images:
-    """One row group of the remote file, instead of the whole: datasets are large, and a reader looks at a few cases."""
+    """One row group of the remote file instead of all: datasets are large, and a reader views only a few cases."""
     import pyarrow.parquet as pq
     from huggingface_hub import HfFileSystem
 
     repository = dataset.repository
-    system = HfFileSystem(endpoint=endpoint())  # the Hub as it is named now, as for everybody here
+    system = HfFileSystem(endpoint=endpoint())  # the current endpoint, as everywhere in medprobe
     base = f"datasets/{repository.data}@{repository.revision}"
     if not dataset.where:
         for name in repository.file_names("cases", dataset.split):

@@ -1,4 +1,4 @@
-"""Select and sort the cases of a set: by words, by a label, by who got them wrong; find cases that share its images; read answers."""
+"""Select and sort the cases of a set by words, labels, and which models got them wrong; find cases with the same images; read answers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from leaderboard_space.data.tree import UNLABELLED
 SEARCHED = ("question_id", "case_id", "question", "options", "categories", "department", "modality", "task", "keyword", "organ",
             "image_type", "scenario")  # fmt: skip
 MOST_LABELS = 60
-"""Values of a facet up to which they are offered as a choice; more are found by searching."""
+"""Maximum number of a facet's values that are offered as choices; more are found by searching."""
 
 
 def headline_of(outcomes: Outcomes) -> str | None:
-    """The score that says what is right: of every question, not of the one aspect or scenario that happens to come first. None where
-    every key is hidden."""
+    """The score that defines correctness: over every question, not one aspect or scenario. None if every key is hidden."""
     name = HEADLINE.get(outcomes.family)
     return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
 
@@ -116,8 +115,8 @@ def _of_cases(outcomes: Outcomes, questions: Bools) -> Bools:
 
 
 Answer = tuple[list[int], str, str]
-"""The options chosen, the status, and what was said."""
-NONE: Answer = ([], "no answer", "")
+"""The options chosen, the status, and the response."""
+NO_ANSWER: Answer = ([], "no answer", "")
 
 
 def shown_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Scores by the values of a facet, or of every metric: for breakdowns, topics and the pages of models; of all results or of some."""
+"""Scores per facet value, or per metric, of all results or some: for breakdowns, topics and model pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import info_of, is_random_run, metrics_of, own_score, random_run, tested
 from leaderboard_space.data.scoring import Bools, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import UNLABELLED, Path, Tree, cells_in
+from leaderboard_space.data.tree import UNLABELLED, Tree, TreePath, cells_in
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
@@ -22,7 +22,7 @@ Cells = dict[str, dict[str, Score]]
 
 
 def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
-    """What the section can be broken down by: the facets that its source gives, others that results are broken down by (the step of
+    """The facets that a section can be broken down by: those of its source, others that results are broken down by (the step of
     ProbMed's Table 6), and the metrics."""
     there = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
     facets = FACETS.get(section.family, ())
@@ -51,7 +51,7 @@ def cells_of(
     tree: Tree,
     metric: str,
     facet: str,
-    branches: Sequence[Path],
+    branches: Sequence[TreePath],
     keys: frozenset[str] | None = None,
 ) -> Cells:
     """The scores of the results of `keys` (None: of all) in every column. A selection can only be broken down where answers are known."""
@@ -94,7 +94,7 @@ def scores_by_entry(
     outcomes: Outcomes | None,
     tree: Tree,
     metric: str,
-    branches: Sequence[Path],
+    branches: Sequence[TreePath],
     keys: frozenset[str] | None = None,
 ) -> dict[str, Score]:
     """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
@@ -117,7 +117,7 @@ def _scores(
     metric: str,
     mask: Bools | None,
     cell: tuple[str, str] | None,
-    branches: Sequence[Path],
+    branches: Sequence[TreePath],
     keys: frozenset[str] | None,
 ) -> dict[str, Score]:
     """Entry key -> score of one column: from the answers where there are some, else from what the result itself says."""
@@ -143,7 +143,7 @@ def _labelled(outcomes: Outcomes | None, facet: str) -> bool:
 
 
 def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
-    """Label -> question positions; what is unlabelled is left out."""
+    """Label -> question positions; unlabelled questions are left out."""
     if outcomes is None:
         return {}
     return {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}

@@ -1,4 +1,4 @@
-"""Names of models and results: which mean one model, what is known of it, and what tells results apart in lists and in what a reader types.
+"""Names of models and results: synonyms of one model, its metadata, and unique names of results in lists and typed queries.
 
 Two small tables in `published/`, which the board shows, are about models. `model_names.csv`: a name as it is written in results, the model
 it means, and the snapshot where the name states one. `model_facts.csv`: when a model was first released (year and month) and what says so,
@@ -39,7 +39,7 @@ class Identity:
 
 
 def identity_of(name: str) -> str:
-    """The one name of a model that a result calls `name`; a name that no table knows is its own. Case does not matter for known names.
+    """The canonical name of a model that a result calls `name`; an unknown name is its own. Known names are case-insensitive.
 
     >>> identity_of("gpt-4o-2024-08-06"), identity_of("gpt-4o"), identity_of("My model")
     ('GPT-4o', 'GPT-4o', 'My model')
@@ -48,12 +48,12 @@ def identity_of(name: str) -> str:
 
 
 def snapshot_of(model: Model) -> str | None:
-    """The snapshot that a result was got with: as it says itself, else as the model's name states it."""
+    """The model snapshot of a result: as the result states it, else as in the model's name."""
     return model.snapshot_date or _meant().get(model.name.strip().casefold(), ("", None))[1]
 
 
 def identity(name: str, results: Iterable[Result] = ()) -> Identity:
-    """What is known of the model that `name` means. Kind and size: of the papers' table, else of the first of its `results` that says."""
+    """The metadata of the model called `name`. Kind and size: from the papers' table, else from the first of its `results` with them."""
     name = identity_of(name)
     facts = _facts().get(name, {})
     said = [*([published_models()[name]] if name in published_models() else []), *(result.model for result in results)]
@@ -115,7 +115,7 @@ def find_result(entries: Sequence[Entry], said: str) -> Entry | None:
 
 
 def _settings(entry: Entry) -> tuple[str, ...]:
-    """What tells results of one model apart."""
+    """The attributes that distinguish results of one model."""
     method = entry.result.method
     return tuple(part for part in (method.name, method.prompt, entry_mark(entry)) if part)
 
@@ -127,7 +127,7 @@ def entry_mark(entry: Entry, metric: str | None = None, cell: tuple[str, str] | 
 
 
 def source_mark(result: Result, metric: str | None = None, cell: tuple[str, str] | None = None) -> str:
-    """Where a number comes from, in two words: `published · T1`, `measured` (submitted to us), `measured · by us`.
+    """The source of a number, in brief: `published · T1`, `measured` (submitted to us), `measured · by us`.
 
     With `metric` (and `cell`, a facet and its value) it is the one table that prints this number, else all the result's tables.
     """

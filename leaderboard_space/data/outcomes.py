@@ -28,7 +28,7 @@ from leaderboard_space.data.tree import rows_by
 
 @dataclass(frozen=True)
 class UnitIndex:
-    """What the units of a metric belong to: a question (`question` >= 0) or, where it is -1, the case `case`."""
+    """The question (`question` >= 0) or, if that is -1, the case `case` that each unit of a metric belongs to."""
 
     question: Ints
     case: Ints
@@ -47,7 +47,7 @@ class Outcomes:
     unit_index: dict[str, UnitIndex]
     case_of_question: Ints
     memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What was computed of them and is asked for again."""
+    """Cache of results computed from them."""
 
     @cached_property
     def row_of(self) -> dict[str, int]:
@@ -122,7 +122,7 @@ def read_outcomes(
 
 
 def _read_units(path: Path) -> tuple[pa.Table, dict[str, Numbers]]:
-    """What a run's units are, and their numbers. Raises BadInput if they cannot be read."""
+    """A run's units and their numbers. Raises BadInput if they cannot be read."""
     try:
         table = pq.read_table(path)
         table.select(UNIT_NAMES)

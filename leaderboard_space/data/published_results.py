@@ -41,7 +41,7 @@ from leaderboard_space.benchmarks import spec
 FOLDER = Path(__file__).parents[1] / "published"
 Row = dict[str, str]
 Place = tuple[str, str, str]
-"""Where a number stands in a result: facet, facet value (both empty for the whole) and metric."""
+"""Position of a number in a result: facet, facet value (both empty for overall scores) and metric."""
 Key = tuple[str, ...]
 
 
@@ -181,7 +181,7 @@ class Group:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What is to be known of its table, and of its cells."""
+        """Notes on its table and its cells."""
         rows = [row for row in read_table("notes") if row["table"] == self.table["table"]]
         of_cells = [row for row in rows if any(selects(row, cell.row, cell.column) for cell in self.cells)]
         return [note for note in (self.table["note"], *(row["note"] for row in of_cells)) if note]
@@ -319,7 +319,7 @@ def _tables_of_numbers() -> dict[tuple[Key, Place], str]:
 
 
 def misprint(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
-    """What is known to be wrong with a printed number, where a note is of that very cell (or of its column)."""
+    """The known misprint of a printed number, if there is a note on that very cell (or its column)."""
     return _misprints().get((key_of(result), (facet, value, metric)))
 
 

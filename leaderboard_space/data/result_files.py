@@ -28,7 +28,7 @@ from leaderboard_space.html import visible
 
 
 def kept() -> Path:
-    """Where what was derived here lies: below the user's cache folder (XDG_CACHE_HOME), or the folder that MEDPROBE_BOARD_CACHE names."""
+    """Folder of the results derived here: below the user's cache folder (XDG_CACHE_HOME), or the one that MEDPROBE_BOARD_CACHE names."""
     named = os.environ.get("MEDPROBE_BOARD_CACHE")
     home = os.environ.get("XDG_CACHE_HOME")
     board = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "medprobe" / "board"
@@ -57,7 +57,7 @@ def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
 
 
 def _dataset(store: Path, trusted: Sequence[str], benchmark: Benchmark) -> Dataset:
-    """The questions of the store or of a trusted dataset; nothing is fetched for a stranger's."""
+    """The questions of the store or of a trusted dataset; nothing is fetched for an untrusted one."""
     path = store / "questions" / f"{benchmark.fingerprint}.parquet"
     if path.is_file():
         questions = pd.DataFrame(list(parquet_rows(path)))
@@ -73,7 +73,7 @@ Stamp = tuple[int, int] | None
 
 
 class ResultFiles:
-    """What was read of the files of a store, or what is wrong with each."""
+    """Contents of a store's files, or the problem with each."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}

@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 NOTHING = Score(value=None, n=0, n_cases=0)
-"""The score where nothing counts."""
+"""The score if no unit counts."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ class MetricUnits:
 
     @property
     def are_silent(self) -> Bools:
-        """For which runs (R,) most responses say nothing."""
+        """Mask of the runs (R,) most of whose responses say nothing."""
         return np.asarray(2 * self.ended[:, 1:].sum(axis=1) > self.ended[:, 0])
 
     @cached_property
     def starts(self) -> Ints:
-        """Where each cluster begins among the units."""
+        """Index of each cluster's first unit."""
         return np.flatnonzero(np.r_[True, np.diff(self.cluster) != 0][: self.cluster.size])
 
 
@@ -168,7 +168,7 @@ def _distinct(counted: Bools, case: Ints) -> Ints:
 
 
 def _chance(units: MetricUnits, counted: Bools) -> Floats:
-    """What a guesser's numerators add up to, per row (1 or R rows); NaN where any is unknown."""
+    """Sum of a guesser's numerators, per row (1 or R rows); NaN if any is unknown."""
     known = np.isfinite(units.expected) | ~counted
     return np.where(known.all(axis=1), np.where(counted & known, units.expected, 0.0).sum(axis=1), np.nan)
 

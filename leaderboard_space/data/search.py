@@ -1,4 +1,4 @@
-"""One search over topics, labels, benchmarks and models: forgiving of spelling, with where each hit is."""
+"""Search topics, labels, benchmarks and models, tolerant of misspellings; each hit has its location."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from leaderboard_space.data.topics import fold
 
 CLOSE, VERY_CLOSE = 0.8, 0.92
-"""How alike two words must be (difflib's ratio) to count as a slip of the pen."""
+"""Minimum similarity (difflib's ratio) of two words to count as a typo."""
 SPELT = 1.5
 """The score from which on a hit holds the words as they are spelt, or words that begin so; below, only parts of words, or slips."""
 WHOLE_WORDS = 2.9
@@ -20,7 +20,7 @@ MOST = 12
 
 @dataclass(frozen=True)
 class Hit:
-    """Something that can be found: what it is called, by which words, where it is, and its address. `weight`: ties go to the larger."""
+    """An entry of the index: name, words, location and address. `weight`: ties go to the larger."""
 
     name: str
     where: str
@@ -30,7 +30,7 @@ class Hit:
 
 
 def search(query: str, hits: Sequence[Hit], most: int = MOST) -> list[Hit]:
-    """The hits for a query, best first: whole words before beginnings of words before parts before slips of the pen. A query of several
+    """The hits for a query, best first: whole words before beginnings of words before parts before typos. A query of several
     words asks for all of them; where nothing has them all, for what has most of them. Nothing for a query without a letter or a digit."""
     wanted = fold(query).split()
     if not wanted:
@@ -51,7 +51,7 @@ def _all_words(wanted: Sequence[str], hits: Sequence[Hit], least: float = 0.0) -
     scored = [(_score(wanted, hit, close), hit) for hit in hits]
     found = [(score, hit) for score, hit in scored if score > least]
     spelt = [item for item in found if item[0] >= SPELT]
-    found = spelt or found  # slips count only where nothing is spelt so, or begins so
+    found = spelt or found  # typos count only if no word matches or begins so
     found.sort(key=lambda item: (-item[0], -item[1].weight, item[1].name.lower()))
     first: dict[str, Hit] = {}
     for _, hit in found:
@@ -60,7 +60,7 @@ def _all_words(wanted: Sequence[str], hits: Sequence[Hit], least: float = 0.0) -
 
 
 def _score(wanted: Sequence[str], hit: Hit, close: dict[str, dict[str, float]]) -> float:
-    """How well a hit fits; 0 where it does not, below 1 where only by a slip of the pen."""
+    """Relevance of a hit; 0 if it does not match, below 1 if only with a typo."""
     best = 0.0
     whole = " ".join(wanted)
     for rank, named in enumerate(hit.words):

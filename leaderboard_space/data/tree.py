@@ -26,27 +26,27 @@ from dataset_builders.facets import read_facets
 from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import chains_of, spec
 
-Path = tuple[str, ...]
+TreePath = tuple[str, ...]
 MARK = "="
 
 
-def choice(facet: str, label: str) -> Path:
+def choice(facet: str, label: str) -> TreePath:
     """The path of a chosen label."""
     return (MARK + facet, label)
 
 
-def facet_of(path: Path) -> str | None:
+def facet_of(path: TreePath) -> str | None:
     """The facet of a choice; None for a branch of the tree."""
     return path[0][1:] if path[0].startswith(MARK) else None
 
 
-def groups_of(selection: Sequence[Path]) -> list[list[Path]]:
+def groups_of(selection: Sequence[TreePath]) -> list[list[TreePath]]:
     """The paths that are joined with each other: the branches, then the choices of each facet. What is selected is in all of them.
 
     >>> groups_of([("task", "A"), choice("modality", "CT"), ("task", "B")])
     [[('task', 'A'), ('task', 'B')], [('=modality', 'CT')]]
     """
-    found: dict[str | None, list[Path]] = {}
+    found: dict[str | None, list[TreePath]] = {}
     for path in sorted(selection, key=lambda path: facet_of(path) is not None):
         found.setdefault(facet_of(path), []).append(path)
     return list(found.values())
@@ -62,7 +62,7 @@ def organ_and_modality(image_type: str) -> tuple[str, str]:
     return organ, modality
 
 
-def cells_under(path: Path, breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+def cells_under(path: TreePath, breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The cells (facet, facet value) of a result's breakdown that a path consists of; empty where the breakdown does not say.
 
     An organ or a modality of ProbMed is its image types, an organ's modality is one image type.
@@ -80,7 +80,7 @@ def cells_under(path: Path, breakdown: Mapping[str, Mapping[str, Any]]) -> list[
     ]
 
 
-def cells_in(selection: Sequence[Path], breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+def cells_in(selection: Sequence[TreePath], breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The cells of a result's breakdown that lie wholly within a selection: those of every group. Papers print by one facet at a time, so
     that of two facets together they say nothing, but for ProbMed's image types, which are organ and modality at once."""
     of_groups = [[cell for path in group for cell in cells_under(path, breakdown)] for group in groups_of(selection)]
@@ -167,11 +167,11 @@ class Tree:
     its path."""
 
     groups: list[tuple[str, list[FacetNode]]]
-    rows: dict[Path, Ints]
+    rows: dict[TreePath, Ints]
     size: int
     facets: list[tuple[str, list[FacetNode]]] = field(default_factory=list)
 
-    def mask(self, selection: Sequence[Path]) -> Bools | None:
+    def mask(self, selection: Sequence[TreePath]) -> Bools | None:
         """The selected questions (Q,); None (everything) where nothing is selected."""
         selected = None
         for group in groups_of(selection):
@@ -181,7 +181,7 @@ class Tree:
             selected = joined if selected is None else selected & joined
         return selected
 
-    def counts(self, selection: Sequence[Path]) -> dict[str, list[int]]:
+    def counts(self, selection: Sequence[TreePath]) -> dict[str, list[int]]:
         """Facet -> how many questions each of its labels has within what is selected otherwise (its own choices left out); empty where only
         printed tables are known, which count one facet at a time."""
         found = {}
@@ -191,7 +191,7 @@ class Tree:
             found[facet] = np.add.reduceat(held, begins).tolist()
         return found
 
-    def is_unprinted(self, path: Path) -> bool:
+    def is_unprinted(self, path: TreePath) -> bool:
         """True for a choice in a facet that the benchmark has, and of whose labels nothing is known: no paper prints them."""
         return any(facet == facet_of(path) and not nodes for facet, nodes in self.facets)
 
@@ -249,13 +249,13 @@ def _spelt(label: str) -> str:
     return next(written, label)
 
 
-def branch_name(branch: Path) -> str:
+def branch_name(branch: TreePath) -> str:
     """A path as it is shown: its labels without the facet."""
     last = facet_of(branch) or ("modality" if len(branch) > 2 else branch[0])
     return SEPARATOR.join([*branch[1:-1], shown_label(last, branch[-1])])
 
 
-def facets_in(family: str, path: Path) -> tuple[str, ...]:
+def facets_in(family: str, path: TreePath) -> tuple[str, ...]:
     """The facets whose labels a path consists of."""
     if chosen := facet_of(path):
         return (chosen,)
@@ -265,11 +265,11 @@ def facets_in(family: str, path: Path) -> tuple[str, ...]:
 
 def tree_of(family: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`). A facet that no branch names adds no level to it."""
-    rows: dict[Path, Ints] = {}
+    rows: dict[TreePath, Ints] = {}
     groups: list[tuple[str, list[FacetNode]]] = []
     for chain in chains_of(family):
-        found: dict[Path, Ints] = {}
-        below: dict[Path, dict[str, int]] = {}
+        found: dict[TreePath, Ints] = {}
+        below: dict[TreePath, dict[str, int]] = {}
         for depth in range(1, len(chain) + 1):
             for labels, at in rows_by(questions, chain[:depth]).items():
                 found[labels] = at
@@ -288,7 +288,7 @@ def tree_of(family: str, questions: pd.DataFrame) -> Tree:
     return Tree(groups, rows, len(questions), facets)
 
 
-def rows_by(questions: pd.DataFrame, facets: Sequence[str]) -> dict[Path, Ints]:
+def rows_by(questions: pd.DataFrame, facets: Sequence[str]) -> dict[TreePath, Ints]:
     """Labels by some facets -> positions of the questions that have them all. A question with several categories is in each of them; one
     without a label is "unlabelled". None where the source gives none of a facet."""
     columns = ["categories" if facet == "category" else facet for facet in facets]
@@ -316,7 +316,7 @@ def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
 
     ProbMed's image types are organ and modality at once, so that they make the branches of organs, too.
     """
-    rows: dict[Path, Ints] = {}
+    rows: dict[TreePath, Ints] = {}
     groups: list[tuple[str, list[FacetNode]]] = []
     for chain in chains_of(family):
         facet = chain[0]
@@ -370,7 +370,7 @@ def _organs(image_types: dict[str, int]) -> list[FacetNode]:
     ]
 
 
-def _grow(below: Mapping[Path, Mapping[str, int]], chain: Sequence[str], path: Path) -> list[FacetNode]:
+def _grow(below: Mapping[TreePath, Mapping[str, int]], chain: Sequence[str], path: TreePath) -> list[FacetNode]:
     """The branches under a path. `below`: path -> its labels with how many questions each has."""
     sizes = below.get(path, {})
     if not any(label != UNLABELLED for label in sizes):
@@ -378,7 +378,7 @@ def _grow(below: Mapping[Path, Mapping[str, int]], chain: Sequence[str], path: P
     return [FacetNode(label, chain[0], n, _grow(below, chain[1:], (*path, label))) for label, n in _sorted(sizes)]
 
 
-def _paths(nodes: Sequence[FacetNode]) -> Iterator[Path]:
+def _paths(nodes: Sequence[FacetNode]) -> Iterator[TreePath]:
     """The labels that lead to each of some branches and those below them."""
     for node in nodes:
         yield (node.label,)

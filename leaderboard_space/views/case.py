@@ -12,7 +12,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.case_images import CaseImages, Dataset
-from leaderboard_space.data.cases import NONE, Answer, answers_to, headline_of
+from leaderboard_space.data.cases import NO_ANSWER, Answer, answers_to, headline_of
 from leaderboard_space.data.model_names import labels
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.store.sections import Entry, Section
@@ -92,7 +92,7 @@ def _question(section: Section, question: pd.Series, given: Given, named: dict[s
     chosen: dict[int, list[str]] = defaultdict(list)
     nothing: list[tuple[str, str]] = []
     for run, answers in given.items():
-        choice, status, said = answers.get(question["question_id"], NONE)
+        choice, status, said = answers.get(question["question_id"], NO_ANSWER)
         for option in choice:
             chosen[option].append(named[run])
         if not choice:

@@ -13,7 +13,7 @@ from eval_harness.records.result import Images
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cases import (
-    NONE,
+    NO_ANSWER,
     answers_to,
     label_choices,
     labelled,
@@ -154,7 +154,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
         }
         for entry in entries:
             if entry.key in given:
-                choice, status, said = given[entry.key].get(question["question_id"], NONE)
+                choice, status, said = given[entry.key].get(question["question_id"], NO_ANSWER)
                 answered = {"chosen": letters(choice), "status": status, "response": said}
                 table.append({**asked, "model": entry.result.model.name, "run": entry.key, **answered})
     return as_file(table, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
@@ -318,7 +318,7 @@ def _without_the_image(section: Section, outcomes: Outcomes, case: int, entries:
                 continue
             for _, question in questions.iterrows():
                 name = question["question_id"]
-                choice, status, said = answers.get(name, NONE)
+                choice, status, said = answers.get(name, NO_ANSWER)
                 seen = f"image {', '.join(shown[name])}" if shown.get(name) else WITHOUT[image]
                 answer = in_full(question, choice) if choice else f"({status}) {said[:MOST_SAID]}"
                 cells = (entry.result.model.name, name, seen, answer)

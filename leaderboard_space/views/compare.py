@@ -18,7 +18,7 @@ from leaderboard_space.comparing import (
     compared,
 )
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.cases import NONE, Answer, answers_to
+from leaderboard_space.data.cases import NO_ANSWER, Answer, answers_to
 from leaderboard_space.data.model_names import entry_mark, identity_of
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry
@@ -393,7 +393,7 @@ def flip_rows(found: Comparison) -> Table:
 
 def _answer(given: Mapping[str, Answer], question: pd.Series) -> str:
     """The options of an answer with their texts, else its status."""
-    choice, status, _ = given.get(question["question_id"], NONE)
+    choice, status, _ = given.get(question["question_id"], NO_ANSWER)
     return in_full(question, choice) or status
 
 

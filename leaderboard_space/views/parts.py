@@ -14,7 +14,7 @@ from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import labels
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import SEPARATOR, Path, facet_of
+from leaderboard_space.data.tree import SEPARATOR, TreePath, facet_of
 from leaderboard_space.html import LONGEST_NAME, number, options, percent, plural, prose, text
 
 LONGEST_ID = 300
@@ -39,7 +39,7 @@ def set_name(section: Section) -> str:
 
 
 def benchmark_address(
-    section: Section, metric: str | None = None, branch: Path | None = None, every: bool = False
+    section: Section, metric: str | None = None, branch: TreePath | None = None, every: bool = False
 ) -> str:
     """The leaderboard of a set of questions, by a metric, on a branch or a facet's label; `every`: with all rows of a long table."""
     facet = facet_of(branch) if branch else None

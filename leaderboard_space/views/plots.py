@@ -18,7 +18,7 @@ from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.model_names import identity
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of
-from leaderboard_space.data.tree import UNLABELLED, Path, Tree, cells_in
+from leaderboard_space.data.tree import UNLABELLED, Tree, TreePath, cells_in
 from leaderboard_space.html import percent, plural, prose, text
 from leaderboard_space.views.parts import look
 
@@ -107,7 +107,7 @@ def by_date(rows: Sequence[Row], metric: str, family: str, stated: str, about: s
     return _against(rows, known, metric, family, ("date", "by release date", "First released"), stated, about)
 
 
-def image_types(tree: Tree, branches: Sequence[Path]) -> list[Path]:
+def image_types(tree: Tree, branches: Sequence[TreePath]) -> list[TreePath]:
     """The branches of ProbMed's image types within a selection, the largest first (as the tree lists them)."""
     labels = [path[1] for path in tree.rows if path[0] == "image_type" and path[1] != UNLABELLED]
     inside = cells_in(branches, {"image_type": dict.fromkeys(labels)})

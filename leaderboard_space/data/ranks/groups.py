@@ -26,11 +26,11 @@ GROUPS: dict[Group, str] = {
 WITH_RANKS: tuple[Group, ...] = ("ranked", "official reader", "judge model")
 
 Owner = tuple[str, str | None, str]
-"""What one row stands for: model, account, kind of result."""
+"""Identity of a row: model, account, kind of result."""
 
 
 def group_of(entry: Entry) -> Group:
-    """Where a result stands."""
+    """The group of a result."""
     method = entry.result.method
     if entry.provenance.withdrawal is not None:
         return "withdrawn"
@@ -48,12 +48,12 @@ def judge_of(result: Result) -> str | None:
 
 
 def owner_of(entry: Entry) -> Owner:
-    """Whose result of which model it is. A result of a store that kept no landings has no account, like a paper's."""
+    """Account and model of a result. A result that no store accepted has no account, like a paper's."""
     return (entry.result.model.name, entry.account, entry.result.kind)
 
 
 def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, str, str]:
-    """How well a result stands for its model and account; the smallest does.
+    """Sort key for choosing the result that represents its model and account; the smallest is chosen.
 
     What the store's owner reproduced comes first. A paper's best over methods, and multiple choice with the benchmark's default prompt,
     our reader and one sample, come before other settings; what combines many samples or knows the answers (a `variant`) last. Then the one

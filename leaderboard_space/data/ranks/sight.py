@@ -1,4 +1,4 @@
-"""The part of each result's score that comes from the images, where runs of the same model without the right ones are in the store.
+"""The part of each result's score that comes from the images, if the store has runs of the same model without the right ones.
 
 See also: the numbers (`eval_harness/scores/sight.py`), in words (docs/sight.md).
 """
@@ -39,7 +39,7 @@ def sights_of(section: Section, metric: str) -> Mapping[str, Sight]:
 
 
 def read_sights(section: Section) -> None:
-    """Compare the results of a section with their arms, in every metric: for `sights_of`, where it costs no reader any time."""
+    """Compare the results of a section with their arms in every metric, in advance, so that `sights_of` keeps no reader waiting."""
     found: dict[str, dict[str, Sight]] = {}
     for entry in section.entries if section.arms else ():
         for metric, sight in _sights(section, entry).items():

@@ -1,4 +1,4 @@
-"""A section seen through a selection: one row per result, with its score there, its verdict, and the ranks it may hold.
+"""The standings of a section on a selection: one row per result, with its score, verdict, and possible ranks.
 
 See also: the mathematics (`scoring.py`, `eval_harness.scores.ranks`), sentences (`headlines.py`), HTML (`views/`).
 """
@@ -34,7 +34,7 @@ from leaderboard_space.data.ranks.groups import (
 )
 from leaderboard_space.data.scoring import Bools, Floats, MetricUnits, p_values, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import Path, Tree, cells_in, groups_of
+from leaderboard_space.data.tree import Tree, TreePath, cells_in, groups_of
 
 ALPHA = 1 - LEVEL
 """Every score is tested by itself, at 95 %, so that its mark agrees with its interval wherever it stands."""
@@ -78,7 +78,7 @@ def tested(score: Score, run: Score | None, info: MetricInfo) -> Score | None:
 
 
 ALL, ONE = "all", "one"
-"""Which results are shown: every one of them, or one per model and account."""
+"""Results to show: all, or one per model and account."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Standings:
         """The rows but those withdrawn."""
         return [row for row in self.rows if row.group != "withdrawn"]
 
-    def facets_of_parts(self, branches: Sequence[Path]) -> set[str]:
+    def facets_of_parts(self, branches: Sequence[TreePath]) -> set[str]:
         """The facets by which results of which nothing is known for the selection as a whole have cells with the metric within it."""
         return {
             facet
@@ -155,12 +155,12 @@ METHODS = {
 
 
 def shown_method(name: str) -> str:
-    """How a method is called."""
+    """Display name of a method."""
     return METHODS.get(name, name)
 
 
 def info_of(metric: str, family: str = "") -> MetricInfo:
-    """What a metric means (in a format); a metric this board does not know is shown by its name."""
+    """Description of a metric (of a format); a metric unknown to this board is shown by its name."""
     own = spec(family).metrics.get(metric) if family in BENCHMARKS else None
     return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
 
@@ -191,7 +191,7 @@ def standings(
     outcomes: Outcomes | None,
     tree: Tree,
     metric: str,
-    branches: Sequence[Path] = (),
+    branches: Sequence[TreePath] = (),
     shown: str = ALL,
 ) -> Standings:
     """Score and rank the results of a section on the questions in the union of `branches` (none: all of them).
@@ -273,7 +273,7 @@ def _printed_beside(own: Scores) -> Beside:
 
 
 def _beside(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, Beside]:
-    """Entry key -> what stands beside its score on a selection, from the answers."""
+    """Entry key -> the values beside its score on a selection, from the answers."""
     if outcomes is None or "abstained" not in outcomes.metrics:
         return {}
     abstained, answered = (
@@ -299,20 +299,20 @@ def _has_none(score: Score) -> bool:
     return score.value is None or score.nonresponse is not None
 
 
-def own_scores(entry: Entry, branches: Sequence[Path]) -> Scores:
-    """What a result itself says about a selection: its scores, or the cell of its breakdown that is exactly the selection."""
+def own_scores(entry: Entry, branches: Sequence[TreePath]) -> Scores:
+    """A result's own scores for a selection: overall, or the cell of its breakdown that is exactly the selection."""
     if not branches:
         return entry.result.scores
     cell = own_cell(entry, branches)
     return entry.result.breakdown[cell[0]][cell[1]] if cell else {}
 
 
-def own_score(entry: Entry, metric: str, branches: Sequence[Path]) -> Score | None:
-    """What a result itself says about a selection in one metric."""
+def own_score(entry: Entry, metric: str, branches: Sequence[TreePath]) -> Score | None:
+    """A result's own score for a selection in one metric."""
     return own_scores(entry, branches).get(metric)
 
 
-def parts_of(entry: Entry, branches: Sequence[Path]) -> list[tuple[str, str]]:
+def parts_of(entry: Entry, branches: Sequence[TreePath]) -> list[tuple[str, str]]:
     """The cells (facet, facet value) of a result's breakdown that lie within a selection; without one all."""
     breakdown = entry.result.breakdown
     if branches:
@@ -320,7 +320,7 @@ def parts_of(entry: Entry, branches: Sequence[Path]) -> list[tuple[str, str]]:
     return [(facet, label) for facet, held in breakdown.items() for label in held]
 
 
-def own_cell(entry: Entry, branches: Sequence[Path]) -> tuple[str, str] | None:
+def own_cell(entry: Entry, branches: Sequence[TreePath]) -> tuple[str, str] | None:
     """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
     if not branches or not entry.result.breakdown or len(branches) != len(groups_of(branches)):
         return None

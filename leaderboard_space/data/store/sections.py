@@ -31,9 +31,9 @@ class Entry:
     result: Result
     folder: Path | None = None
     notes: tuple[str, ...] = ()
-    """What the board says of it: numbers that were left out."""
+    """The board's notes on it: numbers that were left out."""
     provenance: Provenance = field(default_factory=Provenance)
-    """What the store says of it: who submitted it and when it landed, whether it was withdrawn, remarks."""
+    """The store's record of it: who submitted it, when it was accepted, whether it was withdrawn, notes."""
 
     derived: Path | None = None
     """Folder of what was derived from its answers: its own where a verifier accepted it, else one of the board's."""
@@ -79,7 +79,7 @@ class Section:
     marks: tuple[object, ...] = ()
     """The state of the files that it is computed from; where one changes, the section is computed anew."""
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What was computed of its entries and is asked for again."""
+    """Cache of results computed from its entries."""
 
     def title(self) -> str:
         names = {

@@ -25,7 +25,7 @@ from leaderboard_space.data.ranks.standings import (
     shown_method,
 )
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import FACET_LABEL, Path, branch_name, facet_of, groups_of
+from leaderboard_space.data.tree import FACET_LABEL, TreePath, branch_name, facet_of, groups_of
 from leaderboard_space.html import count, interval, number, options, percent, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW
@@ -143,7 +143,7 @@ def _table(
     section: Section,
     found: Standings,
     axis: Axis,
-    branches: Sequence[Path],
+    branches: Sequence[TreePath],
     every: bool,
     tag: Mapping[str, str],
     seen: Mapping[str, Sight],
@@ -232,7 +232,7 @@ def _row(
     name: str,
     tag: str,
     found: Standings,
-    branches: Sequence[Path],
+    branches: Sequence[TreePath],
     ranked: Mapping[Group, int],
     abstentions: bool,
     family: str,
