@@ -141,18 +141,19 @@ def test_the_board_loads_no_back_end_and_no_run():
 
 
 @pytest.mark.parametrize(
-    "module", ["dataset_builders.build", "dataset_builders.hub.repository", "eval_harness.derive.scoring", "medprobe"]
+    ("modules", "heavy"),
+    [
+        ("dataset_builders.build, dataset_builders.hub.repository", ("torch", "gradio")),
+        ("eval_harness.derive.scoring", HEAVY),
+    ],
 )
-def test_light_modules_import_nothing_heavy(module):
-    code = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
+def test_light_modules_import_nothing_heavy(modules, heavy):
+    """See also: `import medprobe` (`test_api.py`)."""
+    code = f"import sys, {modules}; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True, timeout=120
     )
-    loaded = ast.literal_eval(done.stdout)
-    assert "torch" not in loaded
-    assert "gradio" not in loaded
-    if module in ("medprobe", "eval_harness.derive.scoring"):
-        assert loaded == []
+    assert ast.literal_eval(done.stdout) == []
 
 
 def test_a_public_class_has_a_name_of_its_own():

@@ -33,7 +33,7 @@ def made(tmp_path_factory):
         ::20
     ]:  # the boxes' own radiographs are not here: noise of their size stands for them
         coarse = rng.integers(0, 256, (16, 16), dtype=np.uint8)
-        Image.fromarray(coarse).resize((1024, 1024), Image.Resampling.BICUBIC).save(
+        Image.fromarray(coarse).resize((1024, 1024), Image.Resampling.NEAREST).save(
             base / "boxed" / name, compress_level=1
         )
     text = (SOURCES / "figure1_cxr" / "metadata.csv").read_text(encoding="latin-1")
