@@ -1,4 +1,4 @@
-"""Score a file against hidden answers: GMAI-MMBench's test, whose key lies in a private repository.
+"""Score a file against hidden answers: GMAI-MMBench's test, whose answer key is in a private repository.
 
 What leaves is one number, rounded, a few times a day for each user: enough to know where a model stands, too little to learn the key
 from (docs/results_store.md says how little). It leaves once the ledger says who had it, of which file, on which day, so that neither a
@@ -43,11 +43,11 @@ from eval_harness.store.untrusted import MAX_PROBLEMS, listed, printable
 
 FORMAT = next(name for name in BENCHMARKS if spec(name).hidden_split is not None)
 SPLIT, METRICS = str(spec(FORMAT).hidden_split), spec(FORMAT).hidden_metrics
-"""The benchmark with a hidden split, and metric -> the type of question it is about."""
+"""The benchmark with a hidden split, and metric -> question type."""
 DECIMALS = 1
-"""Of the score. With one, it has 1,001 values: at most 10 bits a scoring (the exact score of 21,281 questions would have 14.4)."""
+"""Decimals of the score. One gives 1,001 values: at most 10 bits per scoring (the exact score of 21,281 questions would have 14.4)."""
 SHOWN = 20
-"""Problems that one message spells out."""
+"""Maximum number of problems listed in a message."""
 
 log = logging.getLogger(__name__)
 
@@ -102,12 +102,12 @@ class HiddenTest:
         return self._test.questions["question_id"].astype(str).tolist()
 
     def remaining(self, user: str) -> int:
-        """Scorings that a user has left today. Raises BadInput for what is no user name, and when the ledger cannot be read."""
+        """Scorings that a user has left today. Raises BadInput for an invalid user name, and if the ledger cannot be read."""
         name = user_name(user)
         return self._left(scorings_of(self._ledger.look(path_of(name))), today())
 
     def score(self, upload: Path, model: str, user: str) -> HiddenScore:
-        """The score of a file that answers every question of the test. What this user had scored before costs nothing again.
+        """The score of a file that answers every question of the test. Scoring the same answers again is free.
 
         Raises BadInput: not signed in, a name that cannot stand, problems of the file, the day's scorings used up, a ledger or a key that
         cannot be reached. Unless it says otherwise, nothing was counted.
@@ -133,7 +133,7 @@ class HiddenTest:
         }
 
         def change(document: Document | None) -> tuple[HiddenScore, Document | None]:
-            """The score as the ledger has it, or as it is to be written there."""
+            """The score from the ledger, or the one to be written there."""
             day, scorings = today(), scorings_of(document)
             known = next((each for each in scorings if _is_of(each, scoring)), None)
             if known is not None:
@@ -208,7 +208,7 @@ def _score(test: Test, key: Key, answers: pd.DataFrame) -> tuple[float, int]:
         counted = counted[counted["metric"] == key.metric]
         there = float(counted["denominator"].sum())
         value = 100 * float(counted["numerator"].sum()) / there if there else 0.0
-    except Exception as error:  # what goes wrong here may carry a piece of the key in its words
+    except Exception as error:  # its message may contain part of the key
         log.error("hidden test: scoring failed with %s", type(error).__name__)
         raise BadInput("hidden test: the scoring failed, and nothing was counted. Tell the board's owner.") from None
     return round(value, DECIMALS), len(counted)
@@ -220,7 +220,7 @@ def _digest(path: Path) -> str:
 
 
 def _choices_digest(answers: pd.DataFrame) -> str:
-    """The same for files that choose the same, however they say it and in whatever order."""
+    """Digest of the choices: equal for files with the same choices, regardless of wording and order."""
     rows = sorted(
         (str(name), sorted(int(index) for index in choice))
         for name, choice in zip(answers["question_id"], answers["choice"], strict=True)
@@ -233,12 +233,12 @@ USER_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}", re.ASCII)
 
 
 def user_name(user: str) -> str:
-    """A user's name as the ledger writes it. BadInput for an empty name, and for one that could be a path."""
+    """A user's name in the ledger. Raises BadInput for an empty name, and for one that could be a path."""
     if not isinstance(user, str) or not user.strip():
         raise BadInput("not signed in: sign in with your Hugging Face account, then ask again.")
     if not USER_NAME.fullmatch(user):
         raise BadInput(f"user {clip(user)}: is not a Hugging Face user name. Sign in again.")
-    return user.lower()  # the Hub does not tell Ann from ann
+    return user.lower()  # user names of the Hub are case-insensitive
 
 
 def path_of(user: str) -> str:
@@ -277,7 +277,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Key:
-    """The private side. `version` tells one key from the next without saying anything about it."""
+    """The private side. `version` identifies a key without revealing anything about it."""
 
     answers: Mapping[str, list[int]]
     metric: str
@@ -290,13 +290,13 @@ def open_test(folder: str) -> Test:
     if repository.family != FORMAT or SPLIT not in repository.splits:
         raise BadInput(f"{folder}: has no split {SPLIT} of {FORMAT}, the one test with hidden answers.")
     questions = repository.questions(SPLIT)
-    # Whatever the public rows say: nothing that reads a file may know an answer.
+    # Drop any answers in the public rows: code that reads a file must not know one.
     questions["answer"] = pd.Series([[] for _ in range(len(questions))], index=questions.index, dtype=object)
     return Test(repository.name, questions, fingerprint_of(questions))
 
 
 def read_key(where: str, test: Test, token: str | None, metric: str | None) -> Key:
-    """The private answers. What is wrong with them is said without a word of them."""
+    """The private answers. Error messages about them do not quote them."""
     if is_hub_store(where):
         api = connect_with_token(token)
         with (
@@ -306,7 +306,7 @@ def read_key(where: str, test: Test, token: str | None, metric: str | None) -> K
         ):
             head = with_retries(lambda: private_head(api, where, "the answers of a test"))
             names = ["manifest.json", "answers/*.parquet"]
-            # Into a folder that goes at once: the cache of a served board is no place for a key.
+            # Into a temporary folder: the key must not stay in the cache of a public board.
             with_retries(
                 lambda: api.snapshot_download(
                     where, repo_type="dataset", revision=head, allow_patterns=names, local_dir=folder
@@ -334,7 +334,7 @@ def _key_of(folder: Path, where: str, version: str, test: Test, metric: str | No
                 (str(question), [int(index) for index in indices])
                 for question, indices in zip(frame["question_id"], frame["answer"], strict=True)
             ]
-    except Exception as error:  # as above: no word of the error itself
+    except Exception as error:  # as above: without the error's message
         log.error("hidden test: the answers cannot be read (%s)", type(error).__name__)
         raise wrong("is not a folder of hidden answers (manifest.json, answers/*.parquet)") from None
     answers = dict(rows)

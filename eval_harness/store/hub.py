@@ -115,8 +115,8 @@ def commit_to_main(
 
 
 def open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = "dataset") -> Iterator[Discussion]:
-    """The open pull requests of a repository (of one author), the newest first. What the Hub was asked to leave out is left out here too:
-    a closed pull request that is taken for an open one would lose a submission."""
+    """The open pull requests of a repository (of one author), the newest first. The Hub's filters are applied again here: a closed pull
+    request mistaken for an open one would lose a submission."""
     listed = api.get_repo_discussions(
         repo_id, repo_type=kind, author=author, discussion_type="pull_request", discussion_status="open"
     )
@@ -150,7 +150,7 @@ def is_there(api: HfApi, repo_id: str, revision: str, files: Iterable[str]) -> b
 
 
 def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:
-    """Those of the paths that are files of a revision."""
+    """The paths that exist in a revision."""
     from huggingface_hub.hf_api import RepoFile
 
     found = api.get_paths_info(repo_id, paths, revision=revision, repo_type="dataset")
@@ -158,15 +158,14 @@ def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[
 
 
 def fetched(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "dataset") -> bytes:
-    """A file of a revision, not by way of the cache."""
+    """A file of a revision, bypassing the cache."""
     with temporary_folder(Path(tempfile.gettempdir()), "medprobe-fetched-") as folder:
         file = api.hf_hub_download(repo_id, path, revision=revision, repo_type=kind, local_dir=folder)
         return Path(file).read_bytes()
 
 
 def acceptance_at(api: HfApi, repo_id: str, revision: str, folder: str) -> Acceptance | None:
-    """How the result in a folder of a store on the Hub was accepted; None where the store does not say. Raises BadInput for a
-    damaged file."""
+    """The acceptance of the result in a folder of a store on the Hub; None if there is none. Raises BadInput for a damaged file."""
     path = f"{folder}/{ACCEPTANCE}"
     if path not in files_at(api, repo_id, revision, [path]):
         return None

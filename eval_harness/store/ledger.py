@@ -1,4 +1,4 @@
-"""A private ledger: a small JSON file per user in a private dataset repository on the Hub, or in a folder, changed one change at a time.
+"""A private ledger with serialized changes: a small JSON file per user, in a private dataset repository on the Hub or in a folder.
 
 A change is computed from the newest state and lands only if nothing came in between; otherwise it is computed again from what is there
 then. Whatever happens on the way, a change has landed whole or not at all.
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Document = dict[str, Any]
 Change = Callable[[Document | None], tuple[T, Document | None]]
-"""From the document that is there (None where there is none) to what that means for the caller, and the document to write (None: nothing
-changes). May be called several times."""
+"""Maps the current document (None if there is none) to the caller's result and the document to write (None: no change). May be called
+several times."""
 
 TRIES = 8
 _TURN = threading.Lock()
-"""One change at a time in this process, so that only processes meet on the Hub."""
+"""Serializes changes within this process, so that conflicts on the Hub arise only between processes."""
 
 
 def open_ledger(where: str, token: str | None = None) -> HubLedger | FolderLedger:
@@ -77,7 +77,7 @@ class HubLedger:
     def _read(self, api: HfApi, path: str) -> tuple[str, Document | None]:
         """The newest commit, and the document in it."""
         head = private_head(api, self.repo_id, "the ledger")
-        # Asked for by its path first: a download that fails for want of a network looks much like one of a file that is not there.
+        # Check that the path exists first: a download that fails without a network looks much like one of a missing file.
         if path not in files_at(api, self.repo_id, head, [path]):
             return head, None
         return head, _document(fetched(api, self.repo_id, head, path), f"{self.repo_id}, {path}")
@@ -90,7 +90,7 @@ class HubLedger:
 
 
 class FolderLedger:
-    """A ledger in a folder of this machine, for one machine: a file lock keeps its processes apart. Used as `HubLedger`."""
+    """A ledger in a local folder, for one machine: a file lock serializes its processes. Same interface as `HubLedger`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -126,7 +126,7 @@ def _content(document: Document) -> bytes:
 
 
 def _document(content: bytes, where: str) -> Document:
-    """A damaged document is never taken for an absent one: that would forget what it counts."""
+    """Parse a document. A damaged one is an error and never treated as absent, which would reset its counts."""
     try:
         document = json.loads(content)
     except ValueError:

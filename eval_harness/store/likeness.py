@@ -1,4 +1,4 @@
-"""Compare the answers of two results: one may be a copy of the other with little changed.
+"""Compare the answers of two results, to detect near-copies.
 
 Two runs of a model at temperature 0 are alike, too, so this is only reported, never a reason to refuse. See also: where it is
 reported (`folder.py`).
@@ -20,8 +20,8 @@ from eval_harness.derive.files import READINGS, read_readings
 from eval_harness.records.result import UNDELIVERED
 
 ALIKE = 0.95
-"""Cohen's kappa (Cohen 1960, eq. 1) from which answers are called alike: 0 is what two models that favour the same words or options
-reach by chance, 1 a copy. A copy in which one answer in thirty was changed has about .96."""
+"""Cohen's kappa (Cohen 1960, eq. 1) from which answers are flagged as alike: 0 is agreement by chance, given the words or options that
+both models favour, 1 is a copy. A copy in which one answer in thirty was changed has about .96."""
 CHANCE = 1e-4
 """Probability that two unrelated results reach it, for the best-agreeing of many pairs of samples."""
 ENOUGH = 30
@@ -66,7 +66,7 @@ def _stored_digests(folder: Path, changed: int, size: int) -> Digests:
 
 
 def likeness(ours: Digests, theirs: Digests) -> str | None:
-    """How alike two results' answers are, in words that end before the name of the other; None where they are not.
+    """Description of how alike two results' answers are, to be followed by the name of the other; None if they are not.
 
     Compared over the questions that both answer, each sample of one with each of the other: however often a copy is repeated, and whatever
     stands beside it, one of its samples is that of the original.
@@ -75,7 +75,7 @@ def likeness(ours: Digests, theirs: Digests) -> str | None:
     common = np.intersect1d(ours["question"], theirs["question"])
     if not len(common) or 2 * len(common) < min(asked):
         return None
-    own_words = ours["exact"].nunique() > 1  # always the same ones, such as a refusal, are no model's own
+    own_words = ours["exact"].nunique() > 1  # a constant text, such as a refusal, is not specific to a model
     said = [set(zip(each["question"], each["exact"], strict=True)) for each in (ours, theirs)]
     if own_words and len(common) == max(asked) and said[0] == said[1]:
         return "every response is identical to that of"

@@ -1,4 +1,4 @@
-"""`medprobe withdraw` and `medprobe annotate`: what is said of a result that landed, by who submitted it or by the store's owner.
+"""`medprobe withdraw` and `medprobe annotate`: statements about a stored result by its submitter or the store's owner.
 
 A withdrawn result stays where it is, marked so by a file of its own; a note is a file as well. To a folder, those who may write to it add
 them; on the Hub the owner commits them, and who submitted the result opens a pull request that `medprobe verify` adds.
@@ -35,7 +35,7 @@ from eval_harness.store.scan import is_hub_store
 NOTE = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(withdrawn|note-[0-9a-f]{16})\.json", re.ASCII
 )
-"""The path of a note: the result's folder, and which one."""
+"""Path of a note: the result's folder and the file name."""
 Make = Callable[[str], tuple[str, Withdrawal | Note]]
 """The name and content of a note's file, by the account that makes it."""
 
@@ -55,7 +55,7 @@ def withdraw(store: str | Path, result: str, reason: str, account: str | None = 
 
 
 def annotate(store: str | Path, result: str, text: str, account: str | None = None) -> tuple[str, bool]:
-    """Put a note under a result; returns where it is, and whether it is new. Raises BadInput as `withdraw`."""
+    """Attach a note to a result; returns its location, and whether it is new. Raises BadInput as `withdraw` does."""
 
     def note(who: str) -> tuple[str, Note]:
         made = _made(Note, "--note", account=who, written_at=now(), text=_line(text))
@@ -65,7 +65,7 @@ def annotate(store: str | Path, result: str, text: str, account: str | None = No
 
 
 def wrong_note(path: str, content: bytes, author: str, owner: str, acceptance: Acceptance | None) -> str | None:
-    """Why a note that a pull request adds may not land; None where it may. `acceptance`: of the result that it is about."""
+    """Why a pull request's note is not acceptable; None if it is. `acceptance`: of the result that it is about."""
     kind = Withdrawal if path.endswith(f"/{WITHDRAWN}") else Note
     try:
         account = parse_record(content, kind, path).account
@@ -103,7 +103,7 @@ def _add(store: str | Path, result: str, account: str | None, make: Make) -> tup
         incoming.mkdir(exist_ok=True)
         with temporary_folder(incoming, "") as staging:
             (staging / name).write_bytes(record.to_bytes())
-            os.link(staging / name, folder / name)  # fails where there is one: the first word stands
+            os.link(staging / name, folder / name)  # fails if the file exists: the first one is kept
     except FileExistsError:
         return str(folder / name), False
     except OSError as error:

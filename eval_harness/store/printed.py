@@ -1,5 +1,5 @@
-"""Print the end of a run: its headline score or why it has none, then every score with interval, chance and verdict, how many
-answers the rules did not read with three of them, and the command by which a judge model reads them."""
+"""Print the summary of a run: its headline score or why it has none, every score with interval, chance and verdict, the number of unread
+answers with three examples, and the command by which a judge model reads them."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def summary(result: Result, all_metrics: bool = False) -> str:
 
 
 MOST_LINES = 40
-"""Values of a facet up to which its cells are printed; the result file holds them all."""
+"""Maximum number of a facet's values for its cells to be printed; the result file holds them all."""
 
 
 def _cells(breakdown: Breakdown) -> list[str]:
-    """The cells of an aggregate, a table per facet: they are nowhere else on the command line."""
+    """The cells of an aggregate, a table per facet."""
     lines: list[str] = []
     for facet, values in breakdown.items():
         metrics = list(dict.fromkeys(name for scores in values.values() for name in scores))
@@ -90,7 +90,7 @@ def _cells(breakdown: Breakdown) -> list[str]:
 
 
 def decimals(low: float, high: float, level: float | None, least: int = 1) -> int:
-    """How many decimals an interval is shown with: so many that neither end is rounded to the other side of a level.
+    """Number of decimals of an interval: enough that neither end is rounded to the other side of a level.
 
     >>> decimals(25.03, 37.2, 25.0), decimals(12.1, 24.7, 25.0, 0), decimals(20.0, 37.2, 25.0)
     (2, 1, 1)
@@ -126,12 +126,12 @@ def shown(value: float | None) -> str:
 
 
 def interval(score: Score) -> str:
-    """The 95 % interval of a score; empty where it has none."""
+    """The 95 % interval of a score; empty if it has none."""
     return bounds(score.low, score.high, score.chance)
 
 
 def bounds(low: float | None, high: float | None, chance: float | None) -> str:
-    """An interval, with so many decimals that what is beside chance stays there; empty where there is none."""
+    """An interval, with enough decimals to stay on its side of chance; empty if there is none."""
     if low is None or high is None:
         return ""
     digits = decimals(low, high, chance)
@@ -157,7 +157,7 @@ def _line(name: str, score: Score, width: int, many: int) -> str:
 
 
 def _in_a_line(metric: str, score: Score) -> str:
-    """A score as the first line says it."""
+    """A score in the format of the first line."""
     of = "" if metric in METRICS and METRICS[metric].unit == "count" else " %"
     ends = [f"95% interval {interval(score).replace(' - ', ' to ')}"] if interval(score) else []
     ends.append(f"n = {score.n}{f' (worth {score.worth} independent)' if score.worth else ''}")
@@ -194,7 +194,7 @@ def pairs_summary(found: dict[str, Scores]) -> str:
 
 SHOWN = 3
 LONGEST = 120
-"""Answers shown, and characters of each."""
+"""Number of example answers, and maximum characters of each."""
 TOLD_FIRST = 0.05
 """Share of unread answers above which it is reported directly below the headline score."""
 
@@ -234,8 +234,8 @@ def unread(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def unread_lines(answers: pd.DataFrame, command: str, counted: bool = True) -> list[str]:
-    """How many answers were not read, three of them, and the command that reads them; empty where all were read. `counted`: whether there
-    is a score in which they count."""
+    """The number of unread answers, three examples, and the command that reads them; empty if all were read. `counted`: whether there is a
+    score in which they count."""
     rows = unread(answers)
     if rows.empty:
         return []

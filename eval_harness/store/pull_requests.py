@@ -1,4 +1,4 @@
-"""Pull requests to a results store on the Hub: the files that one adds are examined and answered, and clean ones are added to main.
+"""Pull requests to a results store on the Hub: examine the files that they add, comment, and add those without problems to main.
 
 A pull request may add `run.json`, `answers.parquet` and `judge.parquet` of one result, nothing else. They are downloaded as they are in one
 commit of it; when they are clean, exactly these bytes and what was derived from them are committed to main in one commit, and the pull
@@ -91,7 +91,7 @@ class PullRequests:
     _seen: dict[tuple[int, str], Digests | None] = field(default_factory=dict)
 
     def pull(self, number: int, accept_flagged: bool = False) -> VerifyResult:
-        """Examine one pull request and do what follows.
+        """Examine one pull request and act on the verdict.
 
         `accept_flagged`: a person has looked at its flags. Raises BadInput if the Hub does not let us.
         """
@@ -126,7 +126,7 @@ class PullRequests:
         return details
 
     def _head(self, revision: str | None = None) -> str | None:
-        """The newest commit of main, or of another revision; None where nothing was ever committed."""
+        """The newest commit of main, or of another revision; None if there is none."""
         return with_retries(lambda: self.api.repo_info(self.repo, revision=revision, repo_type="dataset")).sha
 
     def _added(self, head: str) -> Added:
@@ -294,8 +294,8 @@ class PullRequests:
     def _close(
         self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None
     ) -> VerifyResult:
-        """Comment what became of it, then close it. Each is looked for first, so that a second verifier, or a second try, does what is
-        left."""
+        """Comment the outcome, then close it. Each step is checked first, so that a second verifier, or a retry, only completes the
+        rest."""
         from huggingface_hub.errors import HfHubHTTPError
 
         def is_closed() -> bool:
@@ -316,7 +316,7 @@ class PullRequests:
     def _comment(
         self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None
     ) -> VerifyResult:
-        """Say it once: the same words about the same commit are not repeated."""
+        """Comment, but do not repeat the same text about the same commit."""
         text = _text(head, result, headline)
         # The verifier that added it and one that finds it on main use other words; once is enough.
         known = text.split("\n")[0] if result.word == "added" else text
@@ -342,7 +342,7 @@ HEADLINES = {
 
 
 def _text(head: str, result: VerifyResult, headline: str | None) -> str:
-    """The comment: what strangers wrote stands in a block in which nothing is markup and no account is mentioned."""
+    """The comment: untrusted text is put in a code block, in which there is no markup and no account is mentioned."""
     lines = printable_lines([line.replace("`", "'") for line in (*result.reasons, *result.notes)], 500)
     block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""
     return f"{headline or HEADLINES[result.word]} (medprobe verify, commit {head[:12]}){block}"

@@ -1,4 +1,4 @@
-"""`medprobe rescore STORE`: what is derived in a store is derived again where it is out of date, and what moved is listed.
+"""`medprobe rescore STORE`: derive the outdated results of a store again, and list the changes.
 
 A result is out of date where the key that it names (`derivation.key_of`) is not that of its files, its questions and this version: another
 `DERIVE_VERSION`, or a dataset whose answer key or labels were corrected. Where the questions cannot be had, the numbers stay as they are.
@@ -127,7 +127,7 @@ def _number(value: float | None) -> str:
 
 
 def _changed(folder: Path, readings: bytes) -> tuple[int, int]:
-    """How many answers are read differently (another choice or another status), of how many."""
+    """The number of answers that are read differently (another choice or status), and their total."""
     names = ["question_id", "sample", "choice", "status"]
     after = frame_of(readings)[names]
     try:
@@ -141,7 +141,7 @@ def _changed(folder: Path, readings: bytes) -> tuple[int, int]:
 
 
 def _moved(before: Result, after: Result) -> dict[str, tuple[float | None, float | None]]:
-    """The metrics of the result before whose values are others now, or none."""
+    """The metrics of the previous result whose values have changed or disappeared."""
     now = {name: score.value for name, score in after.scores.items()}
     values = {name: (score.value, now.get(name)) for name, score in before.scores.items()}
     return {name: pair for name, pair in values.items() if pair[0] != pair[1]}

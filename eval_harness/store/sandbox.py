@@ -31,9 +31,9 @@ from eval_harness.records.limits import MEMORY, Limits
 P = ParamSpec("P")
 T = TypeVar("T")
 AT_ONCE, MOST_WAITING = 3, 50
-"""Submissions that are read at the same time, and that may wait."""
+"""Maximum number of submissions read concurrently, and waiting."""
 PER_CLIENT = 2
-"""Submissions of one client: one that is read, and one that waits. More would keep others from waiting."""
+"""Submissions per client: one being read and one waiting. More would block other clients."""
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
@@ -67,14 +67,14 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
             word, value = "limits", cast("Any", limits)
             while word == "limits":
                 limits = value
-                # Most of this time goes by in waiting, for the Hub or for this machine.
+                # Most of this time is spent waiting for the Hub or for this machine.
                 if not ours.poll(limits.wall_seconds):
                     raise Unavailable(f"it was not read within {limits.wall_seconds:,} s. Try again later.")
                 word, value = ours.recv()
         except (EOFError, OSError):
             raise OverLimit(_over(limits)) from None
         finally:
-            _kill(child)  # with whatever it started; it has said all it had to say
+            _kill(child)  # with all its child processes; its result has been received
     if word == "returned":
         return value
     if word == "refused":

@@ -1,4 +1,4 @@
-"""Read a results store: a folder, or a dataset repository on the Hub that is copied here and looked at again now and then.
+"""Read a results store: a folder, or a dataset repository on the Hub of which a local copy is refreshed periodically.
 
 Nothing is ever written to the store.
 """
@@ -14,14 +14,14 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result, read_result
 
 RECHECK_SECONDS = 30.0
-"""How often the Hub is asked whether the repository has changed."""
+"""Seconds between checks whether the repository on the Hub has changed."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 """The id of a repository on the Hub, ORG/NAME; `./NAME` is a folder."""
 
 
 class Store:
-    """A store: a folder, or a dataset repository of the Hub. Of that only what changed is fetched; while the Hub does not answer, the last
-    copy stays."""
+    """A store: a folder, or a dataset repository on the Hub, of which only changes are fetched; while the Hub is unreachable, the last
+    copy is used."""
 
     def __init__(self, store: str | Path) -> None:
         self.name = str(store)

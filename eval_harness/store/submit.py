@@ -40,14 +40,14 @@ JOURNAL = "answers.jsonl"
 FOLDER_FILES = (RUN, "questions.parquet", RESULT, ANSWERS, JUDGE)
 """Files taken from a run folder or a submission; its questions are not read."""
 KINDS = ("open", "proprietary", "medical")
-"""Kinds of models of which a file of answers may be. A baseline is run by medprobe, and reproduced."""
+"""Valid kinds of the model of a file of answers. Baselines are run by medprobe, and reproduced."""
 ELSEWHERE = "another harness"
 """`model` in the request of a run that is known only by a file of answers."""
 UNKNOWN = "answers were given by another harness; its prompt and generation settings are not known"
 LEAST_ROW = 16
-"""Bytes of an answer in any file."""
+"""Minimum bytes of an answer in any file."""
 MAX_RESULT = 8 << 20
-"""Bytes of a result.json; with all its facets GMAI-MMBench's has under one million."""
+"""Maximum bytes of a result.json; GMAI-MMBench's with all its facets has under one million."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def deliver(
     published: Published | None = None,
     with_questions: bool = False,
 ) -> Submitted:
-    """Add a submission without problems to a store: a folder, or ORG/NAME on the Hub (a folder wins). The same one twice is no error.
+    """Add a submission without problems to a store: a folder, or ORG/NAME on the Hub (a folder wins). Adding it twice is no error.
 
     To a folder the files are added with what is derived from them. On the Hub one pull request that only adds the files is opened in the
     name of the token's owner (None: this machine's); what the store's owner reproduced is committed to main, `with_questions` with the
@@ -133,7 +133,7 @@ def prepare(
 
 
 def _dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
-    """The questions for what a folder says of its benchmark."""
+    """The questions for a folder's `benchmark` record."""
     return named_dataset(benchmark, data) if data else dataset_for(benchmark, owner=owner, of_this_machine=True)
 
 
@@ -234,7 +234,7 @@ def _examined(sent: Sent, dataset: Dataset, problems: Sequence[str] = ()) -> Sub
 
 
 def _as_sent(run: RunRecord) -> RunRecord:
-    """The run as others get to see it: its name in its one form, no path of a dataset and no address of a judge of this machine."""
+    """The run as it is published: with a normalized name, and without local dataset paths and judge addresses."""
     judge = run.method.judge and {name: value for name, value in run.method.judge.items() if name != "base_url"}
     benchmark = run.benchmark
     if not benchmark.revision:  # a folder

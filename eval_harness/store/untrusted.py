@@ -1,4 +1,4 @@
-"""Read untrusted files (JSON Lines, CSV, Parquet) record by record. The sandbox limits memory and time; here are limits of sizes.
+"""Read untrusted files (JSON Lines, CSV, Parquet) record by record, within size limits; the sandbox limits memory and time.
 
 A file is what its content says, not its name. No pickle is ever loaded, no archive opened. What a record means is not decided here
 (`answer_files.py`). Every record comes with where it was read from; what is wrong is noted and the reading goes on.
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_UNPACKED = 512 << 20
-"""Bytes that a Parquet file may unpack to, where the number of answers due is unknown."""
+"""Maximum unpacked bytes of a Parquet file if the number of expected answers is unknown."""
 SHOWN = 30
-"""Problems or flags that are spelled out; the rest are counted."""
+"""Maximum number of problems or flags that are listed; the rest are counted."""
 MAX_PROBLEMS = 1_000
-"""After so many problems the rest of a file is not read: it is another kind of file."""
+"""Number of problems after which reading stops: it is another kind of file."""
 MOST_LISTED = 8
-"""Columns or fields that a message lists."""
+"""Maximum number of columns or fields listed in a message."""
 BATCH = 256
 """Rows of a Parquet file in memory at a time."""
 Record = dict[str, Any]
@@ -43,13 +43,13 @@ FORMS = "Give JSON Lines, CSV or Parquet."
 
 
 def printable(text: str, most: int = 600) -> str:
-    """A line that may hold what a stranger wrote, safe for a terminal: one line, no control or invisible characters, not long."""
+    """Make untrusted text safe for a terminal: one line, no control or invisible characters, limited length."""
     line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
     return line if len(line) <= most else line[: most - 4] + " ..."
 
 
 def printable_lines(lines: Sequence[str], longest: int = 600) -> list[str]:
-    """Lines that may hold what strangers wrote, as they are printed and kept: safe to print, and no more of them than are read."""
+    """Make untrusted lines safe to print and store, and limit their number."""
     safe = [printable(line, longest) for line in lines[:SHOWN]]
     return safe if len(lines) <= SHOWN else [*safe, f"and {len(lines) - SHOWN:,} more"]
 
