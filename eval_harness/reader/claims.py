@@ -46,7 +46,7 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
         if kind is not None:
             if kind == "last line" and not before.rstrip(forms.ITEM).endswith(":"):
                 before = said.before(mention.start)
-            supposed = not forms.IF_WILL.match(before) and forms.HYPOTHETICAL.search(before, _turn(before))
+            supposed = forms.HYPOTHETICAL.search(before, _turn(before)) and not forms.IF_WILL.match(before)
             if said.is_asked(mention) or supposed or _is_example(said, mention):
                 continue
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
@@ -292,7 +292,6 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
 def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed: bool) -> bool:
     if _agrees(said, mention, lead.text):
         return False
-    only = said.is_only_text(mention)
     everyday = (
         not (said.options.are_sides and said.is_only(mention))
         and said.lowered[mention.start : mention.end] in COMMON | EVERYDAY
@@ -305,8 +304,10 @@ def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed:
         return True
     if not said.options.numeric.isdisjoint(mention.options) and lead.text.endswith(("= ", "=")):
         return closed and not re.search(r"\w", said.text[mention.end :])
-    seen = lead.has(forms.SEEN) or forms.IF_WILL.match(lead.text) or (only and lead.has(forms.PREDICATE))
-    return bool(seen) and (closed or (only and _repeats_noun(tail, lead.text)))
+    only = said.is_only_text(mention)
+    if not closed and not (only and _repeats_noun(tail, lead.text)):
+        return False
+    return lead.has(forms.SEEN) or bool(forms.IF_WILL.match(lead.text)) or (only and lead.has(forms.PREDICATE))
 
 
 def _repeats_noun(tail: str, before: str) -> bool:

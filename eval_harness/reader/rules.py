@@ -258,9 +258,9 @@ def _whole(said: PlainResponse) -> tuple[int, ...] | None:
     if texts.yes_no and (word := yes_no.whole(text)) is not None:
         return (texts.yes_no.index(word),)
     if said.lettered and (both := _LETTER_AND_TEXT.fullmatch(text)) is not None:
-        place = LETTERS.index(both[1])
-        if texts.plain[place : place + 1] == (both[2],):
-            return (place,)  # "C. A", where this is what C says
+        lettered = LETTERS.index(both[1])
+        if texts.plain[lettered : lettered + 1] == (both[2],):
+            return (lettered,)  # "C. A", where this is what C says
     cue = _SEVERAL.match(text) if said.multiple else None
     letters = text[cue.end() :] if cue else text
     found = whole_letters(letters, said.count, said.multiple) if said.lettered else None
