@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 import typer.main
-from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
-from tests.processes import collect_less_garbage, interpreter, move_home, shared_folder
+from tests.processes import collect_less_garbage, interpreter, made_once, move_home, shared_folder
 
 # Before any library reads it: what another run or another test process downloaded must not answer for a Hub that is away.
 before, os.environ["HF_HOME"] = os.environ.get("HF_HOME"), tempfile.mkdtemp(prefix="medprobe-hf-")
@@ -56,12 +55,11 @@ def phantoms() -> Path:
     from dataset_builders.benchmarks import BENCHMARKS
     from dataset_builders.build import build
 
-    folder, built = shared_folder() / "phantoms", shared_folder() / "phantoms.built"
-    with FileLock(f"{folder}.lock"):
-        for name in BENCHMARKS if not built.exists() else ():
+    def make(folder: Path) -> None:
+        for name in BENCHMARKS:
             build(name, out=folder / name, eval_yaml=True)
-        built.touch()
-    return folder
+
+    return made_once("phantoms", make)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -167,6 +167,16 @@ def shared_folder() -> Path:
         os.environ[SHARED] = tempfile.mkdtemp(prefix="medprobe-tests-")
         atexit.register(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
     return Path(os.environ[SHARED])
+
+
+def made_once(name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first process of a test run that needs it makes, to be read only."""
+    folder, done = shared_folder() / name, shared_folder() / f"{name}.done"
+    with FileLock(f"{folder}.lock"):
+        if not done.exists():
+            make(folder)
+            done.touch()
+    return folder
 
 
 def collect_less_garbage() -> None:

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import atexit
 import shutil
-import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, Acceptance, Note, Withdrawal
 from tests.helpers import edit_json
+from tests.processes import made_once
 
 MADE_AT = "2026-11-21T07:00:00+00:00"
 COMMON: dict[str, Any] = {
@@ -195,18 +194,14 @@ MODELS = [
 ]  # fmt: skip
 
 
-def make_store(store: Path, cases: int = 60) -> Path:
-    """A store with seven made-up responders on each format: a copy of one that is made once in a process."""
-    shutil.copytree(_made(cases), store, dirs_exist_ok=True)
+def make_store(store: Path, cases: int = 30) -> Path:
+    """A store with seven made-up responders on each format: a copy of one that is made once in a test run."""
+    shutil.copytree(made_once(f"store-{cases}", partial(_fill, cases=cases)), store, dirs_exist_ok=True)
     return store
 
 
-@cache
-def _made(cases: int) -> Path:
-    store = Path(tempfile.mkdtemp(prefix="medprobe-store-"))
-    atexit.register(shutil.rmtree, store, ignore_errors=True)
+def _fill(store: Path, cases: int) -> None:
     for number, family in enumerate(FACETS):
         asked = questions(family, cases, seed=number)
         for at, (name, kind, skill) in enumerate(MODELS):
             add_run(store, family, asked, answers(asked, skill, seed=10 * number + at), name, kind)
-    return store

@@ -18,7 +18,7 @@ Tools = dict[str, Callable[..., Any]]
 
 @pytest.fixture(scope="module")
 def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
-    board = Board(make_store(tmp_path_factory.mktemp("api"), cases=30), board_results())
+    board = Board(make_store(tmp_path_factory.mktemp("api")), board_results())
     return {tool.__name__: tool for tool in tools(board, Service(board))}
 
 

@@ -21,7 +21,7 @@ from tests.leaderboard_space.stores import MADE_AT, add_run, answers, make_store
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("board"), cases=30)
+    return make_store(tmp_path_factory.mktemp("board"))
 
 
 def published(value: float, name: str = "Paper Model", **breakdown: float) -> Result:

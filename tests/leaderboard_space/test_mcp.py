@@ -16,7 +16,7 @@ mcp = pytest.importorskip("mcp", reason="needs mcp (extra space)")
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("mcp")
-    with board(make_store(folder / "store", cases=30), folder / "home") as (address, _):
+    with board(make_store(folder / "store"), folder / "home") as (address, _):
         yield f"{address}/gradio_api/mcp/"
 
 

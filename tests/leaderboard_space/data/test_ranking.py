@@ -30,7 +30,7 @@ FIELDS = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verd
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("board"), cases=30)
+    return make_store(tmp_path_factory.mktemp("board"))
 
 
 def load(store: Path, family: str) -> Outcomes:
