@@ -70,7 +70,12 @@ def pseudonyms_of(folder: Path, also: Path | None = None) -> Pseudonyms:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(key.hex() + "\n")
+            try:
+                file.write(key.hex() + "\n")
+                file.flush()
+            except OSError:  # a full disk: an empty file would stop every later run
+                path.unlink()
+                raise
     except FileExistsError:  # another process made one meanwhile
         return Pseudonyms(_read_key(path))
     except OSError as error:

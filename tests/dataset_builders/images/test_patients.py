@@ -2,6 +2,7 @@
 
 import json
 import random
+import resource
 from dataclasses import replace
 
 import numpy as np
@@ -72,6 +73,17 @@ def test_a_custom_build_holds_no_byte_of_a_patient(tmp_path, capfd):
     build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "other" / "own")
     others = open_repository(tmp_path / "other" / "own").questions("test")
     assert not set(others["question_id"]) & set(rows["question_id"])
+
+
+def test_a_full_disk_leaves_no_key_that_stops_the_next_run(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(BadInput, match="cannot be written"):
+            pseudonyms_of(tmp_path / "set")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert pseudonyms_of(tmp_path / "set") == pseudonyms_of(tmp_path / "set")
 
 
 def test_a_damaged_key_is_told_and_none_is_made_in_its_place(tmp_path):
