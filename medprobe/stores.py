@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.files import RESULT
+from eval_harness.derive.files import RESULT, RUN
 from eval_harness.interop import convert
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.comparison import Side, load_side, score_differences
@@ -105,6 +105,10 @@ def _results_of(source: str) -> tuple[list[Result], list[str]]:
         return [read_result(path if path.is_file() else path / RESULT)], []
     runs = [] if (path / "results").is_dir() else sorted({*path.glob(f"*/{RESULT}"), *path.glob(f"*/*/{RESULT}")})
     if not runs:
+        if path.joinpath(RUN).is_file() or any(path.glob(f"*/{RUN}")):
+            raise BadInput(
+                f"{source}: holds no finished run. Repeating its `medprobe eval` finishes an interrupted one."
+            )
         stored, problems = scan_store(source)
         return [each.result for each in stored], problems
     found, problems = [], []

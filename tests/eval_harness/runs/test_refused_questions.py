@@ -13,6 +13,7 @@ from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.runner import evaluate, keep_asked
 from eval_harness.runs.scoring import score_run
 from eval_harness.store.submit import prepare
+from medprobe.stores import load_results
 from tests.eval_harness.models.http.asking import picture
 from tests.eval_harness.models.tiny_families import make
 from tests.helpers import refused
@@ -29,6 +30,8 @@ def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
     """Never-asked questions do not count as failed: no score until the run is completed or marked."""
     evaluate(config, first=9)
     assert "19 of 28 answers were never asked" in refused(score_run, config.out)
+    for folder in (config.out, config.out.parent):
+        assert "holds no finished run" in refused(load_results, folder)
     keep_asked(config.out)
     result = score_run(config.out)
     assert result.benchmark.selection == "only the 8 of 28 questions that were asked"
