@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -60,7 +61,7 @@ def calibration(
     run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
     form: Form = "table",
 ) -> None:
-    """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent."""
+    """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent (with json every point of it)."""
     from eval_harness.store.aggregate import calibration_of
 
     found = calibration_of(run)
@@ -73,7 +74,8 @@ def calibration(
     typer.echo(f"expected calibration error {found.ece:.2f} points over {found.n} answers")
     typer.echo(found.bins.round(2).to_string(index=False))
     typer.echo(f"mean risk over all coverages {found.aurc:.2f} %")
-    typer.echo(found.risk_coverage.round(2).to_string(index=False))
+    tenths = found.risk_coverage["coverage"].map(lambda coverage: math.ceil(coverage / 10))
+    typer.echo(found.risk_coverage.groupby(tenths).tail(1).round(2).to_string(index=False))
 
 
 @app.command(short_help="Show how much of a score comes from the images.", rich_help_panel="Results")
