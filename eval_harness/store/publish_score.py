@@ -169,8 +169,8 @@ def _tasks(dataset: str, revision: str | None) -> list[str]:
         return [str(task["id"]) for task in yaml.safe_load(content or b"")["tasks"]]
     except (ValueError, TypeError, KeyError, yaml.YAMLError):
         raise BadInput(
-            f"{dataset}: has no eval.yaml that lists tasks with ids, so that no score can be published to it. Its owner has to rebuild it "
-            "with this version and publish it."
+            f"{dataset}: has no eval.yaml that lists tasks with ids, so that no score can be published to it. Its owner has to build it "
+            "with --eval-yaml and publish it."
         ) from None
 
 

@@ -23,7 +23,9 @@ SPEC = DatasetSpec(
         metrics=(
             "An image counts for an aspect when every question of that aspect is right, true and adversarial "
             "ones; `<aspect>_without_adversarial` "
-            "asks for the true ones only; `overall` is the mean over aspects and images with the authors' weights."
+            "asks for the true ones only (of a normal image, which has none on its condition, for the adversarial one); "
+            "`overall` is the mean over aspects and images. Condition, position and overall have the authors' weights, "
+            "which also count images without such questions; `<name>_reweighted` divides by the images that have them."
         ),
         limits=(
             "Half of the images are chest X-rays. The paper's Table 2 lists 6,361 images in its rows and 6,303 in its "
