@@ -61,8 +61,7 @@ def view(
     head = f'<div class="bar-head"><h3>{text(title)}</h3>{control}</div>'
     columns = columns_of(cells, facet)
     if len(columns) == 1 and found.rows:  # one number per result, which stands in the table above
-        label = shown_label(facet, columns[0])
-        only = f'<p class="sub">All of it is {text(label)}: the numbers of the table above.</p>'
+        only = f'<p class="sub">Only one label is known here: {text(shown_label(facet, columns[0]))}.</p>'
         return below if facets == [METRICS_FACET] else head + ("" if facet == METRICS_FACET else only) + below
     if not columns and not found.rows:
         return below
