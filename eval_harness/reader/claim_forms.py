@@ -78,7 +78,9 @@ LINK = (
 )
 TO_LINK = rf"(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}"
 TAKES_BACK = (
-    r"(?:wait|hold on|correction|corrected|scratch that|strike that|on (?:second|closer|further|a second) \w+"
+    r"(?:wait|hold on|correction|corrected|scratch that|strike that|disregard that|never ?mind|oops"
+    r"|(?:up)?on (?:second|closer|further|a second) \w+"
+    r"|on (?:review|reflection)|looking again|(?:revised|updated)(?: answer)?(?=\s*:)|apologies|i apologi[sz]e|sorry, i meant"
     r"|(?:take|took) (?:that|it) back|misread|misspoke|was wrong|a mistake|an error|my mistake|let me re\w+"
     r"|let me (?:look|check|think) again|i mean|edit(?=\s*:)|actually|no,? (?:wait|it is|that is)"
     r"|(?:change|revise|changing|revising) (?:my|the) answer|不对)"
@@ -130,6 +132,7 @@ TICK = re.compile(
 ALONE = re.compile(
     rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{VIEW}\s+"
     r"|(?:image|picture|photo(?:graph)?|view|scan)\s+of\s+"
+    r"|(?:k-?l|kellgren[ -]lawrence|who|tnm|figo|bi-?rads|ajcc)\s+"
     rf"|{ARTICLE}|{ADVERB}|{ADJECTIVE}\s+))*+(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:{NOUN}\s*)?[\"'(\[{{<*]*"
 )
 """What may stand before an option in a sentence that is nothing else."""
@@ -162,7 +165,7 @@ BECAUSE = (
     r"|while|whereas|over)\b"
 )
 PLACE = (
-    r"\s+(?:in|on|at|of|with|from|by|for|to|which|that|than|where|located|seen|shown|visible|present|involving"
+    r"\s+(?:in|on|at|of|with|without|from|by|for|to|which|that|than|where|located|seen|shown|visible|present|involving"
     r"|affecting|within|near|along|and|using|here|when|is the|are the|sitting|standing|lying|containing|measuring"
     r"|extending|filling|causing|holding|wearing|walking|playing|doing)\b"
 )
@@ -232,7 +235,7 @@ SHOWN = (
     r"\b(?:shows?|showing|reveals?|depicts?|displays?|features(?= an? )|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
     r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
-    r"|indicative of|characteristic of|typical (?:of|for))"
+    r"|indicative of|characteristic of|typical (?:of|for)|in keeping with|pathognomonic (?:for|of)|classic (?:for|of)|diagnostic of)"
     r"|(?:is|was|are|were|would be|can be)(?: most likely)?(?: to be)? (?:in|on|at|around|within|from|of"
     r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|(?:located|seen|found|observed|noted|visible|depicted|scanned) (?:in|on|at)"
@@ -267,7 +270,9 @@ SUBJECT = (
 QUALITY = (
     rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
     r"|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
-    r"|example of|abnormality in|view of|picture of|image of|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
+    r"|example of|abnormality in|view of|picture of|image of|"
+    rf"(?:{VIEW}\s+)*(?:images?|x-?rays?|radiographs?|scans?|ct|mri|films?|patient|person)"
+    r"(?:\s+of\s+(?:[\w']+\s+){1,4}?)?\s*\bwith|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
     r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
     r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
     rf"|{VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
@@ -305,6 +310,8 @@ IS_LABELLED = re.compile(
     rf"(?:(?!\bleast\b){UNSURE}[^;\n]|\bleast\b)*?\b(?:is|are|was|were|must be|would be|should be)\s+{GAP}$"
 )
 """Before an option with its letter, in whatever words the question asks for it ("The least important factor is D) age")."""
+FIELD = re.compile(r"\w\W*[:|–—-]\W*$")
+"""Before what a field of a report holds ("Comparison: none")."""
 NONE_HOLDS = re.compile(
     rf"[\"'”)\]}}*]*(?:{PAUSE}|{BECAUSE}|\s+(?:is|are|was|were|match\w*|appl(?:y|ies)|fits?|seems?|appears?|corresponds?"
     r"|describes?|represents?|shows?|can be seen|would|has|have|does|do|here|in|at|for)\b)"
@@ -314,11 +321,11 @@ NONE_HOLDS = re.compile(
 SEEN_AFTER = re.compile(
     r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be|appears? to be)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
     r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured"
-    r"|affected|involved|fractured|abnormal|suspected"
+    r"|affected|involved|favou?red|fractured|abnormal|suspected"
     r"|identified|the (?:organ|structure|diagnosis|finding)|diagnosed|most likely|what)\b(?!\s+(?:only|if|when|by)\b)"
 )
 KIND_OF = re.compile(
-    r"(?:[\s-](?:scan|image|images|imaging|view|plane|sequence|slice|section|stud(?:y|ies)|weight(?:ed|ing)|technique|profile|region|area|organ"
+    r"(?:[\s-](?:chest|brain|abdominal|scan|image|images|imaging|view|plane|sequence|slice|section|stud(?:y|ies)|weight(?:ed|ing)|technique|profile|region|area|organ"
     r"|gland|colou?r|type|modality|projection|orientation|film|radiograph|examination|exam|picture|level|stage|disease"
     r"|side|position|direction|shape|stain|lesion|finding|tissue|cells?|fracture|photograph|photo|mri|ct|x-ray|bone"
     r"|artery|vein|lobe|lung|cancer|tumou?r|quadrant|corner|half|segment|portion|part))+(?![\w-])"

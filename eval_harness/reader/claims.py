@@ -148,7 +148,10 @@ def _kind(said: PlainResponse, at: int, before: str, items: set[int]) -> Kind | 
     if closed and (forms.NOT_BUT.search(before) or (labelled and said.multiple and lead.has(forms.NAMES))):
         return "statement"
     first = forms.ALONE.fullmatch(said.lowered, 0, mention.start) is not None
-    if mention.text and said.options.none in mention.options and lead.has(forms.NAMES) and forms.NONE_HOLDS.match(tail):
+    none = (
+        mention.text and said.options.none in mention.options and lead.has(forms.NAMES) and forms.NONE_HOLDS.match(tail)
+    )
+    if none and (first or not forms.FIELD.search(before)):
         return "leading option" if first else "statement"
     first = first or (
         forms.CLOSES.match(tail) is not None and forms.WITHIN.fullmatch(said.lowered, 0, mention.start) is not None
@@ -194,7 +197,8 @@ def _turn(before: str) -> int:
 
 def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
     """True if what a frame names ends here, and does not go on ("A or B", "A-lines")."""
-    if said.options.yes_no and not mention.letter and " " not in said.text[mention.start : mention.end]:
+    word = said.lowered[mention.start : mention.end]
+    if (said.options.yes_no and not mention.letter and " " not in word) or word in ("yes", "no"):
         return forms.ENDS_WORD.match(tail) is not None
     if mention.letter and mention.text and forms.NEXT_SENTENCE.match(said.text, mention.start):
         return True
@@ -256,10 +260,11 @@ def _stands_alone(said: PlainResponse, at: int) -> bool:
     adjectives = set((forms.ADJECTIVES.search(said.before(mention.start)) or [""])[0].split()) - own
     if any(not adjectives.isdisjoint(words) for words in said.options.words):
         return False  # "a calcified nodule", where the options are a nodule and a calcified mass
+    contrasted = forms.CONTRAST.search(said.lowered, mention.end, stop)
     for other in said.mentions[at + 1 :]:
         if other.start >= stop:
             break
-        contrast = forms.CONTRAST.search(said.lowered, mention.end, other.start)
+        contrast = contrasted is not None and contrasted.end() <= other.start
         if other.options != mention.options and (not contrast or _Lead(said.lead(other.start)).has(forms.SEEN)):
             return False
     last = said.mentions[at - 1] if at else None

@@ -98,6 +98,13 @@ _CANNOT_KNOW = re.compile(
     r"|infer(?:red)?|answer(?:ed)?)"
     r"|(?:not enough|insufficient|not sufficient) (?:information|data|evidence))\b"
 )
+CAVEAT = re.compile(
+    r"(?:(?<=[.!?\n])\s+|^\W*)(?:however,? |(?:while|although|though) )?(?:as an? (?:ai|artificial|language)[^.,;\n]{0,40}?,? )?"
+    r"i (?:can ?not|am not able to|am unable to|do not) (?:(?:provide|give|offer|make) )?(?:you )?(?:an? |any )?(?:\w+ ){0,2}?"
+    r"(?:diagnose|diagnosis|(?:medical|professional) (?:advice|opinion))\b[^.,;\n]{0,60}(?:$|[.,;\n])\s*(?:but |however,? |that said,? )?",
+    re.IGNORECASE,
+)
+"""What a model says of itself beside an answer ("While I cannot give a definitive diagnosis, the image shows a cyst")."""
 _ENDS = 1000
 """Characters at the beginning and at the end of a response in which it may decline; in between it reasons."""
 

@@ -45,7 +45,7 @@ _WORD = re.compile(r"\w{2}")
 _EITHER = frozenset(["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"])
 
 
-MOST = 60
+MOST = 40
 """Mentions that are looked at: a response with more is a model in a loop."""
 
 

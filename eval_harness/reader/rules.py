@@ -17,7 +17,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.reader import yes_no
 from eval_harness.reader.claim_forms import CORRECTION
 from eval_harness.reader.claims import OptionClaim, claims, told
-from eval_harness.reader.declining import cannot_know, declines, undecided
+from eval_harness.reader.declining import CAVEAT, cannot_know, declines, undecided
 from eval_harness.reader.letters import whole_letters
 from eval_harness.reader.mentions import PlainResponse
 from eval_harness.reader.options import OptionTexts, option_texts
@@ -92,6 +92,8 @@ def read_choice(
     split = split_reasoning(_ends(response.strip(), 25 * LONGEST))
     raw = _first_turn(_ends(without_markers(_ends(split.answer, 10 * LONGEST)), LONGEST))
     cut = split.unfinished or finish_reason == "length"
+    if cut:
+        raw = _UNFINISHED_A.sub("", raw)
     text = plain(raw) if question_type != "yes_no" else _LABEL.sub("", plain(raw))
     said = PlainResponse(text, texts, question_type)
     if not said.text:
@@ -100,11 +102,18 @@ def read_choice(
         return Reading((), "failed", "error text")
     else:
         reading = _read(said, raw, cut)
+        if reading.status == "refused" and (rest := CAVEAT.sub("", said.text)).strip() not in ("", said.text):
+            beside = _read(PlainResponse(rest, texts, question_type), rest, cut)
+            reading = beside if beside.choice else reading
     if cut and reading.status == "irrelevant":
         return Reading((), "truncated", "unfinished reasoning" if split.unfinished else "cut off")
     return reading
 
 
+_UNFINISHED_A = re.compile(
+    r"(?<!answer)(?<!answer:)(?<!answer is)(?<!choice is)(?<!option is)(?<=[a-z.,:]) A\s*$", re.IGNORECASE
+)
+"""A letter that begins what the output limit cut ("Let us see. A")."""
 _LABEL = re.compile(r"\(?\b[A-Z][).:]\s+(?=(?:yes|no)\b)", re.IGNORECASE)
 """A letter that a prompt put before yes or no."""
 
@@ -139,7 +148,8 @@ def _read(said: PlainResponse, raw: str, cut: bool) -> Reading:
     if _only_lists(said):
         return _nothing("every option listed")
     found = list(claims(said))
-    reading = _explicit(said, raw, [claim for claim in found if claim.kind != "option seen"])
+    stated = [claim for claim in found if claim.kind != "option seen" and not (cut and _begins_analysis(said, claim))]
+    reading = _explicit(said, raw, stated)
     unsure = said.options.yes_no and undecided(said.lowered)
     if reading is not None and not (unsure and reading.rule == "statement"):
         return reading
@@ -150,6 +160,14 @@ def _read(said: PlainResponse, raw: str, cut: bool) -> Reading:
     if unsure:
         return Reading((), "refused", "undecided")
     return (None if cut else _implied(said, found)) or _nothing("no option named")
+
+
+def _begins_analysis(said: PlainResponse, claim: OptionClaim) -> bool:
+    """True for the first option of an analysis that was cut ("A. Cyst: Cysts are round and ...")."""
+    if claim.kind != "leading option":
+        return False
+    end = next(mention.end for mention in said.mentions if mention.start == claim.place)
+    return re.match(r"\W*(?:[:–—-]\s*\w|is\b|are\b|this\b)", said.lowered[end:]) is not None
 
 
 def _only_lists(said: PlainResponse) -> bool:

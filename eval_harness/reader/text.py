@@ -27,7 +27,10 @@ _ECHO = re.compile(
     r"\s*(?:(?:user|human):.{0,4000}?\n\s*assistant:|\[(?:context|question)\].{0,4000}\[choices\].{0,2000}\banswer:)(?=.*\w)",
     re.IGNORECASE | re.DOTALL,
 )
-_OWN_NAME = re.compile(r"[\s#]*assistant\s*:\s*(?=\w)", re.IGNORECASE)
+_OWN_NAME = re.compile(
+    r"[\s#]*(?:assistant\s*:\s*(?=\S)|(?:sure|okay|ok|alright|(?:great|good) question)[!.]\s+(?=\S))", re.IGNORECASE
+)
+_PICTOGRAPH = re.compile("[\U0001f300-\U0001f64f\U0001f680-\U0001faff\ufe0f]")
 _CAVEAT = re.compile(
     r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)"
     r"|disclaimer:)(?: that)?"
@@ -44,7 +47,7 @@ def _compatible(text: str) -> str:
 
 def without_markers(response: str) -> str:
     """The model's own turn: without special tokens of its chat template, the prompt repeated, and caveats about itself."""
-    text = response if response.isascii() else _compatible(response)
+    text = response if response.isascii() else _PICTOGRAPH.sub(" ", _compatible(response))
     if "<" in text or "[" in text or not text.isascii():
         text = _SPECIAL.sub(" ", _own_turn(text))
     if (echo := _ECHO.match(text) or _OWN_NAME.match(text)) is not None:
@@ -66,9 +69,10 @@ _ANSWER_TAG = re.compile(
     re.IGNORECASE,
 )
 _HTML = re.compile(
-    r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|br|li|ul|ol|(?-i:[biup]))(?:\s[^<>]{0,80})?/?>",
+    r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|li|ul|ol|(?-i:[biup]))(?:\s[^<>]{0,80})?/?>",
     re.IGNORECASE,
 )
+_LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 BOX = re.compile(r"\\f?boxed\s?\{")
 _Step = tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
 
@@ -107,6 +111,7 @@ _MARKUP = (
     ("_", re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")),
     ("#", re.compile(r"^[ \t]*#{1,6}[ \t]*", re.MULTILINE)),
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
+    ("-", re.compile(r"^[ \t]*-+[ \t]+(?=\d)|^[ \t]*-{3,}[ \t]*$", re.MULTILINE)),
 )
 _QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
 _BLANKS, _LINES, _RUN = (
@@ -157,8 +162,10 @@ _NUMBERS = _steps(
 
 _LISTED = r"(?:above|given|listed|provided|available|other|presented|offered|answer)"
 _NONE_OF = re.compile(
-    rf"\bnone of (?:(?:the|these|those) (?:{_LISTED} )*(?:options?|choices?|answers?|alternatives?)(?: {_LISTED})?"
-    r"|these|those|them)(?![\w-])",
+    rf"\b(?:none|neither) of (?:(?:the|these|those) (?:{_LISTED} |\w+ (?=options|choices|answers))*"
+    rf"(?:options?|choices?|answers?|alternatives?)(?: {_LISTED})?"
+    rf"|the (?:{_LISTED} )+(?:findings|conditions|diagnos[ei]s|diseases)|these|those|them)(?![\w-])"
+    rf"|\bno (?:{_LISTED} )?(?:option|choice|answer)(?= (?:is|fits|applies|matches)\b)",
     re.IGNORECASE,
 )
 
@@ -166,7 +173,7 @@ _NONE_OF = re.compile(
 def plain(text: str) -> str:
     """A text without tags, LaTeX and Markdown; negations, quotes, signs, units and "none of these" are written in one way."""
     if "<" in text:
-        text = _HTML.sub("", _ANSWER_TAG.sub("\n", text))
+        text = _HTML.sub("", _ANSWER_TAG.sub("\n", _LINE_BREAK.sub("\n", text)))
     if "\\" in text:
         text = BOX.sub(r"\\text{", text.replace("~", " "))
         for _ in range(2):  # a wrapper within a wrapper
@@ -195,7 +202,7 @@ def plain(text: str) -> str:
             text = text.replace(short, long)
         if "'s" in text:
             text = _IS_SHORT.sub(" is", text)
-    if "one of th" in text:
+    if "one of th" in text or "ither of th" in text or " option " in text:
         text = _NONE_OF.sub("None of the above", text)
     if _HAS_DIGIT.search(text) or "≥" in text or "≤" in text:
         text = _replace(text, _NUMBERS)

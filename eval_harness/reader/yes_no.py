@@ -63,7 +63,8 @@ _DENIES = re.compile(
     r"|(?:the )?absence of\b(?![^.\n]*\b(?:suggest|indicat|mean|impl)\w*)|negative for\b)"
 )
 _RESTRICTS = re.compile(
-    r"[;.]\s+there (?:is|are) (?!no\b)|\b(?:but|yet|however|except|although|though|instead)\b"
+    r"[;.]\s+(?:there (?:is|are) (?!no\b)|(?![^.;]*\b(?:no|not|normal)\b)[^.;]{1,60}? (?:shows?|(?:is|are) (?:seen|present|visible))\b)"
+    r"|\b(?:but|yet|however|except|although|though|instead)\b"
     r"(?!,? (?:it is (?:also )?(?:important|essential|crucial|worth)|please)\b)"
 )
 """A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
