@@ -46,8 +46,8 @@ def main() -> NoReturn:
         if isinstance(end, TyperException):
             _stop_usage(end)
         if isinstance(end, OSError) and end.errno in DISK_ERRORS:
-            where = end.filename2 or end.filename or "a file"
-            _stop(f"{where}: {end.strerror}. Free disk space or fix the permissions, and run the same command again.")
+            where = f"{file}: " if (file := end.filename2 or end.filename) else ""
+            _stop(f"{where}{end.strerror}. Free disk space or fix the permissions, and run the same command again.")
         if missing := missing_extra(end):
             _stop(str(missing))
         raise

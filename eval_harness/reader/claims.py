@@ -283,8 +283,7 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
     mention = said.mentions[at]
     if said.multiple:
         return listing
-    goes_on = re.search(r"\w", said.text[mention.end :]) is not None
-    if goes_on and forms.OPENS_LIST.search(said.lowered[: mention.start].rstrip(forms.ITEM).rpartition("\n")[2]):
+    if forms.OPENS_LIST.search(said.lowered[: mention.start].rstrip(forms.ITEM).rpartition("\n")[2]):
         return True
     for first in (at - 1, at):
         if 0 <= first < len(said.mentions) - 1:

@@ -322,5 +322,5 @@ def test_what_is_waited_for_is_said(monkeypatch, capsys):
         assert {found.status for found in backend.generate([request(i) for i in range(12)])} == {"answered"}
     said = capsys.readouterr().err
     assert re.search(
-        r"--model openai:m: waiting for http://127\S+ since .* of at most 60 s \(HTTP 503: .*trouble", said
+        r"--model openai:m: no answer from http://127\S+ for .*; it is given up after 60 s \(HTTP 503: .*trouble", said
     )

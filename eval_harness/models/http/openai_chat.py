@@ -175,7 +175,7 @@ class OpenAIChat(Backend):
             since = max(began, self._alive_at)
             if time.monotonic() - max(since, said) >= LINE_EVERY:
                 said = time.monotonic()
-                line = f"waiting for {self.base_url} since {said - since:.0f} s of at most {self._patience:.0f} s"
+                line = f"no answer from {self.base_url} for {said - since:.0f} s; it is given up after {self._patience:.0f} s"
                 tqdm.write(f"{self.called}: {line} ({self._trouble})", file=sys.stderr)
 
     def _next(self, waiting: Iterator[Request]) -> Taken | None:

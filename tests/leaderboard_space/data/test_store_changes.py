@@ -50,7 +50,7 @@ def test_a_store_that_is_away_for_a_moment_keeps_its_results_on_show(store: Path
     board = Board(store)
     before = board.snapshot
     (store / "results").rename(store / "away")
-    with pytest.raises(OSError, match="away"):
+    with pytest.raises(OSError, match="unavailable"):
         board.refresh()
     assert board.snapshot is before
     (store / "away").rename(store / "results")
