@@ -30,7 +30,8 @@ _ECHO = re.compile(
 _OWN_NAME = re.compile(
     r"[\s#]*(?:assistant\s*:\s*(?=\S)|(?:sure|okay|ok|alright|(?:great|good) question)[!.]\s+(?=\S))", re.IGNORECASE
 )
-_PICTOGRAPH = re.compile("[\U0001f300-\U0001f64f\U0001f680-\U0001faff\ufe0f]")
+_PICTOGRAPH = re.compile("[\U0001f300-\U0001f448\U0001f44a-\U0001f64f\U0001f680-\U0001faff\ufe0f]")
+"""Pictures that say nothing: all but the hand that points to an option."""
 _CAVEAT = re.compile(
     r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)"
     r"|disclaimer:)(?: that)?"
