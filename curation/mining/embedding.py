@@ -173,7 +173,7 @@ def index_sha256(index: pd.DataFrame) -> str:
 def open_embeddings(folder: Path, encoder: str) -> np.memmap:
     """The memory-mapped array (n, d) of an encoder in an embeddings folder, by the encoder's name or its key.
 
-    Raises BadInput if it is not there, where several fit the name, and where images were added since it was made.
+    Raises BadInput if it is not there, several match the name, or images were added since it was made.
     """
     if not (folder / INDEX).is_file():
         raise BadInput(f"{folder}: holds no {INDEX}. Make it with `medprobe curate embed IMAGES --out {folder}`.")

@@ -41,7 +41,7 @@ class SplitChanges:
 def open_versions(before: str, after: str) -> tuple[Repository, Repository]:
     """The two versions: `ORG/NAME@TAG` or a folder, and the same or `@TAG` of the first's repository.
 
-    Raises BadInput if one cannot be opened, and where they are two benchmarks.
+    Raises BadInput if one cannot be opened, or they are two benchmarks.
     """
     first, old = _parsed(before)
     second, new = _parsed(after)

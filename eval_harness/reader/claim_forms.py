@@ -259,13 +259,13 @@ IMAGING = (
 )
 """The subject of a sentence without an article ("Chest CT shows ...")."""
 NOT_CHOSEN = r"(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|tempting|tricks?|question)"
-_OF_IT = (
+_SUBJECT_WORD = (
     rf"(?!(?:{NOT_CHOSEN}|it|thinks|says?|said|asked|suspected|label|mother|father|history|report|key|user|student|previous|prior|earlier"
     rf"|could|may|might|should|needed|possibilit\w+|consideration|differential|would(?! (?:[a-z]+ ){{0,3}}be\b))\b){UNSURE}[^\s.,;:!?]+"
 )
 SUBJECT = (
     r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
-    rf"|esta?|il|{IMAGING})\b(?:\s+{_OF_IT}){{0,25}}?\s*)"
+    rf"|esta?|il|{IMAGING})\b(?:\s+{_SUBJECT_WORD}){{0,25}}?\s*)"
 )
 QUALITY = (
     rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
@@ -295,9 +295,9 @@ SEES = (
 SEEN = re.compile(rf"{SEES}{QUALITY}{GAP}$")
 """The clause before an option's text that says that it is seen."""
 PREDICATE = re.compile(
-    rf"{OPENING}(?:the|this|these|[∠△]\S*)\b(?:\s+{_OF_IT},?){{0,25}}?\s+(?:{COPULA}|{SHOWN})\s+{QUALITY}{GAP}$"
+    rf"{OPENING}(?:the|this|these|[∠△]\S*)\b(?:\s+{_SUBJECT_WORD},?){{0,25}}?\s+(?:{COPULA}|{SHOWN})\s+{QUALITY}{GAP}$"
 )
-"""The same, before the only option that a response names: from the beginning of the sentence, whatever commas it has."""
+"""The same, before the only option that a response names: its subject may have commas."""
 IF_WILL = re.compile(
     rf"\W*(?:[^,;]{{1,80}},\s+)?if\s+(?!i\b|we\b)[^,;]{{3,100}},\s+{SUBJECT}\s*(?:will|would)\s+(?:{ADVERB})*$"
 )

@@ -297,10 +297,8 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
 def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed: bool) -> bool:
     if _agrees(said, mention, lead.text):
         return False
-    everyday = (
-        not (said.options.are_sides and said.is_only(mention))
-        and said.lowered[mention.start : mention.end] in COMMON | EVERYDAY
-    )
+    only = said.is_only_text(mention)
+    everyday = not (said.options.are_sides and only) and said.lowered[mention.start : mention.end] in COMMON | EVERYDAY
     if everyday and not forms.OF_IMAGE.search(lead.text):
         return False
     if lead.has(forms.NAMES) and (
@@ -309,7 +307,6 @@ def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed:
         return True
     if not said.options.numeric.isdisjoint(mention.options) and lead.text.endswith(("= ", "=")):
         return closed and not re.search(r"\w", said.text[mention.end :])
-    only = said.is_only_text(mention)
     if not closed and not (only and _repeats_noun(tail, lead.text)):
         return False
     return lead.has(forms.SEEN) or bool(forms.IF_WILL.match(lead.text)) or (only and lead.has(forms.PREDICATE))

@@ -116,10 +116,6 @@ class PlainResponse:
         join = _JOIN if self.lettered else _PAIR
         return _joined(self.named, self.lowered, join)
 
-    def is_only(self, mention: Mention) -> bool:
-        """True if the response names no other option."""
-        return {each.options for each in self.named} == {mention.options}
-
     def is_only_text(self, mention: Mention) -> bool:
         """True if no other option is named by its text, or by its letter in brackets."""
         return {each.options for each in self.named if each.text or each.bracketed} == {mention.options}

@@ -52,7 +52,7 @@ def ask(
     """Ask those of `instances` that are not in the journal through `send` (`reply_cache.sender_of`); returns their number. `answered` is
     told of each once it is in the journal.
 
-    Raises BadInput if the back end answers what it was not asked, and where it answers nothing any more: the traceback of what it
+    Raises BadInput if the back end answers what it was not asked, or stops answering: the traceback of what it
     raised last is then in `error.txt` beside the journal.
     """
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
