@@ -16,16 +16,18 @@ GUESSING = "guessing"
 PHANTOMS = r"(?:^|; )phantoms$"
 """Matches a variant that says that the images are phantoms."""
 MOST_REASONS = 5
-"""Maximum number of reasons for missing scores that are printed."""
+"""Maximum number of reasons for missing scores and withdrawals that are printed."""
 
 
 def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Pivot rows of `medprobe.load_results` into a table of models x benchmarks; every cell is a text, empty if there is no result.
 
     Columns: `model`, `asked` (the method, then whatever else distinguishes the result), then one per benchmark, metric and label, whose
-    cells are "value (low-high)" or "no score". Models are sorted by the first of these, the best first; the last row is guessing.
+    cells are "value (low-high)" or "no score". Models are sorted by the first of these, the best first: complete runs, then parts, then
+    what was withdrawn; the last row is guessing.
     """
-    rows = rows.assign(column=_columns(rows), asked=_asked(rows))
+    standing = rows["part"].notna() + 2 * rows["withdrawn"].notna()
+    rows = rows.assign(column=_columns(rows), asked=_asked(rows), standing=standing)
     key = ["model", "asked", "column"]
     several = rows[rows.duplicated(key, keep=False)]
     prompts = rows["prompt"].map(lambda name: f", {name}", na_action="ignore").fillna("")
@@ -34,10 +36,12 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     rows["number"] = rows.groupby(key).cumcount()  # identical runs get a line each
     order = sorted(rows["column"].unique(), key=_official_first)
     rows["cell"] = [_cell(row) for row in rows.to_dict("records")]
-    table = rows.pivot(index=["model", "asked", "number"], columns="column", values="cell")[order]
-    values = rows.pivot(index=["model", "asked", "number"], columns="column", values="value")[order].astype(float)
-    best = values.iloc[:, 0].sort_values(ascending=False, kind="stable", na_position="last").index
-    table = table.loc[best].reset_index().drop(columns="number").fillna("")
+    index = ["standing", "model", "asked", "number"]
+    table = rows.pivot(index=index, columns="column", values="cell")[order]
+    values = rows.pivot(index=index, columns="column", values="value")[order].astype(float)
+    best = values.iloc[:, 0].sort_values(ascending=False, kind="stable", na_position="last")
+    best = best.sort_index(level="standing", sort_remaining=False, kind="stable")
+    table = table.loc[best.index].reset_index().drop(columns=["standing", "number"]).fillna("")
     guessing = {column: _chance(held["chance"]) for column, held in rows.groupby("column")}
     table.loc[len(table)] = {"model": GUESSING, "asked": "", **guessing}
     table.columns.name = None
@@ -91,14 +95,16 @@ _LATEX = str.maketrans(_SIGNS | {"<": "$<$", ">": "$>$"})
 
 
 def notes(rows: pd.DataFrame) -> list[str]:
-    """Notes on the numbers: units, phantoms, and why scores are missing."""
+    """Notes on the numbers: units, phantoms, why scores are missing and results withdrawn."""
     found = ["percent, with the 95 % interval; better than guessing is an interval that lies above it"]
     if rows["variant"].str.contains(PHANTOMS, na=False).any():
         found.append("phantoms: drawn images, no medicine; these scores say nothing about a model's medical use")
     silent = rows[rows["no_score"].notna()]
     reasons = [f"no score: {row.model} on {row.benchmark}: {row.no_score}" for row in silent.itertuples()]
+    withdrawn = rows[rows["withdrawn"].notna()]
+    reasons += [f"withdrawn: {row.model} on {row.benchmark}: {row.withdrawn}" for row in withdrawn.itertuples()]
     reasons = list(dict.fromkeys(reasons))
-    more = [f"and {len(reasons) - MOST_REASONS} more without a score"] if len(reasons) > MOST_REASONS else []
+    more = [f"and {len(reasons) - MOST_REASONS} more"] if len(reasons) > MOST_REASONS else []
     return [*found, *reasons[:MOST_REASONS], *more]
 
 
@@ -124,7 +130,9 @@ def _asked(rows: pd.DataFrame) -> list[str]:
         paper = "" if pd.isna(row["source"]) else row["source"].split(', "')[0]
         printed = ", ".join(filter(None, [paper, "" if pd.isna(row["table"]) else row["table"]]))
         kind = {"published": printed, "aggregate": "aggregate"}.get(row["kind"], "")
-        found.append(", ".join(filter(None, ["" if pd.isna(row["method"]) else row["method"], variant, kind])))
+        withdrawn = "" if pd.isna(row["withdrawn"]) else "withdrawn"
+        method = "" if pd.isna(row["method"]) else row["method"]
+        found.append(", ".join(filter(None, [withdrawn, method, variant, kind])))
     return found
 
 

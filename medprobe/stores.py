@@ -13,9 +13,9 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import RESULT, RUN
 from eval_harness.interop import convert
-from eval_harness.records.result import Result, read_result
+from eval_harness.records.result import Result
 from eval_harness.store.comparison import Side, load_side, score_differences
-from eval_harness.store.scan import scan_store
+from eval_harness.store.scan import StoredResult, scan_store
 from eval_harness.store.submit import Submitted
 from eval_harness.store.table import tidy
 
@@ -74,50 +74,55 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
     One row per result, facet value and metric, overall scores first: `benchmark`, `split`, `model`, `kind` (measured, published,
     aggregate), `method`, `prompt`, `variant` (whatever else distinguishes a result), `metric`, `headline` (true for the metric that the
     benchmark is ranked by), `facet` and `facet_value` (missing for overall scores), `value` with its 95 % interval `low` to `high`
-    (percent, or a count), `chance` and `verdict` against it, `n`, `n_cases`, `n_effective`, `no_score` (why there is none), `source`,
-    `table`, `note`. `published`: append the papers' numbers; without `sources`, return only these.
+    (percent, or a count), `chance` and `verdict` against it, `n`, `n_cases`, `n_effective`, `no_score` (why there is none), `part` (what
+    was asked, where not everything was), `withdrawn` (why a result was withdrawn), `source`, `table`, `note`. `published`: append the
+    papers' numbers; without `sources`, return only these.
 
     A file that cannot be read is skipped with a warning. Raises BadInput if a source holds no results.
     """
     if not sources and not published:
         raise BadInput("load_results: name a run or a store, or pass published=True for the papers' numbers.")
     results: dict[str, Result] = {}
+    withdrawn: dict[str, str] = {}
     for source in sources:
-        found, problems = _results_of(os.fspath(source))
+        stored, problems = _results_of(os.fspath(source))
         for problem in problems:
             warnings.warn(f"set aside: {problem}", stacklevel=2)
-        for result in found:
+        for entry in stored:
+            result = entry.result
             same = result.model_dump_json(
                 include={"kind", "benchmark", "model", "method", "scores"}, exclude={"benchmark": {"repo"}}
             )  # stores do not keep the dataset's location
             results.setdefault(same, result)
+            if entry.withdrawal is not None:  # also where another copy of it was loaded first
+                withdrawn[same] = entry.withdrawal.reason
+    reasons = {at: withdrawn[same] for at, same in enumerate(results) if same in withdrawn}
     if published:
         from leaderboard_space.data.published_results import published_results
 
-        return tidy([*results.values(), *published_results()])
-    return tidy(results.values())
+        return tidy([*results.values(), *published_results()], reasons)
+    return tidy(results.values(), reasons)
 
 
-def _results_of(source: str) -> tuple[list[Result], list[str]]:
+def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
     """The results of a run folder, of a folder of run folders, or of a store; and the files that could not be read."""
     path = Path(source)
     if (path / RESULT).is_file() or path.is_file():
-        return [read_result(path if path.is_file() else path / RESULT)], []
+        return [StoredResult.read(path if path.is_file() else path / RESULT)], []
     runs = [] if (path / "results").is_dir() else sorted({*path.glob(f"*/{RESULT}"), *path.glob(f"*/*/{RESULT}")})
     if not runs:
         if path.joinpath(RUN).is_file() or any(path.glob(f"*/{RUN}")):
             raise BadInput(
                 f"{source}: holds no finished run. Repeating its `medprobe eval` finishes an interrupted one."
             )
-        stored, problems = scan_store(source)
-        return [each.result for each in stored], problems
-    found, problems = [], []
+        return scan_store(source)
+    stored, problems = [], []
     for file in runs:
         try:
-            found.append(read_result(file))
+            stored.append(StoredResult.read(file))
         except BadInput as error:
             problems.append(str(error))
-    return found, problems
+    return stored, problems
 
 
 def compare(a: Source, b: Source) -> pd.DataFrame:

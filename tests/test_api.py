@@ -22,6 +22,8 @@ import medprobe
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import option_types
+from eval_harness.store.notes import withdraw
+from medprobe.score_table import as_text
 from tests.commands import medprobe as command
 from tests.sampling import few
 
@@ -283,6 +285,24 @@ def test_a_store_gives_back_what_was_submitted(phantoms, tmp_path):
     Path(first.location, "result.json").write_text("{")
     with pytest.warns(UserWarning, match="set aside"):
         assert medprobe.load_results(tmp_path / "store").empty
+
+
+def test_withdrawn_results_and_parts_are_marked_and_stand_below(phantoms, tmp_path):
+    store, data = tmp_path / "store", phantoms / "gmai-mmbench"
+    names = {}
+    for name, limit in (("Whole", None), ("Part", 4), ("Taken back", None)):
+        run = medprobe.evaluate(
+            "gmai-mmbench", scripted(len(name))(), data=data, out=tmp_path / name, limit=limit, name=name
+        )
+        names[name] = Path(medprobe.submit(run, store).location).name
+    withdraw(store, names["Taken back"], "a wrong prompt")
+    rows = medprobe.load_results(tmp_path / "Taken back", store)
+    marks = rows[["model", "part", "withdrawn"]].drop_duplicates().set_index("model")
+    assert marks["withdrawn"].dropna().to_dict() == {"Taken back": "a wrong prompt"}
+    assert marks["part"].notna().to_dict() == {"Whole": False, "Part": True, "Taken back": False}
+    lines = as_text(rows[rows["headline"] & rows["facet"].isna()]).splitlines()
+    assert [line.split("  ")[0] for line in lines[2:5]] == ["Whole", "Part", "Taken back"]
+    assert "withdrawn" in lines[4] and any("a wrong prompt" in line for line in lines[5:])
 
 
 def test_compare_says_what_the_command_prints(phantoms, tmp_path):

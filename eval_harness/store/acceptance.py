@@ -98,12 +98,17 @@ def read_acceptance(folder: Path) -> Acceptance | None:
     return _read(folder / ACCEPTANCE, Acceptance)
 
 
+def read_withdrawal(folder: Path) -> Withdrawal | None:
+    """The withdrawal of the result in `folder`; None if it stands. Raises BadInput for a damaged file."""
+    return _read(folder / WITHDRAWN, Withdrawal)
+
+
 def read_provenance(folder: Path) -> Provenance:
     """The store's acceptance record of the result in `folder`; notes in the order they were written. Raises BadInput for a damaged file."""
     notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read(path, Note))]
     return Provenance(
         acceptance=read_acceptance(folder),
-        withdrawal=_read(folder / WITHDRAWN, Withdrawal),
+        withdrawal=read_withdrawal(folder),
         notes=tuple(sorted(notes, key=lambda note: note.written_at)),
     )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result, read_result
+from eval_harness.store.acceptance import Withdrawal, read_withdrawal
 
 RECHECK_SECONDS = 30.0
 """Seconds between checks whether the repository on the Hub has changed."""
@@ -73,6 +74,12 @@ class StoredResult:
     result: Result
     folder: Path
     run_id: str
+    withdrawal: Withdrawal | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> StoredResult:
+        """Read a result.json and the withdrawal beside it. Raises BadInput."""
+        return cls(read_result(path), path.parent, path.parent.name, read_withdrawal(path.parent))
 
 
 def result_files(root: Path) -> list[Path]:
@@ -100,7 +107,7 @@ def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
     problems: list[str] = []
     for path in result_files(root):
         try:
-            found.append(StoredResult(read_result(path), path.parent, path.parent.name))
+            found.append(StoredResult.read(path))
         except (BadInput, OSError) as error:
             problems.append(str(error))
     return found, problems

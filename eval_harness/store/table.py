@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -15,21 +15,27 @@ from eval_harness.records.result import Result, Score
 
 COLUMNS: tuple[str, ...] = (
     "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "headline", "facet", "facet_value",
-    "value", "low", "high", "chance", "verdict", "n", "n_cases", "n_effective", "no_score", "source", "table", "note",
+    "value", "low", "high", "chance", "verdict", "n", "n_cases", "n_effective", "no_score", "part", "withdrawn", "source", "table", "note",
 )  # fmt: skip
 """The columns of `medprobe results`, in order."""
 
 
-def tidy(results: Iterable[Result]) -> pd.DataFrame:
+def tidy(results: Iterable[Result], withdrawn: Mapping[int, str] | None = None) -> pd.DataFrame:
     """One row per score: the overall ones of a result first (facet and facet_value empty), then its breakdown.
 
     Columns: COLUMNS. `kind` is measured, published or aggregate; `variant` is whatever sets a row apart beside method and prompt;
     `headline` marks the metric that the benchmark is ranked by; `chance` is what guessing gets, `verdict` (better, no different, worse)
     what the interval says against it; percent unless the metric is a count; a value that is undefined, a missing bound and an unknown
-    count are empty. `no_score`: why a score has no value, or no verdict and rank, since most of its answers say nothing. `source` is the
-    citation of a published number, else the provenance. No results: an empty table with these columns.
+    count are empty. `no_score`: why a score has no value, or no verdict and rank, since most of its answers say nothing. `part`: what was
+    asked, where that was not everything. `source` is the citation of a published number, else the provenance. No results: an empty table
+    with these columns.
+
+    Args:
+        results: in the order of the rows.
+        withdrawn: position in `results` -> why that one was withdrawn, the column `withdrawn`.
     """
-    rows = [row for result in results for row in _rows(result)]
+    reasons = withdrawn or {}
+    rows = [row | {"withdrawn": reasons.get(at)} for at, result in enumerate(results) for row in _rows(result)]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     table["headline"] = table["headline"].astype("bool")
     for name in ("value", "low", "high", "chance", "n_effective"):
@@ -75,6 +81,7 @@ def _rows(result: Result) -> Iterator[dict[str, Any]]:
         "method": result.method.name,
         "prompt": result.method.prompt,
         "variant": variant(result),
+        "part": result.benchmark.selection,
         "source": source.citation if source else result.provenance,
         "table": source.table if source else None,
         "note": (source.note if source else None) or "; ".join(result.deviations) or None,
