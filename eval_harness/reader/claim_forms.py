@@ -358,9 +358,18 @@ CONTRAST = re.compile(
     r"|between|from|not|no|nor|than|instead|unlike|opposed|neither|but|without|excluded?|however|although|because"
     r"|since|as)\b"
 )
-OPENS_LIST = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b[^\n]*(?<!\bis):$")
+_LISTED = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b")
 ITEM = " \n-*•\"'(["
 """What stands before the letter of an item."""
+
+
+def opens_list(before: str) -> bool:
+    """True if the line before an item announces a list ("Consider these options:"). The end is looked at first: a line that does not end so
+    is not searched from each of its words."""
+    line = before.rstrip(ITEM).rpartition("\n")[2]
+    return line.endswith(":") and not re.search(r"\bis:$", line) and _LISTED.search(line) is not None
+
+
 AND = re.compile(r"\band \W*$")
 ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
 GOES_ON = re.compile(r"(?<![.:)])\s\w")

@@ -41,8 +41,7 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
         before, listed = said.lead(mention.start), mention.start in items
         kind = _kind(said, at, before, items)
         if kind == "answer statement" and listed:
-            opens = forms.OPENS_LIST.search(before.rstrip(forms.ITEM)) is not None
-            kind = None if opens or mention.start in inline else kind
+            kind = None if forms.opens_list(before) or mention.start in inline else kind
         if kind is not None:
             if kind == "last line" and not before.rstrip(forms.ITEM).endswith(":"):
                 before = said.before(mention.start)
@@ -283,7 +282,7 @@ def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
     mention = said.mentions[at]
     if said.multiple:
         return listing
-    if forms.OPENS_LIST.search(said.lowered[: mention.start].rstrip(forms.ITEM).rpartition("\n")[2]):
+    if forms.opens_list(said.lowered[: mention.start]):
         return True
     for first in (at - 1, at):
         if 0 <= first < len(said.mentions) - 1:
