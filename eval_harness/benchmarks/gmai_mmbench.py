@@ -57,8 +57,9 @@ _REJECTS = (
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """VLMEvalKit's matching, which GMAI-MMBench is scored with: one option letter between blanks, else one option text in a response
-    not longer than twice the options together.
+    """Read a response as VLMEvalKit did at the paper's time (`can_infer` of commit c6bdffd3, 2024-03): one option letter between blanks,
+    else one option text anywhere in the response, however long that is. Its rules of 2025-08 and 2026-06 give other scores
+    (`docs/harnesses.md`).
 
     Defects: the article "A" is option A; "Option (B)" beside another letter is none; an option text inside a longer word counts. What it
     leaves unread its users give to a judge, or to chance; here it stays irrelevant.
@@ -74,11 +75,12 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
         return official(found, "official: letters")
     if len(found) == 1:
         return official(found, "official: letter between blanks")
+    if not found and "Z" in words:  # VLMEvalKit's letter for "none of them"
+        return official((), "official: no option")
     lowered = response.lower()
-    if len(lowered) <= 2 * sum(len(option) for option in options):
-        found = tuple(index for index, option in enumerate(options) if option.lower() in lowered)
-        if len(found) == 1:
-            return official(found, "official: option text")
+    found = tuple(index for index, option in enumerate(options) if option.lower() in lowered)
+    if len(found) == 1:
+        return official(found, "official: option text")
     return official((), "official: no option")
 
 

@@ -20,6 +20,7 @@ from eval_harness.benchmarks import spec
 from eval_harness.reader import Reading, read_choice
 from eval_harness.reader.judge import (
     NO_JUDGE,
+    NOT_UNDERSTOOD,
     Query,
     closeness_prompt,
     extraction_prompt,
@@ -54,7 +55,8 @@ def read_run(
 
     `answers`: as `answer_table.answer_frame`. `replies` (`question_id, sample, reply`) are used where the
     run has a judge and it was due: every response of free form (`ff`), else those that no rule could read. An answer without its reply
-    stays unread. The report counts answers asked about, decided, and without a reply (`failed`), None without a judge.
+    stays unread. The report counts answers asked about, decided, with a reply that is neither an option nor "none"
+    (`not_understood`), and without a reply (`failed`); None without a judge.
     Raises BadInput for an unknown question, extraction or benchmark format.
     """
     read = pd.concat(
@@ -169,14 +171,14 @@ def _queries(run: RunRecord, read: pd.DataFrame, questions: pd.DataFrame) -> lis
         else:
             turn = rotation(int(sample), len(options)) if run.request.permute else 0
             query = extraction_prompt(text, shown(options, turn), response, kind)
-            reading = partial(_read_turned, options=len(options), kind=kind, turn=turn)
+            reading = partial(_read_turned, options=shown(options, turn), kind=kind, turn=turn)
         found.append(JudgeQuery(row, name, int(sample), query, reading))
     return found
 
 
-def _read_turned(reply: str, options: int, kind: str, turn: int) -> Reading:
-    found = read_extraction(reply, options, kind)
-    return replace(found, choice=tuple(sorted(original(each, turn, options) for each in found.choice)))
+def _read_turned(reply: str, options: Sequence[str], kind: str, turn: int) -> Reading:
+    reading = read_extraction(reply, options, kind)
+    return replace(reading, choice=tuple(sorted(original(place, turn, len(options)) for place in reading.choice)))
 
 
 def _read_by_judge(
@@ -191,7 +193,7 @@ def _read_by_judge(
         }
     columns = {name: read[name].tolist() for name in ("choice", "status", "rule")}
     asked = _queries(run, read, questions)
-    decided = failed = 0
+    decided = failed = not_understood = 0
     for query in asked:
         reply = said.get((query.question_id, query.sample))
         if reply is None:
@@ -199,6 +201,7 @@ def _read_by_judge(
             continue
         reading = query.read(reply)
         decided += bool(reading.choice)
+        not_understood += reading.rule == NOT_UNDERSTOOD
         for name, value in (("choice", list(reading.choice)), ("status", reading.status), ("rule", reading.rule)):
             columns[name][query.row] = value
     done = read.assign(**{name: pd.Series(values, index=read.index, dtype=object) for name, values in columns.items()})
@@ -206,6 +209,7 @@ def _read_by_judge(
         "asked": len(asked),
         "share": round(100 * len(asked) / len(read), 4) if len(read) else 0.0,
         "decided": decided,
+        "not_understood": not_understood,
         "failed": failed,
     }
     return done, report

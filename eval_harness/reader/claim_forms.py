@@ -53,6 +53,8 @@ UNSURE = (
     r"|(?:less|least) (?:likely|probable|plausible|consistent|compatible|appropriate|typical|suspicious)|depends|unclear|could|might|may"
     r"|cannot|unknown|nicht|pas|kein\w*|eliminated?|excluded?|discard(?:ed)?|reject(?:ed)?|avoid|decoy|weakest|falsch\w*)\b|[不没非错])"
 )
+SURE = re.compile(rf"(?:{UNSURE}.)*+", re.DOTALL)
+"""Words before a line with an option that neither deny nor doubt it."""
 RATED = (
     r"(?:(?!(?:final|correct|selected)\s*[:=–-])(?:very|final|corrected|correct|best|right|only|likely"
     r"|likeliest|probable"
@@ -233,10 +235,10 @@ COMPARED = re.compile(
 
 SHOWN = (
     r"\b(?:shows?|showing|reveals?|depicts?|displays?|features(?= an? )|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
-    r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds? to|highlights?|presents?(?: with)?"
+    r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds?(?: (?:most |more )?\w+ly| best)? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
     r"|indicative of|characteristic of|typical (?:of|for)|in keeping with|pathognomonic (?:for|of)|classic (?:for|of)|diagnostic of)"
-    r"|(?:is|was|are|were|would be|can be)(?: most likely)?(?: to be)? (?:in|on|at|around|within|from|of"
+    r"|(?:is|was|are|were|would be|can be)(?: (?:most |more )?(?:likely|accurately|closely)| best)?(?: to be)? (?:in|on|at|around|within|from|of"
     r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|(?:located|seen|found|observed|noted|visible|depicted|scanned) (?:in|on|at)"
     r"|(?:achieved|attained|reached|obtained|represented|indicated|shown|denoted|marked) by|expected (?:in|at|on)"

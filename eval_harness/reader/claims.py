@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Literal
 
 from eval_harness.reader import claim_forms as forms
+from eval_harness.reader.letters import position
 from eval_harness.reader.mentions import MOST, Mention, PlainResponse
-from eval_harness.reader.options import COMMON, EVERYDAY
+from eval_harness.reader.options import COMMON, EVERYDAY, words_of
 
 Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]
 
@@ -51,6 +52,21 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
             unclear |= (len(mention.options) > 1 or _and_another(said, at)) and not said.multiple
             yield OptionClaim(kind, mention.start, () if unclear else mention.options)
+
+
+_LABELLED_LINE = re.compile(r"(?:^|\n)\W*(?:option )?([A-Z])[).:]+\s*([^\n]+)", re.IGNORECASE)
+
+
+def labelled_line(said: PlainResponse) -> Iterator[OptionClaim]:
+    """The option that a line holds with its letter and exactly its text, where no line begins with another letter."""
+    lines = list(_LABELLED_LINE.finditer(said.text)) if said.lettered and not said.multiple else []
+    letters = {line[1].upper() for line in lines}
+    place = position(letters.pop(), said.count) if len(letters) == 1 else -1
+    for line in lines:
+        before = said.lead(line.start(1))
+        exact = place >= 0 and words_of(line[2]).words == said.options.words[place]
+        if exact and forms.SURE.fullmatch(before) and not forms.HYPOTHETICAL.search(before, _turn(before)):
+            yield OptionClaim("statement", line.start(1), (place,))
 
 
 def _is_example(said: PlainResponse, mention: Mention) -> bool:

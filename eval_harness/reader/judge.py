@@ -14,12 +14,15 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from eval_harness.reader.rules import Reading
+from eval_harness.reader.rules import Reading, read_choice
 
 GAP = 3
 """MediConfusion's score gap: the closer option counts only where it leads by so much (paper A.4); its best-of-N oracle uses 2."""
 NO_JUDGE = "no judge: free-form answers were matched with the options by rules"
 """The deviation of a free-form run that no judge has read."""
+NOT_UNDERSTOOD = "judge: reply not understood"
+"""The rule of an answer whose judge replied something else than an option or "none"."""
+_NONE = "none"
 
 _SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
 _FEEDBACK = (
@@ -83,13 +86,22 @@ def extraction_prompt(question: str, options: Sequence[str], response: str, ques
     return Query(_fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several))
 
 
-def read_extraction(reply: str, options: int, question_type: str) -> Reading:
-    """The option(s) that the judge's reply names: letters and nothing else."""
-    letters = re.fullmatch(r"[\s\"'(\[*.]*([A-Z](?:\s*(?:,|and)\s*[A-Z])*)[\s\"')\].*]*", reply)
-    indices = sorted({LETTERS.index(letter) for letter in re.findall(r"\b[A-Z]\b", letters[1])}) if letters else []
-    if not indices or indices[-1] >= options or (len(indices) > 1 and question_type != "multiple"):
-        return Reading((), "irrelevant", "judge: no option")
-    return Reading(tuple(indices), "answered", "judge: option")
+def read_extraction(reply: str, options: Sequence[str], question_type: str) -> Reading:
+    """Read the option(s) that the judge's reply names, as a model's response is read; or "none", the word that the prompt asks for."""
+    # The judge sees letters before "yes" and "no", too, and may say "none", which is one more choice than the question has.
+    choices = [*options, _NONE][: len(LETTERS)] if _NONE in reply.lower() else options
+    reading = read_choice(reply, choices, "multiple" if question_type == "multiple" else "single")
+    if reading.choice == (len(options),):
+        return Reading((), "irrelevant", "judge: none")
+    # An option "None of the above" counts by its letter: the words alone may as well say that no option was chosen.
+    unclear = any(
+        place == len(options)
+        or (_NONE in options[place].lower() and not re.search(rf"\b{LETTERS[place]}\b", reply, re.IGNORECASE))
+        for place in reading.choice
+    )
+    if unclear or not reading.choice:
+        return Reading((), "irrelevant", NOT_UNDERSTOOD)
+    return Reading(reading.choice, "answered", "judge: option")
 
 
 def closeness_prompt(question: str, options: Sequence[str], response: str, turn: int = 0) -> Query:

@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.reader import yes_no
 from eval_harness.reader.claim_forms import CORRECTION
-from eval_harness.reader.claims import OptionClaim, claims, told
+from eval_harness.reader.claims import OptionClaim, claims, labelled_line, told
 from eval_harness.reader.declining import CAVEAT, cannot_know, declines, undecided
 from eval_harness.reader.letters import whole_letters
 from eval_harness.reader.mentions import PlainResponse
@@ -143,11 +143,13 @@ def _nothing(rule: str) -> Reading:
 def _read(said: PlainResponse, raw: str, cut: bool) -> Reading:
     if (whole := _whole(said)) is not None:
         return _decide(whole, said.multiple, "whole response")
+    if (whole := _last_answer(said)) is not None:
+        return _decide(whole, said.multiple, "answer statement")
     if fields := json_answers(raw):
         return _marked(said, fields, [])
     if _only_lists(said):
         return _nothing("every option listed")
-    found = list(claims(said))
+    found = [*claims(said), *([] if cut else labelled_line(said))]
     stated = [claim for claim in found if claim.kind != "option seen" and not (cut and _begins_analysis(said, claim))]
     reading = _explicit(said, raw, stated)
     unsure = said.options.yes_no and undecided(said.lowered)
@@ -291,6 +293,17 @@ def _whole(said: PlainResponse) -> tuple[int, ...] | None:
         place = int(numbered[1]) - 1 if numbered[1] else _ORDINALS.index(numbered[2].lower())
         return (place,) if 0 <= place < said.count else (-1,)
     return found
+
+
+_LAST_ANSWER = re.compile(
+    r"\W*(?:(?:the|my|so|final|correct|best) )*answer\s*[:=]\s*(?P<named>.{1,400})", re.IGNORECASE
+)
+
+
+def _last_answer(said: PlainResponse) -> tuple[int, ...] | None:
+    """The option(s) of a last line "Answer: B", whatever came before it."""
+    line = _LAST_ANSWER.fullmatch(said.text.rpartition("\n")[2])
+    return None if line is None else _whole(PlainResponse(line["named"], said.options, said.type))
 
 
 # --- declining ---

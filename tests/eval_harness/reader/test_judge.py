@@ -14,7 +14,15 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import judge_queries, read_run
 from eval_harness.models.http.openai_chat import OpenAIChat
-from eval_harness.reader.judge import Query, closeness_prompt, extraction_prompt, read_closeness, read_extraction
+from eval_harness.reader import Reading
+from eval_harness.reader.judge import (
+    NOT_UNDERSTOOD,
+    Query,
+    closeness_prompt,
+    extraction_prompt,
+    read_closeness,
+    read_extraction,
+)
 from eval_harness.records.result import Benchmark, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.runs.scoring import Judge
@@ -112,7 +120,7 @@ def test_only_unread_responses_are_shown_to_the_judge(server: Server, judge: Jud
     server.replies = ["B"]
     done, report = read(judge, answers("A", "the bronchus is the problem here", ""), judged_run())
     assert done["choice"].tolist() == [[0], [1], []] and done["status"].tolist() == ["answered", "answered", "failed"]
-    assert report == {"model": "judge", "asked": 1, "share": 33.3333, "decided": 1, "failed": 0}
+    assert report == {"model": "judge", "asked": 1, "share": 33.3333, "decided": 1, "not_understood": 0, "failed": 0}
     sent = server.asked[0]
     assert sent["temperature"] == 0 and "What is {shown}?" in sent["messages"][-1]["content"]
 
@@ -131,22 +139,25 @@ def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path
     assert again.replies([asked]) == ["A"] and len(server.asked) == 4
 
 
-@pytest.mark.parametrize(
-    ("reply", "kind", "choice"),
-    [
-        ("B", "single", (1,)),
-        (" (B). ", "single", (1,)),
-        ("none", "single", ()),
-        ("None.", "single", ()),
-        ("C", "single", ()),
-        ("A, B", "single", ()),
-        ("A, B", "multiple", (0, 1)),
-        ("I think B", "single", ()),
-        ("", "single", ()),
-    ],
-)
-def test_the_reply_must_be_letters(reply: str, kind: str, choice: tuple[int, ...]) -> None:
-    assert read_extraction(reply, len(OPTIONS), kind).choice == choice
+LETTER_FORMS = (
+    "{}", " ({}). ", "**{}**", "option {}", "Answer: {}", r"\boxed{{{}}}", '{{"answer": "{}"}}', "<answer>{}</answer>", "I think {}",
+)  # fmt: skip
+NONE_FORMS = ("none", "None.", "**none**", "Answer: none", r"\boxed{none}", '{"answer": "none"}')
+
+
+@pytest.mark.parametrize("kind", ["single", "multiple", "yes_no"])
+def test_the_reply_is_read_as_a_response_is(kind: str) -> None:
+    """Every option in every form, "none" beside an option that says so too, and what is neither."""
+    for options in (["no", "yes"],) if kind == "yes_no" else (OPTIONS, [*OPTIONS, "None of the above"]):
+        for place, option in enumerate(options):
+            said = [form.format("ABC"[place]) for form in LETTER_FORMS] + ["abc"[place], f"{'ABC'[place]}. {option}"]
+            assert {read_extraction(reply, options, kind).choice for reply in said} == {(place,)}, option
+        for reply in NONE_FORMS:
+            assert read_extraction(reply, options, kind) == Reading((), "irrelevant", "judge: none"), reply
+        for reply in ("", "D", "A or B", "I cannot tell"):
+            assert read_extraction(reply, options, kind) == Reading((), "irrelevant", NOT_UNDERSTOOD), reply
+        assert read_extraction("none of the options", options, kind).choice == ()
+        assert read_extraction("A, B", options, kind).choice == ((0, 1) if kind == "multiple" else ())
 
 
 @pytest.mark.parametrize(
