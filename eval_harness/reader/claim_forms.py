@@ -235,10 +235,12 @@ COMPARED = re.compile(
 
 SHOWN = (
     r"\b(?:shows?|showing|reveals?|depicts?|displays?|features(?= an? )|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
-    r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to|corresponds?(?: (?:most |more )?\w+ly| best)? to|highlights?|presents?(?: with)?"
+    r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to"
+    r"|corresponds?(?: (?:most |more )?\w+ly| best)? to|highlights?|presents?(?: with)?"
     r"|(?:(?:is|are|being) )?(?:most |more |best |highly )?(?:consistent with|compatible with|suggestive of"
     r"|indicative of|characteristic of|typical (?:of|for)|in keeping with|pathognomonic (?:for|of)|classic (?:for|of)|diagnostic of)"
-    r"|(?:is|was|are|were|would be|can be)(?: (?:most |more )?(?:likely|accurately|closely)| best)?(?: to be)? (?:in|on|at|around|within|from|of"
+    r"|(?:is|was|are|were|would be|can be)"
+    r"(?: (?:most |more )?(?:likely|accurately|closely)| best)?(?: to be)? (?:in|on|at|around|within|from|of"
     r"|called|labell?ed|classified as|known as"
     r"|identified as|caused by|due to|(?:located|seen|found|observed|noted|visible|depicted|scanned) (?:in|on|at)"
     r"|(?:achieved|attained|reached|obtained|represented|indicated|shown|denoted|marked) by|expected (?:in|at|on)"
