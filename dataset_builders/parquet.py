@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -23,8 +24,9 @@ from tqdm import tqdm
 from dataset_builders.benchmarks import question_columns
 from dataset_builders.case_groups import sharing
 from dataset_builders.errors import Problems
-from dataset_builders.images.lookup import ImageError, check_image, data_uri
+from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.images.picture import data_uri, picture_of
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Kind, Question, text_columns
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
@@ -48,9 +50,14 @@ class ConfigSizes:
 
 @dataclass
 class ImageFacts:
-    """sha256 and size of every image seen while writing, and what was wrong with some."""
+    """sha256 and size of every image seen while writing, what was met in some (`picture.py`), and what was wrong with some.
 
+    `whites`: what white is in the deep greys of the whole dataset.
+    """
+
+    whites: dict[str, int] = field(default_factory=dict)
     facts: dict[str, tuple[str, int]] = field(default_factory=dict)
+    traits: dict[str, list[str]] = field(default_factory=dict)
     problems: Problems = field(default_factory=Problems)
     wrong: set[str] = field(default_factory=set)
 
@@ -58,28 +65,42 @@ class ImageFacts:
         """Each image with its bytes, checked, several decoded at a time; empty bytes where they are wrong (which is noted)."""
         wanted = list(images)
         with ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool:
-            for image, (data, wrong) in zip(wanted, pool.map(self._read, wanted), strict=True):
+            for image, (data, traits, wrong) in zip(wanted, pool.map(self._read, wanted), strict=True):
                 if wrong is not None:
                     self.wrong.add(image.image_id)
                     self.problems.add(image.where or image.name or image.image_id, None, wrong)
                 elif image.image_id not in self.wrong:
+                    for trait in traits if image.image_id not in self.facts else ():
+                        self.traits.setdefault(trait, []).append(image.name or image.image_id)
                     self.facts[image.image_id] = (hashlib.sha256(data).hexdigest(), len(data))
                 yield image, data
 
-    def _read(self, image: CaseImage) -> tuple[bytes, str | None]:
-        """The bytes of an image without its metadata, and what is wrong with them; it is decoded the first time that it is met."""
+    def notes(self) -> list[str]:
+        """A sentence on each trait that images have."""
+        return [
+            f"{len(names)} of {len(self.facts)} images are {trait} ({', '.join(names[:3])}{' ...' * (len(names) > 3)})."
+            for trait, names in self.traits.items()
+        ]
+
+    def _read(self, image: CaseImage) -> tuple[bytes, tuple[str, ...], str | None]:
+        """The picture that a model is shown as a file without metadata, what was met in it, and what is wrong with it."""
         if image.read is None:
             raise AssertionError(f"image {image.image_id} is missing; the build should have said so")
         if image.image_id in self.wrong:
-            return b"", None
+            return b"", (), None
         try:
-            data = image.read()
-            if image.image_id not in self.facts:
-                check_image(data)
-            data = strip_metadata(data)
+            picture = picture_of(image.read(), self.whites)
+            return strip_metadata(picture.encoded()), picture.traits, None
         except (ImageError, OSError) as error:
-            return b"", str(error)
-        return data, None
+            return b"", (), str(error)
+
+
+def image_contents(cases: Iterable[Case]) -> Iterator[bytes]:
+    """The files of all images, each once; those that cannot be read are left out."""
+    for image in {image.image_id: image for case in cases for image in case.images}.values():
+        if image.read is not None:
+            with suppress(OSError, ImageError):
+                yield image.read()
 
 
 def plan(cases: Sequence[Case], *, images: bool) -> Plan:

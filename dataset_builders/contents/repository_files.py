@@ -15,8 +15,17 @@ from dataset_builders.contents.card import LICENCE_FILE, Description, card_text,
 from dataset_builders.contents.eval_yaml import eval_yaml, task_columns, tasks_of
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
+from dataset_builders.images.picture import whites_of
 from dataset_builders.lexical_tree import COLUMNS
-from dataset_builders.parquet import ConfigSizes, ImageFacts, arrow_type, held_columns, write_cases, write_table
+from dataset_builders.parquet import (
+    ConfigSizes,
+    ImageFacts,
+    arrow_type,
+    held_columns,
+    image_contents,
+    write_cases,
+    write_table,
+)
 from dataset_builders.schema import (
     ANSWER_COLUMNS,
     SCHEMA_VERSION,
@@ -35,7 +44,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
 
     Raises BadInput naming every image that is none, too large or cut off.
     """
-    known = ImageFacts()
+    known = ImageFacts({} if description.text_only else whites_of(image_contents(content.all_cases(more=True))))
     held = held_columns(description.family, content)
     columns = {"questions": held, "cases": case_columns(held), "questions_text": text_columns(held)}
     if description.text_only:
@@ -63,6 +72,7 @@ def write_repository(folder: Path, description: Description, content: Content) -
         columns[task.config] = task_columns(images=not description.text_only)
         write({task.config: columns[task.config]}, {task.split: cases})
     known.problems.check("Replace these images, or leave out their entries; nothing was written.")
+    content.notes += known.notes()
     if tasks:
         text = eval_yaml(
             title_of(description),

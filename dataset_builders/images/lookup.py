@@ -5,18 +5,17 @@ See also: downloading (`download.py`), writing (`parquet.py`).
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import CaseImage
@@ -169,50 +168,42 @@ def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
 
 
 def check_image(data: bytes) -> str:
-    """The format (Pillow's name for it) of an encoded image. Raises ImageError where a model could not be shown it.
-
-    The picture is decoded whole, as the back ends decode it: a file may begin and end as its format promises and be damaged between.
-    """
-    return _checked(data, decode=True)
+    """The format (Pillow's name for it) of an encoded image. Raises ImageError where it cannot be decoded whole: a file may begin and end
+    as its format promises and be damaged between."""
+    with whole(data) as image:
+        return str(image.format)
 
 
 def image_format(data: bytes) -> str:
     """The format that an image's header states (Pillow's name for it). Raises ImageError for what is no image; decodes nothing."""
-    return _checked(data, decode=False)
-
-
-def data_uri(data: bytes) -> str:
-    """An encoded image as a data URI. Raises ImageError for bytes that are no image."""
-    kind = image_format(data).lower()
-    mime = {"jpeg2000": "jp2"}.get(kind, kind)
-    return f"data:image/{mime};base64,{base64.b64encode(data).decode()}"
-
-
-def _checked(data: bytes, decode: bool) -> str:
-    if not data:
-        raise ImageError("the image file is empty")
     with opened(data) as image:
-        width, height = image.size
-        found = str(image.format)
-        if width * height > MAX_PIXELS:
-            raise ImageError(f"the image has {width} x {height} pixels, more than {MAX_PIXELS:,}")
-        if decode and found == "JPEG" and (lost := _lost_jpeg_data(data)):
+        return str(image.format)
+
+
+@contextmanager
+def whole(data: bytes) -> Iterator[Image.Image]:
+    """An opened image, of which every byte is there when the block ends; else ImageError is raised."""
+    with opened(data) as image:
+        if image.format == "JPEG" and (lost := _lost_jpeg_data(data)):
             raise ImageError(f"the image is damaged or cut off ({lost})")
-        if decode:
-            rgb_of(image)
-    if decode and found == "PNG":
+        yield image
+        image.load()
+    if image.format == "PNG":
         with opened(data) as image:
             image.verify()  # every chunk and its checksum up to the end, which decoding does not look at
-    return found
 
 
 @contextmanager
 def opened(data: bytes) -> Iterator[Image.Image]:
     """The image as Pillow opens it, without its warnings. Whatever Pillow raises of it inside is raised as ImageError."""
+    if not data:
+        raise ImageError("the image file is empty")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    raise ImageError(f"the image has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
                 yield image
     except ImageError:
         raise
@@ -229,15 +220,6 @@ def as_png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def rgb_of(image: Image.Image) -> Image.Image:
-    """An opened image as RGB, turned as its EXIF orientation says; 16-bit grey is brought to 8 bits, not clipped."""
-    image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I;16"):
-        to_8_bits: Callable[[float], float] = lambda value: value / 256  # noqa: E731
-        image = image.point(to_8_bits).convert("L")
-    return image.convert("RGB")
 
 
 LOST_DATA = ("premature end", "instead of RST", "bad Huffman code")

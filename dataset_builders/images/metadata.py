@@ -4,20 +4,21 @@ after the end. The pixels that readers decode stay the same.
 JPEG and PNG files lose the parts that hold no picture and are otherwise copied; other formats become PNG, which loses nothing.
 An EXIF orientation other than "upright" is kept, and nothing else: without it the picture would lie on its side.
 
-See also: what an image is checked for (`lookup.py`).
+See also: the picture that a model is shown (`picture.py`).
 """
 
 from __future__ import annotations
 
 import re
 
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageOps
 
-from dataset_builders.images.lookup import as_png, opened, rgb_of
+from dataset_builders.images.lookup import as_png, opened
+from dataset_builders.images.picture import ORIENTATION, is_inverted, least_white, picture_of, stated_white
 
-ORIENTATION = 0x0112
 PNG_START = b"\x89PNG\r\n\x1a\n"
-PNG_CHUNKS = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND")
+PNG_CHUNKS = (b"IHDR", b"sBIT", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 JPEG_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDA, 0xDB, 0xDD)
 """Frames, tables, scans, and how often these restart."""
 SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
@@ -35,8 +36,8 @@ def strip_metadata(data: bytes) -> bytes:
             try:
                 return _jpeg(data, orientation)
             except (IndexError, StopIteration, ValueError):  # not laid out as its format says, though it can be decoded
-                return _as_png(image, orientation)
-        return _png(data) if found == "PNG" and orientation == 1 else _as_png(image, orientation)
+                return _as_png(image, data, orientation)
+        return _png(data) if found == "PNG" and orientation == 1 else _as_png(image, data, orientation)
 
 
 def file_name(name: str, data: bytes) -> str:
@@ -47,13 +48,16 @@ def file_name(name: str, data: bytes) -> str:
     return re.sub(r"\.(webp|gif|bmp|tiff?|jp2|jpx|j2k)$", "", name, flags=re.IGNORECASE) + kind
 
 
-def _as_png(image: Image.Image, orientation: int) -> bytes:
-    """The first picture as PNG, turned upright. Modes that PNG lacks become RGB, as they are for every model."""
-    keep = orientation == 1 and image.mode in ("1", "L", "LA", "RGB", "RGBA", "I;16")
-    if keep:
+def _as_png(image: Image.Image, data: bytes, orientation: int) -> bytes:
+    """The first picture as PNG, turned upright. What PNG cannot hold becomes the picture that a model is shown."""
+    # Greys whose bits only the whole dataset tells wait for the build, which sees it.
+    if image.mode.startswith("I") and not is_inverted(image) and stated_white(image, data) is None:
+        least_white(image)
+        return as_png(Image.fromarray(np.asarray(ImageOps.exif_transpose(image)).astype(np.uint16)))
+    if orientation == 1 and image.mode in ("1", "L", "LA", "RGB", "RGBA"):
         image.load()
-    picture = image if keep else rgb_of(image)
-    return as_png(Image.frombytes(picture.mode, picture.size, picture.tobytes()))
+        return as_png(Image.frombytes(image.mode, image.size, image.tobytes()))
+    return as_png(picture_of(data).pixels)
 
 
 def _png(data: bytes) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from dataset_builders.benchmarks import question_columns
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.images.picture import picture_of
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
 from eval_harness.derive.metrics import METRICS
@@ -24,6 +25,9 @@ from eval_harness.derive.reading import read_answers
 from eval_harness.derive.scoring import score, units
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.scores.intervals import clustered_interval
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
 """Placeholder that is stored for an answer that never came."""
@@ -79,10 +83,19 @@ def question_of(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def undecoded(rows: Dataset) -> Dataset:
+    """The rows of `datasets` with the bytes of their images: how it decodes them changes with its version."""
+    from datasets import Image, Sequence
+
+    for name, feature in {"image": Image(decode=False), "more_images": Sequence(Image(decode=False))}.items():
+        rows = rows.cast_column(name, feature) if name in rows.column_names else rows
+    return rows
+
+
 def images_of(row: Mapping[str, Any]) -> list[Any]:
-    """The images (RGB) that a question shows, in order, of a row as `datasets` gives it."""
-    given = [row.get("image"), *(row.get("more_images") or ())]
-    return [image.convert("RGB") for image in given if image is not None]
+    """The pictures (RGB) that a model is shown for a question, in order, of a row of `undecoded`."""
+    images = [row.get("image"), *(row.get("more_images") or ())]
+    return [picture_of(image["bytes"]).pixels.convert("RGB") for image in images if image is not None]
 
 
 def _plain(value: Any) -> Any:

@@ -30,7 +30,7 @@ from inspect_ai.scorer import (
 from inspect_ai.solver import TaskState, generate
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.images.lookup import data_uri
+from dataset_builders.images.picture import data_uri
 from eval_harness.benchmarks import spec
 from eval_harness.interop.harness_file import kept_columns, letters_of, read_answer, scores_of
 from eval_harness.interop.inspect_log import delivered

@@ -81,6 +81,10 @@ from eval_harness.interop import harness_file, lmms_eval
 FORMAT = {family!r}
 
 
+def process_docs(rows):
+    return harness_file.undecoded(rows)
+
+
 def doc_to_messages(doc, lmms_eval_specific_kwargs=None):
     return lmms_eval.messages(FORMAT, doc)
 
@@ -133,7 +137,7 @@ def _yaml(task: str, chosen: Selection) -> str:
         "metadata": [{"version": 1.0}],
     }
     head = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-    functions = ("doc_to_messages", "doc_to_visual", "doc_to_text", "doc_to_target", "process_results")
+    functions = ("process_docs", "doc_to_messages", "doc_to_visual", "doc_to_text", "doc_to_target", "process_results")
     lines = [f"{name}: !function utils.{name}" for name in functions]
     lines.append("metric_list:")
     for name, function, higher in listed:

@@ -20,6 +20,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from dataset_builders.files import replace_file
+from dataset_builders.images.picture import shown_file
 from dataset_builders.schema import LETTERS, image_ids
 from eval_harness.interop.harness_file import letters_of, record_of, to_export
 from eval_harness.store.untrusted import ProblemList
@@ -70,7 +71,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
                     number = index[row["question_id"]]
                     names = image_ids(row)
                     first = stored.setdefault(names, number)
-                    shown = _listed([base64.b64encode(case.images[name]).decode() for name in names])
+                    shown = _listed([base64.b64encode(shown_file(case.images[name])).decode() for name in names])
                     paths = [_listed([f"{number}_{n}.png" for n in range(len(names))])] if several else []
                     options = [_visible(str(option)) for option in row["options"]] + [""] * (most - len(row["options"]))
                     image = shown if first == number else str(first)

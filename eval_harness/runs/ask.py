@@ -20,7 +20,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput, with_type
-from dataset_builders.images.lookup import ImageError, check_image
+from dataset_builders.images.lookup import ImageError
+from dataset_builders.images.picture import picture_of
 from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalized
 from eval_harness.runs.folder import AnswerJournal, Key
@@ -220,7 +221,7 @@ def _reason(request: Request, error: Exception | SystemExit) -> str:
     """Why a question failed: its image if it cannot be decoded, else the exception."""
     try:
         for image in request.images:
-            check_image(image)
+            picture_of(image)
     except ImageError as broken:
         return f"its image cannot be shown: {broken}"
     return with_type(error)

@@ -18,7 +18,8 @@ from itertools import chain
 from pathlib import Path
 from statistics import mean
 
-from dataset_builders.images.lookup import ImageError, check_image
+from dataset_builders.images.lookup import ImageError
+from dataset_builders.images.picture import shown_file
 from dataset_builders.schema import image_ids
 from eval_harness.models.http.client import PROVIDER, permit_sending, server_address
 from eval_harness.models.interface import THINKING_ROOM
@@ -152,7 +153,7 @@ def _saved(data: bytes) -> str:
     from PIL import Image
 
     try:
-        check_image(data)
+        data = shown_file(data)
     except ImageError as error:
         return f"cannot be shown: {error}"
     with Image.open(io.BytesIO(data)) as image:

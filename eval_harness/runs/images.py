@@ -6,7 +6,6 @@ See also: what the answers then say of a score (`scores/sight.py`).
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import ImageError, as_png, check_image, rgb_of
+from dataset_builders.images.lookup import ImageError, as_png
+from dataset_builders.images.picture import picture_of
 from dataset_builders.schema import image_ids
 
 LABELS = ("image_type", "modality")
@@ -30,10 +30,9 @@ def blank(image: bytes) -> bytes:
     from PIL import Image
 
     try:
-        check_image(image)
+        grey = np.asarray(picture_of(image).pixels.convert("L"))
     except ImageError:
         return image
-    grey = np.asarray(rgb_of(Image.open(io.BytesIO(image))).convert("L"))
     return as_png(Image.new("RGB", grey.shape[::-1], (round(float(grey.mean())),) * 3))
 
 

@@ -5,17 +5,13 @@ An image is checked and encoded once for the questions that share it, which foll
 
 from __future__ import annotations
 
-import base64
-import io
 from functools import lru_cache
 from typing import Any
 
-from dataset_builders.images.lookup import as_png, check_image
+from dataset_builders.images.lookup import as_png
+from dataset_builders.images.picture import data_uri
 from eval_harness.models.local.model_inputs import conversation, decode_image
 from eval_harness.records.request import Request
-
-SENT_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp", "GIF": "image/gif"}
-"""Formats every server reads; other ones, 16-bit greys and images to be shrunk are sent as PNG, which loses nothing."""
 
 
 def messages_of(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
@@ -46,14 +42,7 @@ def _text(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _data_url(image: bytes, longest_side: int | None) -> str:
-    """The image as a `data:` URL: its own bytes where every server can read them, else a PNG of it. Raises ImageError."""
-    from PIL import Image
-
-    check_image(image)
-    with Image.open(io.BytesIO(image)) as opened:
-        mime = SENT_AS_THEY_ARE.get(opened.format or "")
-        plain = opened.mode in ("L", "RGB", "P", "RGBA", "1")
-        small = longest_side is None or max(opened.size) <= longest_side
-    if not (mime and plain and small):
-        mime, image = "image/png", as_png(decode_image(image, longest_side))
-    return f"data:{mime};base64,{base64.b64encode(image).decode()}"
+    """The picture that a model is shown of an image as a `data:` URL, shrunk where its longest side is longer. Raises ImageError."""
+    if longest_side is not None and max(decode_image(image).size) > longest_side:
+        image = as_png(decode_image(image, longest_side))
+    return data_uri(image)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -365,16 +364,16 @@ def conversation(
 
 @lru_cache(maxsize=8)
 def decode_image(data: bytes, longest_side: int | None = None) -> PILImage:
-    """The encoded image as RGB, turned as its EXIF orientation says; 16-bit grey is brought to 8 bits, not clipped.
+    """The picture that a model is shown of an encoded image (`images/picture.py`), in RGB. Raises ImageError where it cannot be decoded.
 
     `longest_side`: shrink to this many pixels where larger. The few images decoded last are kept, since questions share them;
     callers must not draw on what they get.
     """
     from PIL import Image
 
-    from dataset_builders.images.lookup import rgb_of
+    from dataset_builders.images.picture import picture_of
 
-    image = rgb_of(Image.open(io.BytesIO(data)))
+    image = picture_of(data).pixels.convert("RGB")
     if longest_side is not None:
         image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
     return image

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dataset_builders.images.lookup import ImageError, check_image, rgb_of
+from dataset_builders.images.lookup import ImageError, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.images.picture import picture_of
 from tests.planting import KINDS, found_in, image_file, planted
 
 
 def seen(data):
-    return np.asarray(rgb_of(Image.open(io.BytesIO(data))))
+    return np.asarray(picture_of(data).pixels.convert("RGB"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
