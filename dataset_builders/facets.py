@@ -1,7 +1,7 @@
 """Select by facets, `modality=CT`: several values of a facet are joined by or, several facets by and. The same for questions, results and
 the board.
 
-See also: branches of the lexical tree, which are joined (`lexical_tree.py`).
+See also: branches of the lexical tree, joined in the same way (`lexical_tree.py`).
 """
 
 from __future__ import annotations

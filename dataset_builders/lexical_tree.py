@@ -1,17 +1,23 @@
 """Read the authors' lexical tree (subject -> category -> modality -> keyword), and select questions by branches of it.
 
-A subject is one of task, department, granularity; a category one of its values.
+A subject is one of task, department, granularity; a category one of its values. A branch is a path: its subject, then labels from the
+trunk outwards, ("department", "Ophthalmology", "Fundus Photography"). Branches of one subject are united, those of different subjects
+are intersected. This is ours, after appendix C.2 of GMAI-MMBench ("we can intersect the keywords"): the paper then fetches questions by
+keyword, and here the questions themselves are taken.
+
+The board's trees and facets are paths of the same kind (`leaderboard_space/data/tree.py`) and use these functions.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dataset_builders.benchmark_names import folded, known_name
 from dataset_builders.errors import BadInput
@@ -24,9 +30,15 @@ SUBJECTS = ("task", "department", "granularity")
 SUBJECT_OF_ID = {"clinical-tasks": "task", "departments": "department", "granularities": "granularity"}
 """The ids of the three containers on the authors' page."""
 COLUMNS = ("subject", "category", "modality", "keyword")
-LEVELS = ("task", "department", "granularity", "modality", "keyword")
-"""Facets that a step of a branch can name, in the order they are tried."""
+CHAINS = tuple((subject, "modality", "keyword") for subject in SUBJECTS)
+"""The facets of each subject's branches from the trunk outwards. A branch that names no subject belongs to the first that has it."""
 SEPARATOR = ">"
+UNLABELLED = "unlabelled"
+"""The label of a question that its source does not label."""
+
+TreePath = tuple[str, ...]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 Row = tuple[str, str, str, str]
 
@@ -110,46 +122,173 @@ class _Page(HTMLParser):
         self.text += data
 
 
-def select(questions: pd.DataFrame, branches: Sequence[str]) -> np.ndarray:
-    """Boolean mask (n_questions,) of the questions that lie on any of the branches.
+def select(questions: pd.DataFrame, branches: Sequence[str], facets: Iterable[str] = ()) -> Bools:
+    """Boolean mask (n_questions,) of the questions on some branches; no branches: all questions.
 
-    A branch is steps from the outside in, divided by ">": "Ophthalmology > Fundus Photography", "Fundus Photography",
-    "Disease Diagnosis > CT > lung nodule". A step is a task, department, granularity, modality or keyword that the questions
-    have (in any case of letters); a step may be given as `department: Ophthalmology` where a name is several things. No branches:
-    all questions. Raises BadInput naming near misses for a step that no question has, and for a branch without questions.
+    A branch is steps from the trunk outwards, divided by ">": "Ophthalmology > Fundus Photography", "Fundus Photography",
+    "Disease Diagnosis > CT > lung nodule". `branch_paths` says which paths it means, `mask_of` how they are joined. `facets`: what labels
+    are chosen of besides (`check_apart`). Raises BadInput with near misses for a step that no question has, and for branches without a
+    common question.
     """
-    mask = np.zeros(len(questions), dtype=bool)
     if not branches:
-        return ~mask
-    for branch in branches:
-        mask |= _on_branch(questions, branch)
-    return mask
-
-
-def _on_branch(questions: pd.DataFrame, branch: str) -> np.ndarray:
-    mask = np.ones(len(questions), dtype=bool)
-    steps = [step.strip() for step in branch.split(SEPARATOR)]
-    if not all(steps):
-        raise BadInput(f'--branch {branch!r}: a step is empty. Write it like "Ophthalmology > Fundus Photography".')
-    for step in steps:
-        mask &= _has_step(questions, step, branch)
+        return np.ones(len(questions), dtype=bool)
+    rows = {path: at for chain in CHAINS for path, at in tree_rows(questions, chain).items()}
+    if not rows:
+        raise BadInput(
+            "--branch: no question here has a task, department or granularity. --facet selects by other labels."
+        )
+    paths = [path for branch in branches for path in branch_paths(rows, CHAINS, branch, "--branch")]
+    check_apart(paths, facets)
+    mask = mask_of(rows, paths, len(questions))
     if not mask.any():
-        raise BadInput(f"--branch {branch!r}: no question lies on it, though each step is known. Shorten the branch.")
+        raise BadInput(
+            f"--branch {' --branch '.join(branches)}: no question lies on all of them (branches of different subjects narrow each "
+            "other). Leave one of them out."
+        )
     return mask
 
 
-def _has_step(questions: pd.DataFrame, step: str, branch: str) -> np.ndarray:
-    facets = [level for level in LEVELS if level in questions.columns]
-    named, _, rest = step.partition(":")
-    wanted = step
-    if named.strip().lower() in facets and rest.strip():
-        facets, wanted = [named.strip().lower()], rest.strip()
-    names: list[str] = []
-    for facet in facets:
-        labels = questions[facet].map(lambda label: str(label).strip() if isinstance(label, str) else "")
-        found = (labels.map(folded) == folded(wanted)).to_numpy(dtype=bool)
-        if found.any():
-            return found
-        names += [name for name in labels.unique() if name]
-    known_name(wanted, names, f"--branch {branch!r}: the {' or '.join(facets) or 'facet'}")
-    raise AssertionError("unreachable: the name is none of these")
+def branch_paths(
+    paths: Iterable[TreePath],
+    chains: Sequence[Sequence[str]],
+    branch: str,
+    option: str = "branch",
+    shown: Callable[[str, str], str] = lambda facet, label: label,
+) -> list[TreePath]:
+    """The paths that a branch means: those that end in its last step and have the others before it, in this order.
+
+    Args:
+        paths: the paths of a tree.
+        chains: the facets of each of its subjects from the trunk outwards.
+        branch: steps divided by ">", in any case of letters. A step is a label, or `facet: label` where a label is several things.
+        option: what messages call the branch.
+        shown: how a label of a facet is shown, which is understood as well as the label itself.
+
+    Returns:
+        Paths of one subject. Where a name is several things, what stands nearer to the trunk is meant, then the earlier subject.
+
+    Raises:
+        BadInput: no path has such steps; with near misses for an unknown one.
+    """
+    levels = {chain[0]: chain for chain in chains}
+    on_chains = [path for path in paths if path[0] in levels]
+    labels: dict[str, set[str]] = {}
+    for path in on_chains:
+        labels.setdefault(levels[path[0]][len(path) - 2], set()).add(path[-1])
+    steps = [_meant(step.strip(), labels, f"{option} {branch[:80]!r}", shown) for step in branch.split(SEPARATOR)]
+    matches: dict[tuple[int, ...], list[TreePath]] = {}
+    for path in on_chains:
+        if depths := _depths(list(zip(levels[path[0]], path[1:], strict=False)), steps):
+            matches.setdefault((*depths, list(levels).index(path[0])), []).append(path)
+    if not matches:
+        raise BadInput(
+            f"{option} {branch[:80]!r}: no question lies on it, though each step is known. Shorten it; steps of different subjects "
+            "are branches of their own."
+        )
+    return matches[min(matches)]
+
+
+Label = tuple[str, str]
+"""A facet and a label of it."""
+
+
+def _meant(step: str, labels: Mapping[str, set[str]], option: str, shown: Callable[[str, str], str]) -> set[Label]:
+    """The labels that a step of a branch can mean. `labels`: facet -> its labels. Raises BadInput where there is none."""
+    if not step:
+        raise BadInput(f'{option}: a step is empty. Write it like "Ophthalmology > Fundus Photography".')
+    named, _, rest = (part.strip() for part in step.partition(":"))
+    if rest and named.lower() in labels:
+        labels, step = {named.lower(): labels[named.lower()]}, rest
+    spellings = {
+        (facet, label): (label, shown(facet, label)) for facet, held in labels.items() for label in sorted(held)
+    }
+    meant = {one for one, written in spellings.items() if folded(step) in map(folded, written)}
+    if not meant:
+        known_name(step, [label for _, label in spellings], f"{option}: the {' or '.join(labels)}")
+    return meant
+
+
+def _depths(labels: Sequence[Label], steps: Sequence[set[Label]]) -> tuple[int, ...]:
+    """Where each step stands on a path, the last at its end; empty if one is missing."""
+    depths: list[int] = []
+    for step in steps[:-1]:
+        start = depths[-1] + 1 if depths else 0
+        depth = next((at for at in range(start, len(labels) - 1) if labels[at] in step), None)
+        if depth is None:
+            return ()
+        depths.append(depth)
+    return (*depths, len(labels) - 1) if labels[-1] in steps[-1] else ()
+
+
+def check_apart(paths: Iterable[TreePath], facets: Iterable[str]) -> None:
+    """Raise BadInput where labels of a facet are chosen besides branches of it: should the branches be united with them, or narrowed?"""
+    if both := {path[0] for path in paths} & set(facets):
+        subject = min(both)
+        raise BadInput(
+            f"{subject} is chosen by a branch and by a facet. Give its labels as branches: branches of one subject are united."
+        )
+
+
+def groups_of(selection: Iterable[TreePath]) -> list[list[TreePath]]:
+    """The paths of each subject (or facet): a selection is the union of a group, and the intersection of the groups.
+
+    >>> groups_of([("task", "A"), ("modality", "CT"), ("task", "B", "MRI")])
+    [[('task', 'A'), ('task', 'B', 'MRI')], [('modality', 'CT')]]
+    """
+    groups: dict[str, list[TreePath]] = {}
+    for path in selection:
+        groups.setdefault(path[0], []).append(path)
+    return list(groups.values())
+
+
+def mask_of(rows: Mapping[TreePath, Ints], selection: Iterable[TreePath], size: int) -> Bools:
+    """The selected ones (size,) of `size` questions. `rows`: path -> positions of the questions on it."""
+    mask = np.ones(size, dtype=bool)
+    for group in groups_of(selection):
+        united = np.zeros(size, dtype=bool)
+        for path in group:
+            united[rows.get(path, [])] = True
+        mask &= united
+    return mask
+
+
+def tree_rows(questions: pd.DataFrame, chain: Sequence[str]) -> dict[TreePath, Ints]:
+    """Path -> positions of the questions on it, for all branches of a chain of facets; a branch before those on it, the largest first.
+    Where a level has no label at all, it and what is below it is left out."""
+    below: dict[TreePath, dict[str, Ints]] = {}
+    for depth in range(1, len(chain) + 1):
+        for labels, at in rows_by(questions, chain[:depth]).items():
+            below.setdefault((chain[0], *labels[:-1]), {})[labels[-1]] = at
+
+    def grown(path: TreePath) -> Iterator[tuple[TreePath, Ints]]:
+        branches = below.get(path, {})
+        if not set(branches) - {UNLABELLED}:
+            return
+        for label in sorted(branches, key=lambda label: size_order(label, branches[label].size)):
+            yield (*path, label), branches[label]
+            yield from grown((*path, label))
+
+    return dict(grown((chain[0],)))
+
+
+def size_order(label: str, n: int) -> tuple[bool, int, str]:
+    """Sort key of labels: the largest first, then by name; what has no label comes last."""
+    return (label == UNLABELLED, -n, label.lower())
+
+
+def rows_by(questions: pd.DataFrame, facets: Sequence[str]) -> dict[TreePath, Ints]:
+    """Labels by some facets -> positions of the questions that have them all. A question with several categories is in each of them; one
+    without a label is "unlabelled". None where the source gives none of a facet."""
+    columns = ["categories" if facet == "category" else facet for facet in facets]
+    if not set(columns) <= set(questions.columns):
+        return {}
+    labels = questions[columns].reset_index(drop=True).astype(object)
+    if "categories" in columns:
+        labels["categories"] = labels["categories"].map(
+            lambda cell: list(dict.fromkeys(cell if cell is not None else ()))
+        )
+        labels = labels.explode("categories")
+    labels = labels.replace("", None).where(lambda table: table.notna(), UNLABELLED).astype(str)
+    positions = labels.index.to_numpy(np.int64)
+    groups = labels.groupby(columns, sort=False).indices
+    return {key if isinstance(key, tuple) else (key,): positions[at] for key, at in groups.items()}

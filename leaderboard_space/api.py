@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -12,11 +11,13 @@ from pydantic import ValidationError, validate_call
 from dataset_builders.benchmark_names import BENCHMARKS, known_name
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import read_facets
+from dataset_builders.lexical_tree import branch_paths, check_apart
+from leaderboard_space.benchmarks import chains_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.tree import SEPARATOR, Tree, TreePath, branch_name, choice, facet_of
+from leaderboard_space.data.tree import SEPARATOR, branch_name, shown_label
 from leaderboard_space.export import breakdown_table, leaderboard_table
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.service import Service
@@ -58,7 +59,8 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
 
         Args:
             benchmark: name of a benchmark, like mediconfusion
-            branches: union of branches like "Ophthalmology > Fundus Photography" or "task: Counting"; none means everything
+            branches: like "Ophthalmology > Fundus Photography" or "task: Counting": those of one subject (department, task, granularity,
+                organ, ...) are united, those of different subjects intersected; none means everything
             metric: name of a score; the benchmark's headline if empty
             question_set: key from question_sets; the complete official set if empty
             every_run: every result instead of one per model and account
@@ -83,13 +85,13 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         """
         section = _section(board, benchmark, question_set)
         _, tree = board.outcomes(section)
-        wanted = contains.strip().lower()
-        found = [
+        wanted, subjects = contains.strip().lower(), {chain[0] for chain in chains_of(section.family)}
+        matches = [
             f"{path[0]}: {SEPARATOR.join(path[1:])}"
             for path in tree.rows
-            if facet_of(path) is None and (wanted in path[-1].lower() or wanted in branch_name(path).lower())
+            if path[0] in subjects and (wanted in path[-1].lower() or wanted in branch_name(path).lower())
         ]
-        return found[:200]
+        return matches[:200]
 
     def breakdown(
         benchmark: str,
@@ -144,15 +146,17 @@ def _understood(
     """Check a call. Raises BadInput for names that are not on the board. Without a score, one that is known for the selection is used."""
     section = _section(board, benchmark, question_set)
     _, tree = board.outcomes(section)
-    paths = [list(path) for branch in branches or () for path in find_branch(tree, branch)]
+    chains = chains_of(section.family)
+    paths = [path for branch in branches or () for path in branch_paths(tree.rows, chains, branch, shown=shown_label)]
     known = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
-    paths += [list(choice(facet, label)) for facet, label in read_facets(facets or [], known)]
+    labels = read_facets(facets or [], known)
+    check_apart(paths, [facet for facet, _ in labels])
     query = service.memory.query(
         {
             "format": section.family,
             "section": section.key,
             "metric": metric,
-            "branches": paths,
+            "branches": [*paths, *labels],
             "shown": ALL if every_run else ONE,
         }
     )
@@ -187,28 +191,3 @@ def _validated(tool: Callable[..., Any]) -> Callable[..., Any]:
             raise BadInput(f"{first['loc'][0]}: {first['msg']}.") from None
 
     return call
-
-
-def find_branch(tree: Tree, said: str) -> list[TreePath]:
-    """The paths that a branch expression names: steps divided by ">", the first optionally as `facet: label`; case does not matter, and a
-    label may be written as the source writes it or as the board shows it ("chest_xray", "chest X-ray").
-
-    Raises BadInput if there is no such branch.
-    """
-    facet, colon, rest = said.partition(":")
-    branches = [path for path in tree.rows if facet_of(path) is None]
-    known = {path[0] for path in branches}
-    named = facet.strip().lower() if colon and facet.strip().lower() in known else None
-    steps = tuple(step.strip().lower() for step in (rest if named else said).split(">"))
-    by_name: dict[tuple[str, ...], list[TreePath]] = {}
-    for path in branches:
-        if named is None or path[0] == named:
-            spellings = {tuple(label.lower() for label in path[1:]), tuple(branch_name(path).lower().split(SEPARATOR))}
-            for spelling in spellings:
-                by_name.setdefault(spelling, []).append(path)
-    if steps not in by_name:
-        labels = {path[-1].lower(): path[-1] for path in branches}
-        near = [repr(labels[name]) for name in difflib.get_close_matches(steps[-1], labels, 3, 0.6)]
-        hint = f"Did you mean {', '.join(near)}?" if near else "`branches_of` names them."
-        raise BadInput(f"branch {said[:80]!r}: not in this set of questions. {hint}")
-    return by_name[steps]

@@ -22,16 +22,14 @@ from leaderboard_space.data.ranks.groups import judge_of
 from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import SEPARATOR, TreePath, facet_of
+from leaderboard_space.data.tree import SEPARATOR, TreePath
 
 Table = list[dict[str, Any]]
 
 
 def selection_in_words(branches: Sequence[TreePath]) -> str:
-    """The branches by the source's own labels, the choices of facets as the command line takes them; empty for everything."""
-    return "; ".join(
-        f"{facet}={path[1]}" if (facet := facet_of(path)) else SEPARATOR.join(path[1:]) for path in branches
-    )
+    """The selection by the source's own labels ("modality=CT; department=Ophthalmology > MRI"); empty for everything."""
+    return "; ".join(f"{facet}={SEPARATOR.join(labels)}" for facet, *labels in branches)
 
 
 def breakdown_table(

@@ -27,7 +27,7 @@ from leaderboard_space.data.topics import (
     matching,
     topics,
 )
-from leaderboard_space.data.tree import FACET_LABEL, choice
+from leaderboard_space.data.tree import FACET_LABEL
 from leaderboard_space.html import count
 from leaderboard_space.overview import OFFICIAL, Overview, overview
 from leaderboard_space.service import Service
@@ -102,7 +102,7 @@ class OverviewPages:
 
     def _of(self, label: TopicLabel, how: Relation) -> LabelSummary:
         """A label with its standings by every aspect."""
-        request = {"format": label.family, "branches": [choice(label.facet, label.value)], "shown": ONE}
+        request = {"format": label.family, "branches": [label.path], "shown": ONE}
         query = self.service.memory.query(request)
         aspects = []
         for metric, does in (spec(label.family).aspects or {query.metric: ""}).items():

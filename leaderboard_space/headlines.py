@@ -14,7 +14,7 @@ from eval_harness.records.result import Score, Verdict
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of, is_random_run, shown_method
-from leaderboard_space.data.tree import TreePath, branch_name, groups_of
+from leaderboard_space.data.tree import TreePath, selection_name
 from leaderboard_space.html import count, in_words, number, plural, score_text
 from leaderboard_space.sentences import RANDOM_RUN, SAME, listed, percent_of_chance
 
@@ -292,7 +292,7 @@ def caption(family: str, found: Standings, branches: Sequence[TreePath]) -> str:
             parts.append(f"n = {plural(n, case)}.")
         elif n_cases:
             parts.append(f"n = {count(n)} from {plural(n_cases, case)}.")
-    groups = [" or ".join(branch_name(path) for path in group) for group in groups_of(branches)]
+    groups = selection_name(branches)
     if groups:
         where = [f"({one})" if " or " in one and len(groups) > 1 else one for one in groups]
         parts.append(f"Only {' and '.join(where)}.")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
+from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data import cells
@@ -18,7 +19,7 @@ from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
 from leaderboard_space.data.ranks.standings import ONE, Row, info_of, metrics_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import UNLABELLED, Tree, shown_label
+from leaderboard_space.data.tree import Tree, shown_label
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.sentences import FEW, SAME
 

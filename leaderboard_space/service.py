@@ -19,7 +19,7 @@ from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_
 from leaderboard_space.data.model_names import labels
 from leaderboard_space.data.ranks.standings import Row, info_of, shown_method
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.data.tree import branch_name, groups_of
+from leaderboard_space.data.tree import branch_name, selection_name
 from leaderboard_space.export import (
     as_file,
     breakdown_table,
@@ -32,7 +32,7 @@ from leaderboard_space.html import text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.views import plots
-from leaderboard_space.views.parts import FIRST, all_rows
+from leaderboard_space.views.parts import FIRST, all_rows, set_name
 from leaderboard_space.views.tables import breakdown, leaderboard, provenance
 
 
@@ -120,8 +120,7 @@ def _is_same(entry: Entry, row: Row, metric: str) -> bool:
 
 def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
     """What a chart is of: the set of questions, the selection and the method."""
-    groups = [" or ".join(branch_name(path) for path in group) for group in groups_of(query.branches)]
-    only = f", only {' and '.join(groups)}" if groups else ""
+    only = f", only {' and '.join(selection_name(query.branches))}" if query.branches else ""
     methods = {shown_method(row.entry.result.method.name) for row in rows if not row.is_baseline}
     return f"{query.section.title()}{only}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
@@ -233,13 +232,14 @@ class Service:
             "state": state,
             "tree": f"{query.section.key}@{query.tree.digest}",
             "selected": found.selected,
+            "cases": set_name(query.section) if any(entry.answers for entry in query.section.entries) else None,
             "counts": self.memory.remember(("counts", *query.key), lambda: query.tree.counts(query.branches)),
         }
 
-    def tree(self, request: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-        """The branches and facets of a section, for the browser to draw."""
+    def tree(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The facets and branches of a section, for the browser to draw."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
-            return {"groups": [], "facets": []}
+            return []
         return self.memory.query(request).tree.as_json
 
     def breakdown(self, request: Mapping[str, Any]) -> str:

@@ -87,7 +87,7 @@ def select_questions(
 ) -> Selection:
     """Open the dataset and pick the questions. `benchmark`, `data`: as `dataset_folder` takes them.
 
-    `branches` are joined, `facets` (`FACET=VALUE`) narrow what is left: or within a facet, and across facets.
+    `branches` are joined as `lexical_tree.select` says, `facets` (`FACET=VALUE`) narrow what is left: or within a facet, and across facets.
     `limit` takes the first N questions and completes their cases, since half a case cannot be scored.
     Raises BadInput for an unknown dataset, split, branch, facet, an empty selection, or a dataset of another benchmark.
     """
@@ -102,8 +102,10 @@ def select_questions(
     in_split = frozenset(questions["question_id"])
     left_out = [repository.partial] if repository.partial else []
     if branches:
-        questions = questions[select(questions, list(branches))]
-        left_out.append("only the branch " + " + ".join(branches))
+        questions = questions[select(questions, branches, [facet for facet, _ in named_labels(questions, facets)])]
+        left_out.append(
+            "only the branches " + " + ".join(branches) if len(branches) > 1 else f"only the branch {branches[0]}"
+        )
     if facets:
         left_out.append("only the facets " + " + ".join(map("=".join, named_labels(questions, facets))))
         questions = questions[select_by_facets(questions, facets)]

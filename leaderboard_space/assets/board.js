@@ -32,8 +32,15 @@ function readAddress(given) {
   state.sorts = readSorts(given);
   const read = (said) => { const at = said.indexOf(":"); return at < 1 ? null : [said.slice(0, at), said.slice(at + 1)]; };
   const branches = given.getAll("branch").map(read).filter(Boolean).map(([facet, labels]) => [facet, ...labels.split(SEPARATOR)]);
-  const labels = given.getAll("facet").map(read).filter(Boolean).map(([facet, label]) => ["=" + facet, label]);
-  state.branches = [...branches, ...labels];
+  state.branches = [...branches, ...given.getAll("facet").map(read).filter(Boolean)];
+}
+function writeBranches(said) {
+  for (const path of state.branches) said.append(path.length > 2 ? "branch" : "facet", path[0] + ":" + path.slice(1).join(SEPARATOR));
+}
+function casesAddress(set) {  // the questions of the selection, where any of their answers are known
+  const said = new URLSearchParams({ set });
+  writeBranches(said);
+  return medprobe.build("cases", "", said);
 }
 function address() {
   const said = new URLSearchParams();
@@ -43,10 +50,7 @@ function address() {
   if (state.facet) said.set("by", state.facet);
   if (state.one) said.set("one", state.one);
   if (state.all) said.set("all", state.all);
-  for (const path of state.branches) {
-    if (path[0].startsWith("=")) said.append("facet", path[0].slice(1) + ":" + path[1]);
-    else said.append("branch", path[0] + ":" + path.slice(1).join(SEPARATOR));
-  }
+  writeBranches(said);
   writeSorts(said, state.sorts);
   return medprobe.build(format, "", said);
 }
@@ -84,7 +88,7 @@ async function update(quiet) {
     if (number !== asked) return;
     say("");
     if (shown.unchanged) return;
-    const facets = shown.tree === tree.key() ? null : shown.tree === null ? { groups: [], facets: [] } : await ask("tree", { branches: [], section: shown.state.section });
+    const facets = shown.tree === tree.key() ? null : shown.tree === null ? [] : await ask("tree", { branches: [], section: shown.state.section });
     if (number !== asked) return;
     clearTimeout(slow);  // what follows is below the table
     panel.classList.remove("busy");
@@ -92,7 +96,7 @@ async function update(quiet) {
     root.querySelector(".heard").textContent = panel.querySelector(".finding").textContent;
     Object.assign(state, shown.state);
     if (facets) tree.load(facets, shown.tree);
-    tree.show(state.branches, shown.counts || {}, state.branches.length ? shown.selected : 0);
+    tree.show(state.branches, shown.counts || {}, shown.selected, shown.cases && casesAddress(shown.cases));
     if (!quiet && root.offsetParent !== null) medprobe.rewrite(address());
     await loadBreakdown();
     stamp = shown.stamp;  // of all that is drawn: what failed is asked for again

@@ -1,6 +1,7 @@
-// The choice of questions beside a benchmark's table: chips of what is chosen, the facets, and the lexical tree, all of checkboxes with one
-// search. A choice is a path: ["=facet", label], or a branch [facet, label, label ...]. `chosen(branches)` is called for every new
-// selection; `show` says what is selected now, and how many questions each label of a facet has within what is chosen otherwise.
+// The choice of questions beside a benchmark's table: chips of what is chosen, and the facets with the branches below their labels, all of
+// checkboxes with one search. A choice is a path [facet, label, ...]; the paths of a facet are united, those of different facets
+// intersected. `chosen(branches)` is called for every new selection; `show` says what is selected now, how many questions each path has
+// within what is chosen of other facets (counts: facet -> in the order of the tree), and the address of these questions.
 const SEPARATOR = " > ";
 const keyOf = (path) => JSON.stringify(path);
 function makeNode(tag, className, text) {
@@ -10,28 +11,29 @@ function makeNode(tag, className, text) {
   return node;
 }
 function medprobeSelection(root, chosen) {
-const side = root.querySelector(".side"), open = new Set(), opened = new Map(), MOST = 400;
+const side = root.querySelector(".side"), open = new Set(), opened = new Map(), MOST = 400, FEW_MISSING = 3;
 let roots = [], byKey = new Map(), branches = [], counts = {}, query = "", loaded = null;
 
-function load({ groups, facets }, key) {  // what is open stays open, in news of the set and in another set
+function load(facets, key) {  // what is open stays open, in news of the set and in another set
   [loaded, byKey] = [key, new Map()];
+  let order = 0;
   const grow = (nodes, path, parent) => nodes.map(([source, count, children, shown]) => {
-    const node = { label: shown || source, count, parent, path: [...path, source] };
+    const node = { label: shown || source, count, parent, path: [...path, source], order: order++ };
     node.children = grow(children, node.path, node);
     byKey.set(keyOf(node.path), node);
     return node;
   });
-  roots = facets.map(({ facet, label, nodes }) => ({ facet, label, nodes: grow(nodes, ["=" + facet], null) }));
-  roots.push(...groups.map(({ facet, label, nodes }) => ({ label: "Lexical tree by " + label.toLowerCase(), nodes: grow(nodes, [facet], null) })));
+  roots = facets.map(({ facet, label, nodes }) => { order = 0; return { facet, label, nodes: grow(nodes, [facet], null) }; });
   drawFrame();
 }
-function show(selected, found, total) {
+function show(selected, within, total, cases) {
   for (const path of selected) for (let depth = 2; depth < path.length; depth++) open.add(keyOf(path.slice(0, depth)));
-  [branches, counts] = [selected, found];
+  [branches, counts] = [selected, within];
   if (!side.firstChild) return;
-  drawChips(total);
+  drawChips(total, cases);
   draw();
 }
+const countOf = (node) => counts[node.path[0]]?.[node.order] ?? node.count;
 function choose(selected) {  // at once, so that the next click adds to it
   branches = selected;
   chosen(selected);
@@ -76,7 +78,7 @@ function drawFrame() {  // all but the labels, of which there may be thousands: 
   search.placeholder = "Search labels";
   search.setAttribute("aria-label", "Search labels");
   search.addEventListener("input", () => { query = search.value; draw(); });
-  box.append(makeNode("summary"), makeNode("h2", "ask", "What do you care about?"), makeNode("div", "chips"), search, makeNode("p", "fine none"));
+  box.append(makeNode("summary"), makeNode("h2", "ask", "What do you care about?"), makeNode("p", "fine chosen"), makeNode("div", "chips"), search, makeNode("p", "fine none"), makeNode("div", "facets"));
   for (const one of roots) {
     Object.assign(one, { box: makeNode("details", "facet"), many: makeNode("small"), list: makeNode("div", "values") });
     const title = makeNode("summary", "", one.label);
@@ -86,38 +88,38 @@ function drawFrame() {  // all but the labels, of which there may be thousands: 
     one.box.addEventListener("toggle", () => { if (!query) opened.set(one.label, one.box.open); draw(); });
     one.box.append(title, one.list);
     if (!one.nodes.length) one.box.append(makeNode("p", "fine", "The paper prints no scores by " + one.label.toLowerCase() + "; measured results will have them."));
-    box.append(one.box);
+    box.lastChild.append(one.box);
   }
   side.replaceChildren(...(roots.length ? [box] : []));
 }
 function draw() {
   const wanted = query.trim().toLowerCase(), focus = side.contains(document.activeElement) && document.activeElement.dataset.key;
   const matches = (node) => node.label.toLowerCase().includes(wanted) || node.children.some(matches);
-  for (const { facet, label, nodes, box, many, list } of roots) {
+  for (const { label, nodes, box, many, list } of roots) {
     const on = nodes.filter((node) => stateOf(node) !== "none").length;
     many.textContent = on ? on + " of " + nodes.length : nodes.length;
     box.hidden = wanted !== "" && !nodes.some(matches);
-    const isOpen = wanted !== "" || (opened.get(label) ?? (on > 0 || !facet || label === roots[0].label));
+    const isOpen = wanted !== "" || (opened.get(label) ?? (on > 0 || label === roots[0].label));
     if (box.open !== isOpen) box.open = isOpen;
     if (!isOpen || box.hidden) continue;
     const rows = [];
     let hidden = 0;
-    const add = (node, level, count) => {
+    const add = (node, level) => {
       if (wanted && !matches(node)) return;
       if (rows.length >= MOST) { hidden++; return; }
       const unfolds = node.children.length > 0 && (wanted ? node.children.some(matches) : open.has(keyOf(node.path)));
-      rows.push(row(node, level, count, unfolds));
-      if (unfolds) for (const child of node.children) add(child, level + 1, child.count);
+      rows.push(row(node, level, unfolds));
+      if (unfolds) for (const child of node.children) add(child, level + 1);
     };
-    nodes.forEach((node, at) => add(node, 0, counts[facet] ? counts[facet][at] : node.count));
+    for (const node of nodes) add(node, 0);
     if (hidden) rows.push(makeNode("p", "fine", hidden + " more: search on."));
     list.replaceChildren(...rows);
   }
   side.querySelector(".none").textContent = roots.some(({ nodes }) => nodes.some(matches)) ? "" : "No matching label." + near(wanted);
   if (focus) side.querySelector("[data-key=" + CSS.escape(focus) + "]")?.focus({ preventScroll: true });
 }
-function row(node, level, count, unfolds) {
-  const line = makeNode("div", "branch"), label = makeNode("label"), input = makeNode("input"), state = stateOf(node), key = keyOf(node.path);
+function row(node, level, unfolds) {
+  const count = countOf(node), line = makeNode("div", "branch"), label = makeNode("label"), input = makeNode("input"), state = stateOf(node), key = keyOf(node.path);
   line.style.setProperty("--level", level);
   if (node.children.length) {
     const arrow = makeNode("button", "arrow", unfolds ? "▾" : "▸");
@@ -141,24 +143,40 @@ function near(wanted) {  // labels that begin as some word of it does
   const labels = [...byKey.values()].map((node) => node.label).filter((label) => label.toLowerCase().split(/\s+/).some((word) => starts.some((start) => word.startsWith(start))));
   return labels.length ? " Near: " + [...new Set(labels)].slice(0, 5).join(", ") + "." : "";
 }
-function nameOf(path) {  // how a choice is shown: a label with its facet, a branch with those above it
-  const facet = roots.find((one) => "=" + one.facet === path[0]), shown = (upTo) => byKey.get(keyOf(path.slice(0, upTo + 2)))?.label || path[upTo + 1];
-  return facet ? facet.label + ": " + shown(0) : path.slice(1).map((_, at) => shown(at)).join(" › ");
+function nameOf(path) {  // how a choice is shown: a label with its facet, a branch with the labels above it
+  const shown = path.slice(1).map((label, at) => byKey.get(keyOf(path.slice(0, at + 2)))?.label || label);
+  return shown.length > 1 ? shown.join(" › ") : rootOf(path).label + ": " + shown;
 }
-function drawChips(total) {
-  const chips = side.querySelector(".chips"), labels = roots.filter(({ facet }) => facet).map(({ label }) => label.toLowerCase()).join(", ");
+const rootOf = (path) => roots.find((one) => one.facet === path[0]) || { label: path[0], nodes: [] };
+function chipsOf() {  // what is chosen in few words, [name, paths]: nearly all labels of a level are "all but" those that are not
+  const named = [], levels = Map.groupBy(branches, (path) => keyOf(path.slice(0, -1)));
+  for (const paths of levels.values()) {
+    const above = paths[0].slice(0, -1), ticked = new Set(paths.map(keyOf));
+    const level = (above.length > 1 ? byKey.get(keyOf(above))?.children : rootOf(above).nodes) || [];
+    const missing = level.filter((node) => !ticked.has(keyOf(node.path)));
+    const isNearlyAll = missing.length && missing.length <= FEW_MISSING && paths.length > missing.length && level.length > FEW_MISSING;
+    const where = above.length > 1 ? nameOf(above) : rootOf(above).label;
+    if (isNearlyAll) named.push([where + ": all but " + missing.map((node) => node.label).join(", "), paths]);
+    else named.push(...paths.map((path) => [nameOf(path), [path]]));
+  }
+  return named;
+}
+function drawChips(total, cases) {
+  const chips = side.querySelector(".chips"), labels = roots.map(({ label }) => label.toLowerCase()).join(", "), named = chipsOf();
   const button = (className, text, act) => Object.assign(makeNode("button", className, text), { type: "button", onclick: act });
-  side.querySelector("summary").textContent = branches.length  // a closed choice says what is chosen
-    ? nameOf(branches[0]) + (branches.length > 1 ? " and " + (branches.length - 1) + " more" : "") : "Choose " + labels;
-  chips.replaceChildren(...branches.slice(0, 12).map((path) => {
-    const chip = button("chip", nameOf(path) + " ×", () => choose(branches.filter((other) => other !== path)));
-    chip.setAttribute("aria-label", "Remove " + nameOf(path));
+  side.querySelector("summary").textContent = named.length  // a closed choice says what is chosen
+    ? named[0][0] + (named.length > 1 ? " and " + (named.length - 1) + " more" : "") : "Choose " + labels;
+  chips.replaceChildren(...named.slice(0, 12).map(([name, paths]) => {
+    const chip = button("chip", name + " ×", () => choose(branches.filter((other) => !paths.includes(other))));
+    chip.setAttribute("aria-label", "Remove " + name);
     return chip;
   }));
-  if (branches.length > 12) chips.append(makeNode("span", "fine", "and " + (branches.length - 12) + " more"));
-  if (!branches.length) return;
-  chips.append(button("link", "clear", () => choose([])), button("link", "invert", invert));
-  if (total) chips.append(makeNode("span", "fine", total.toLocaleString("en") + (total === 1 ? " question" : " questions")));
+  if (named.length > 12) chips.append(makeNode("span", "fine", "and " + (named.length - 12) + " more"));
+  if (!branches.length) chips.append(makeNode("span", "fine", "Of one facet any of the labels, of several facets all."));
+  side.querySelector(".chosen").replaceChildren(
+    branches.length ? total.toLocaleString("en") + (total === 1 ? " question" : " questions") : "All questions",
+    ...(cases ? [Object.assign(makeNode("a", "link", "show these questions"), { href: cases })] : []),
+    ...(branches.length ? [button("link", "clear", () => choose([])), button("link", "invert", invert)] : []));
 }
 return { load, show, key: () => loaded };
 }

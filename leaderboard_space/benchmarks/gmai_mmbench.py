@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from dataset_builders.lexical_tree import CHAINS
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 SPEC = BoardSpec(
     label="GMAI-MMBench",
     task="name what an image shows",
     case="question",
-    chains=(
-        ("department", "modality", "keyword"),
-        ("task", "modality", "keyword"),
-        ("granularity", "modality", "keyword"),
-    ),
+    chains=CHAINS,
     first_facet="department",
     aspects={"accuracy": "names what the image shows"},
     hidden_splits=frozenset({"test"}),

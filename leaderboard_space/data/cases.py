@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
+from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.derive.files import read_readings
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.scores.grading import shown_images
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.scoring import Bools, Floats, Ints
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.data.tree import UNLABELLED
 
 SEARCHED = ("question_id", "case_id", "question", "options", "categories", "department", "modality", "task", "keyword", "organ",
             "image_type", "scenario")  # fmt: skip
@@ -67,7 +67,7 @@ def matching(outcomes: Outcomes, wanted: str) -> Bools:
         haystack = questions[columns].fillna("").map(str).agg(" ".join, axis=1).str.lower()
         for word in wanted.lower().split():
             mask &= haystack.str.contains(word, regex=False).to_numpy(dtype=bool)
-    return _of_cases(outcomes, mask)
+    return cases_of(outcomes, mask)
 
 
 def labelled(outcomes: Outcomes, facet: str, label: str) -> Bools:
@@ -76,7 +76,7 @@ def labelled(outcomes: Outcomes, facet: str, label: str) -> Bools:
     rows = outcomes.rows_by_label(facet).get(label)
     if rows is not None:
         mask[rows] = True
-    return _of_cases(outcomes, mask)
+    return cases_of(outcomes, mask)
 
 
 def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
@@ -109,7 +109,8 @@ def sharing_images(outcomes: Outcomes, case: int) -> Ints:
     return found[found != case]
 
 
-def _of_cases(outcomes: Outcomes, questions: Bools) -> Bools:
+def cases_of(outcomes: Outcomes, questions: Bools) -> Bools:
+    """The cases (C,) of some questions (Q,)."""
     cases = int(outcomes.case_of_question.max(initial=-1)) + 1
     return np.bincount(outcomes.case_of_question, questions, minlength=cases) > 0
 

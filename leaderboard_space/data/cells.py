@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from dataset_builders.benchmarks import FACETS
+from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import info_of, is_random_run, metrics_of, own_score, random_run, tested
 from leaderboard_space.data.scoring import Bools, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import UNLABELLED, Tree, TreePath, cells_in
+from leaderboard_space.data.tree import Tree, TreePath, cells_in
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.lexical_tree import rows_by
 from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
 from eval_harness.derive.metrics import BALANCED, METRICS
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.scoring import Bools, Ints, MetricUnits
-from leaderboard_space.data.tree import rows_by
 
 
 @dataclass(frozen=True)

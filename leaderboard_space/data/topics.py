@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
+from dataset_builders.lexical_tree import UNLABELLED
 from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, Tree, organ_and_modality, shown_label
+from leaderboard_space.data.tree import FACET_LABEL, Tree, TreePath, organ_and_modality, shown_label
 
 Relation = Literal["same", "related"]
 
@@ -45,6 +46,11 @@ class TopicLabel:
     @property
     def shown(self) -> str:
         return shown_label(self.facet, self.value)
+
+    @property
+    def path(self) -> TreePath:
+        """What selects its questions."""
+        return (self.facet, self.value)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.cases import (
     NO_ANSWER,
     answers_to,
+    cases_of,
     label_choices,
     labelled,
     matching,
@@ -29,9 +30,9 @@ from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.sight import arms_of
 from leaderboard_space.data.scoring import Ints
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_LABEL, shown_label
+from leaderboard_space.data.tree import FACET_LABEL, Tree, TreePath, branch_name, selection_name, shown_label
 from leaderboard_space.export import Table, as_file, cited
-from leaderboard_space.html import count, options, plural, text
+from leaderboard_space.html import count, options, plural, prose, text
 from leaderboard_space.views.case import (
     MOST_SAID,
     answered_of,
@@ -49,6 +50,7 @@ from leaderboard_space.views.parts import (
     Request,
     acts,
     address_of,
+    benchmark_address,
     case_address,
     chosen_section,
     files,
@@ -58,12 +60,13 @@ from leaderboard_space.views.parts import (
     not_known,
     result_input,
     section_select,
+    selection_of,
     set_name,
 )
 
 PER_PAGE = 8
 MOST_IN_FILE = 500
-SELECTS = ("id", "find", "label", "model", "order")
+SELECTS = ("id", "find", "label", "branch", "facet", "model", "order")
 """What a request chooses cases by."""
 ORDERS = (("stored", "as stored"), ("wrong", "most often wrong first"), ("split", "most disputed first"))
 UNREADABLE = (
@@ -86,6 +89,7 @@ class _List:
     by: Entry | None
     is_part: bool
     ignored: tuple[str, ...]
+    selection: tuple[TreePath, ...] = ()
 
 
 def page(board: Board, request: Request) -> str:
@@ -95,13 +99,13 @@ def page(board: Board, request: Request) -> str:
     if found is None:
         return no_answers()
     key, section = found
-    outcomes, _ = board.outcomes(section)
+    outcomes, tree = board.outcomes(section)
     note = not_known("Set of questions", request.get("set"), key)
     if outcomes is None:
         return f'{note}<div class="form">{section_select(board, key)}</div>{UNREADABLE}'
     if request.get("id"):
         return note + _one(board, section, outcomes, request)
-    chosen = _chosen(section, outcomes, request)
+    chosen = _chosen(section, outcomes, tree, request)
     pages = max(-(-len(chosen.cases) // PER_PAGE), 1)
     said = str(request.get("at") or "")
     at = min(max(int(said) if said.isdecimal() and len(said) < 9 else 1, 1), pages)
@@ -127,11 +131,15 @@ def file(board: Board, request: Request) -> dict[str, str]:
     Raises BadInput if no questions are known.
     """
     found = chosen_section(board, request)
-    outcomes = board.outcomes(found[1])[0] if found else None
-    if found is None or outcomes is None:
+    outcomes, tree = board.outcomes(found[1]) if found else (None, None)
+    if found is None or outcomes is None or tree is None:
         raise BadInput("the cases of this set cannot be read.")
     section = found[1]
-    cases = case_named(outcomes, str(request["id"])) if request.get("id") else _chosen(section, outcomes, request).cases
+    cases = (
+        case_named(outcomes, str(request["id"]))
+        if request.get("id")
+        else _chosen(section, outcomes, tree, request).cases
+    )
     entries = shown_of(section, outcomes)
     if str(request.get("as")) == "cite":
         title = f"Cases of {section.benchmark} ({section.split}), {section.title().lower()}"
@@ -182,14 +190,18 @@ def failures(
     return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases[:most].tolist())
 
 
-def _chosen(section: Section, outcomes: Outcomes, request: Request) -> _List:
+def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) -> _List:
     """The cases that a request chooses, in its order."""
     wanted = str(request.get("find") or "")[:200]
     order = str(request.get("order")) if str(request.get("order")) in dict(ORDERS) else "stored"
     label, model = (str(request.get(name) or "").strip() for name in ("label", "model"))
     named, by = _label_meant(outcomes, label), find_result(answered_of(section, outcomes), model) if model else None
     mask, mean = matching(outcomes, wanted), mean_right(outcomes, counted_of(section, outcomes))
-    ignored = []
+    paths = selection_of(request)
+    selection = tuple(path for path in paths if path in tree.rows)
+    ignored = [f"This set has no {branch_name(path)!r}; it is ignored." for path in paths if path not in selection]
+    if (selected := tree.mask(selection)) is not None:
+        mask &= cases_of(outcomes, selected)
     if named is not None:
         mask &= labelled(outcomes, *named)
     elif label:
@@ -199,9 +211,9 @@ def _chosen(section: Section, outcomes: Outcomes, request: Request) -> _List:
     elif model:
         ignored.append(f"No result named {model!r} has answers here; the name is ignored.")
     cases = ordered(np.flatnonzero(mask), mean, order)
-    is_part = bool(wanted.strip() or named or by)
+    is_part = bool(wanted.strip() or named or by or selection)
     shown = label if named is None else _label_name(*named)
-    return _List(section, outcomes, cases, wanted, order, shown, by, is_part, tuple(ignored))
+    return _List(section, outcomes, cases, wanted, order, shown, by, is_part, tuple(ignored), selection)
 
 
 def _label_name(facet: str, label: str) -> str:
@@ -236,6 +248,10 @@ def _form(board: Board, key: str, chosen: _List) -> str:
 def _explained(chosen: _List, entries: Sequence[Entry]) -> str:
     """What is listed, and what is shown of it."""
     parts = [text(line, 300) for line in chosen.ignored]
+    if chosen.selection:
+        address = benchmark_address(chosen.section, None, chosen.selection)
+        only = prose(f"Only {' and '.join(selection_name(chosen.selection))}.", 600)
+        parts.append(f'{only} <a href="{address}">Change this selection</a>.')
     if chosen.by is not None:
         named = labels(answered_of(chosen.section, chosen.outcomes))[chosen.by.key]
         parts.append(f"In each, {text(named, 120)} did not score in full.")

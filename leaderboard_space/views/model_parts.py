@@ -51,7 +51,7 @@ def spots(weak: Sequence[Spot]) -> str:
     rows = ""
     for spot in weak:
         section = spot.line.section
-        path = (spot.facet, spot.label) if spot.facet else None
+        selection = [(spot.facet, spot.label)] if spot.facet else ()
         score = info_of(spot.metric, section.family).label if spot.facet else ""
         where = " · ".join(part for part in (spot.line.questions, score) if part)
         cases = ""
@@ -59,7 +59,7 @@ def spots(weak: Sequence[Spot]) -> str:
             label = f"{spot.facet}:{spot.label}" if spot.facet else None
             address = address_of("cases", set=set_name(section), label=label, model=spot.line.row.entry.key)
             cases = f'<a href="{address}">cases</a>'
-        rows += _small_row(spot.name, spot.score, benchmark_address(section, spot.metric, path), where, cases)
+        rows += _small_row(spot.name, spot.score, benchmark_address(section, spot.metric, selection), where, cases)
     return f"<h3>Weakest spots</h3>{_small_table(rows, 'Weakest spots')}"
 
 
@@ -93,7 +93,7 @@ def _ends(line: Line, found: Ends) -> str:
             _small_row(
                 shown_label(found.facet, label),
                 score,
-                benchmark_address(line.section, found.metric, (found.facet, label)),
+                benchmark_address(line.section, found.metric, [(found.facet, label)]),
             )
             for label, score in part
         )

@@ -23,6 +23,7 @@ from leaderboard_space.views.parts import (
     benchmark_address,
     cell,
     column_head,
+    listed,
     model_address,
     no_cell,
     set_name,
@@ -53,9 +54,8 @@ def _lines(found: Overview, request: Request) -> list[ModelRow]:
 
 
 def _named(request: Request, key: str) -> list[str]:
-    """What an address names under a key, once or several times: the models to show first (`pin`), the columns to leave out (`hide`)."""
-    said = request.get(key) or []
-    return [str(one) for one in (said if isinstance(said, list) else [said])]
+    """What an address names under a key: the models to show first (`pin`), the columns to leave out (`hide`)."""
+    return [str(one) for one in listed(request.get(key))]
 
 
 def _chips(labels: Sequence[TopicLabel]) -> str:

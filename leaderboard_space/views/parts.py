@@ -14,9 +14,11 @@ from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import labels
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import SEPARATOR, TreePath, facet_of
+from leaderboard_space.data.tree import SEPARATOR, TreePath
 from leaderboard_space.html import LONGEST_NAME, number, options, percent, plural, prose, text
 
+Request = Mapping[str, Any]
+"""What the browser asks for: the keys and values of an address."""
 LONGEST_ID = 300
 """Characters of an id in an address."""
 
@@ -39,13 +41,30 @@ def set_name(section: Section) -> str:
 
 
 def benchmark_address(
-    section: Section, metric: str | None = None, branch: TreePath | None = None, every: bool = False
+    section: Section, metric: str | None = None, selection: Sequence[TreePath] = (), every: bool = False
 ) -> str:
-    """The leaderboard of a set of questions, by a metric, on a branch or a facet's label; `every`: with all rows of a long table."""
-    facet = facet_of(branch) if branch else None
-    said = f"{facet or branch[0]}:{SEPARATOR.join(branch[1:])}" if branch else None
-    where = {"facet" if facet else "branch": said}
+    """The leaderboard of a set of questions, by a metric, on a selection; `every`: with all rows of a long table."""
+    where = selection_address(selection)
     return address_of("b", section.family, s=section.key, m=metric, all="yes" if every else None, **where)
+
+
+def selection_address(selection: Sequence[TreePath]) -> dict[str, list[str]]:
+    """How an address names a selection: `facet` a label, `branch` what is below one."""
+    named: dict[str, list[str]] = {}
+    for path in selection:
+        named.setdefault("branch" if len(path) > 2 else "facet", []).append(f"{path[0]}:{SEPARATOR.join(path[1:])}")
+    return named
+
+
+def selection_of(request: Request) -> list[TreePath]:
+    """The selection that an address names (`selection_address`)."""
+    named = [str(one) for key in ("branch", "facet") for one in listed(request.get(key))]
+    return [(facet, *labels.split(SEPARATOR)) for facet, _, labels in (one.partition(":") for one in named) if labels]
+
+
+def listed(value: Any) -> list[Any]:
+    """What an address says once or several times under a key."""
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def model_address(name: str) -> str:
@@ -211,9 +230,6 @@ def framed(title: str, table: str, heads: Sequence[tuple[str, str]], rows: str, 
         f'<div class="scroll"><table class="plain{" left" if left else ""}" data-table="{table}" aria-label="Table of {table}">'
         f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-Request = Mapping[str, Any]
 
 
 def measured_sections(board: Board) -> list[tuple[str, Section]]:

@@ -12,13 +12,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.model_names import identity
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of
-from leaderboard_space.data.tree import UNLABELLED, Tree, TreePath, cells_in
+from leaderboard_space.data.tree import Tree, TreePath, cells_in
 from leaderboard_space.html import percent, plural, prose, text
 from leaderboard_space.views.parts import look
 

@@ -14,7 +14,6 @@ from leaderboard_space.data.ranks.standings import Row, Standings, info_of
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Relation, Topic, TopicLabel
-from leaderboard_space.data.tree import choice
 from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.views.parts import (
@@ -176,8 +175,7 @@ def _cell(shown: LabelSummary, aspect: Aspect, row: Row | None) -> str:
         return no_cell(name)
     verdict = None if aspect.given else row.score.verdict
     said = f"{'' if aspect.given else WORD[verdict] + ', '}{sentences.behind(row.score)}"
-    path = choice(shown.label.facet, shown.label.value)
-    address = benchmark_address(shown.section, None if aspect.given else aspect.metric, path)
+    address = benchmark_address(shown.section, None if aspect.given else aspect.metric, [shown.label.path])
     return cell(name, row.score, verdict, address, said, aspect.given)
 
 
@@ -190,9 +188,8 @@ def _order(held: Mapping[int, Row], shown: LabelSummary) -> tuple[int, float]:
 
 def _links(shown: LabelSummary) -> str:
     label, section = shown.label, shown.section
-    path = choice(label.facet, label.value)
     links = [
-        (benchmark_address(section, shown.ranking[0].metric if shown.ranking else None, path), "Leaderboard"),
+        (benchmark_address(section, shown.ranking[0].metric if shown.ranking else None, [label.path]), "Leaderboard"),
         (address_of("compare", set=set_name(section)), "Compare two models"),
     ]
     if any(entry.answers is not None for entry in section.entries):

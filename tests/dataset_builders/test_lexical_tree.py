@@ -16,6 +16,7 @@ QUESTIONS = pd.DataFrame(
         ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray", "nodule"),
         ("Counting", "Hematology", "Image Level", "Microscopy", None),
         ("Counting", None, None, None, None),
+        (None, "Hematology", "Mask Level", "CT", ""),
     ],
     columns=["task", "department", "granularity", "modality", "keyword"],
 )
@@ -24,15 +25,18 @@ QUESTIONS = pd.DataFrame(
 @pytest.mark.parametrize(
     ("branches", "rows"),
     [
-        ([], [0, 1, 2, 3, 4, 5]),
+        ([], [0, 1, 2, 3, 4, 5, 6]),
         (["Ophthalmology"], [0, 1, 2]),
         (["Ophthalmology > Fundus Photography"], [0, 1]),
         ([" ophthalmology>FUNDUS photography "], [0, 1]),
         (["Ophthalmology > Fundus Photography > early"], [1]),
         (["OCT", "X-ray"], [2, 3]),
-        (["Disease Diagnosis > OCT", "Hematology"], [2, 4]),
-        (["department: Ophthalmology > task: Disease Diagnosis"], [0, 2]),
+        (["Disease Diagnosis > OCT", "Counting"], [2, 4, 5]),
+        (["department: Ophthalmology", "Disease Diagnosis"], [0, 2]),
         (["Ophthalmology", "Ophthalmology > OCT"], [0, 1, 2]),
+        (["Hematology", "Ophthalmology > OCT", "Image Level"], [4]),
+        (["task: unlabelled > CT"], [6]),
+        (["CT"], [6]),
     ],
 )
 def test_branches(branches, rows):
@@ -48,6 +52,7 @@ def test_branches(branches, rows):
         ("Fundus", "Fundus Photography"),
         ("Astrology > OCT", "Astrology"),
         ("Ophthalmology > X-ray", "no question lies on it"),
+        ("Ophthalmology > Disease Diagnosis", "branches of their own"),
         ("Ophthalmology >", "a step is empty"),
         ("", "a step is empty"),
     ],

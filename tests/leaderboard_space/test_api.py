@@ -28,7 +28,7 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
         ("leaderboard", {"benchmark": "x" * 100_000}, "Available: mediconfusion"),
         ("leaderboard", {"benchmark": 5}, "benchmark: Input should be a valid string"),
         ("leaderboard", {"benchmark": "probmed", "branches": "chest_xray"}, "branches: Input should be a valid list"),
-        ("leaderboard", {"benchmark": "probmed", "branches": ["chst"]}, "Did you mean 'chest'"),
+        ("leaderboard", {"benchmark": "probmed", "branches": ["chst"]}, "Did you mean chest"),
         ("leaderboard", {"benchmark": "probmed", "metric": "accurcy"}, "Available: overall"),
         ("leaderboard", {"benchmark": "probmed", "question_set": "nowhere"}, "`question_sets` names them"),
         ("leaderboard", {"benchmark": "probmed", "every_run": "maybe"}, "every_run: Input should be a valid boolean"),

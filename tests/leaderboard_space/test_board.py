@@ -112,7 +112,7 @@ def test_a_download_runs_no_formula(store: Path) -> None:
     assert "'=HYPERLINK" in body and "' +1" in body and "'@x" in body and ",-1.5," in body
     exported = Service(Board(store)).export({"format": "probmed", "as": "json", "branches": [["organ", "chest"]]})
     table = json.loads(exported["text"])
-    assert len(table) == 7 and {row["selection"] for row in table} == {"chest"} and exported["name"].endswith(".json")
+    assert len(table) == 7 and {row["selection"] for row in table} == {"organ=chest"} and exported["name"].endswith(".json")
 
 
 @pytest.mark.exhaustive
@@ -145,7 +145,7 @@ def test_published_results_alone_make_a_board() -> None:
     service = Service(board)
     shown = service.view({"format": "mediconfusion"})["html"]
     assert "published · T1" in shown and "Neither beats flipping a coin for each image" in shown
-    assert service.tree({"format": "mediconfusion"})["facets"][0]["nodes"] == [["Cerebral", 79, []]]
+    assert service.tree({"format": "mediconfusion"})[0]["nodes"] == [["Cerebral", 79, []]]
     assert "20.0" in service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
     board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
     both = [["category", "Cerebral"], ["category", "Spinal"]]

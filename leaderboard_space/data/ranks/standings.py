@@ -194,7 +194,7 @@ def standings(
     branches: Sequence[TreePath] = (),
     shown: str = ALL,
 ) -> Standings:
-    """Score and rank the results of a section on the questions in the union of `branches` (none: all of them).
+    """Score and rank the results of a section on the questions that `branches` select (none: all of them).
 
     `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name.
 

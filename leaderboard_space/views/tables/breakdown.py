@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from dataset_builders.benchmarks import FACETS
+from dataset_builders.lexical_tree import UNLABELLED
 from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
@@ -16,7 +17,7 @@ from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Standings, info_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_LABEL, UNLABELLED, choice, organ_and_modality, shown_label
+from leaderboard_space.data.tree import FACET_LABEL, organ_and_modality, shown_label
 from leaderboard_space.html import count, is_shown_as, options, plural, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.parts import (
@@ -137,9 +138,9 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
 
 def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
     """Where a cell leads: to the result's cases with that label where its answers are known, else to the ranking by that label or score."""
-    path = None if facet == METRICS_FACET else choice(facet, column)
+    path = None if facet == METRICS_FACET else (facet, column)
     if path is None or facet not in FACETS.get(section.family, ()) or entry.answers is None:
-        return benchmark_address(section, column if path is None else None, path)
+        return benchmark_address(section, column if path is None else None, [path] if path else ())
     return address_of("cases", set=set_name(section), label=f"{facet}:{column}", model=entry.key)
 
 

@@ -25,7 +25,7 @@ from leaderboard_space.data.ranks.standings import (
     shown_method,
 )
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import FACET_LABEL, TreePath, branch_name, facet_of, groups_of
+from leaderboard_space.data.tree import FACET_LABEL, TreePath, groups_of, selection_name
 from leaderboard_space.html import count, interval, number, options, percent, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW
@@ -89,11 +89,11 @@ def panel(query: BoardQuery, found: Standings, every: bool) -> str:
 def _dead_end(query: BoardQuery, found: Standings) -> str:
     """What stands where labels are chosen of which nothing is known together: why, and each of them alone."""
     groups = groups_of(query.branches)
-    names = [" or ".join(branch_name(path) for path in group) for group in groups]
-    unprinted = [FACET_LABEL[facet_of(group[0]) or ""] for group in groups if query.tree.is_unprinted(group[0])]
+    names = selection_name(query.branches)
+    unprinted = [FACET_LABEL[group[0][0]] for group in groups if query.tree.is_unprinted(group[0])]
     said = headlines.nothing_together(names, query.tree.size > 0 and not found.selected, unprinted)
     links = "".join(
-        f'<a class="choice" href="{benchmark_address(query.section, None, group[0])}">Show {text(name, 80)}</a> '
+        f'<a class="choice" href="{benchmark_address(query.section, None, group)}">Show {text(name, 80)}</a> '
         for group, name in zip(groups, names, strict=True)
         if not query.tree.is_unprinted(group[0])
     )

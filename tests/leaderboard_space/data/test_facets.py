@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
+from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.store.table import tidy
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_results
 from leaderboard_space.data.ranks.standings import own_score
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import (
-    UNLABELLED,
     Tree,
     cells_in,
     cells_under,
-    choice,
     facets_in,
     of_facets,
     published_tree,
@@ -53,18 +52,20 @@ def test_a_selection_is_what_the_command_line_selects(family: str, data: st.Data
         wanted = select_by_facets(asked, [f"{facet}={label}" for facet, label in chosen])
     except BadInput:  # no question has them all
         wanted = np.zeros(len(asked), dtype=bool)
-    mask = tree.mask([choice(*pair) for pair in chosen])
+    mask = tree.mask(chosen)
     assert (mask is None and not chosen) or (mask == wanted).all()
-    counts = tree.counts([choice(*pair) for pair in chosen])
-    facet, nodes = data.draw(st.sampled_from(tree.facets))
-    at = data.draw(st.integers(0, len(nodes) - 1))
+    counts = tree.counts(chosen)
+    facet, _ = data.draw(st.sampled_from(tree.facets))
+    paths = [path for path in tree.rows if path[0] == facet]
+    path = data.draw(st.sampled_from(paths))
     others = [f"{one}={label}" for one, label in chosen if one != facet]
-    if nodes[at].label != UNLABELLED:
+    if UNLABELLED not in path:
+        on_path = np.isin(np.arange(len(asked)), tree.rows[path])
         try:
-            left = int(select_by_facets(asked, [*others, f"{facet}={nodes[at].label}"]).sum())
+            left = int((select_by_facets(asked, others) & on_path).sum())
         except BadInput:
             left = 0
-        assert counts[facet][at] == left
+        assert counts[facet][paths.index(path)] == left
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -83,7 +84,7 @@ def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:
     wanted = select_by_facets(asked, ["modality=CT", "modality=MRI", "task=Counting"])
     request = {
         "format": "gmai-mmbench",
-        "branches": [choice("modality", "CT"), choice("modality", "MRI"), choice("task", "Counting")],
+        "branches": [("modality", "CT"), ("modality", "MRI"), ("task", "Counting")],
     }
     (row,) = service.memory.standings(service.memory.query(request)).rows
     assert row.score.n == wanted.sum() > 0
@@ -97,7 +98,7 @@ def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:
 
 def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_all_of_it() -> None:
     service = Service(Board(None, board_results()))
-    request = {"format": "probmed", "branches": [choice("modality", "ct")]}
+    request = {"format": "probmed", "branches": [("modality", "ct")]}
     request["metric"] = service.view(request)["state"][
         "metric"
     ]  # as the browser asks: the first one of which parts are known
@@ -105,9 +106,9 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     table = page[page.index('data-table="breakdown"') : page.index("</table>")]
     assert all(f"{organ} CT" in table for organ in ("abdomen", "chest", "brain", "spine"))
     assert "95% interval" in table and "X-ray" not in table
-    one = service.view({"format": "probmed", "branches": [choice("modality", "ct"), choice("organ", "brain")]})
+    one = service.view({"format": "probmed", "branches": [("modality", "ct"), ("organ", "brain")]})
     assert "published · T7" in one["html"] and "GPT-4o" in one["html"]  # exactly one image type
-    both = {"format": "gmai-mmbench", "branches": [choice("department", "Ophthalmology"), choice("task", "Counting")]}
+    both = {"format": "gmai-mmbench", "branches": [("department", "Ophthalmology"), ("task", "Counting")]}
     assert not service.memory.standings(service.memory.query(both)).rows  # printed by one facet at a time
     assert cells_in(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
 
@@ -137,7 +138,7 @@ def breakdowns(benchmark: str) -> list[dict]:
 
 def test_published_image_types_are_branches_of_their_organs() -> None:
     tree = published_tree("probmed", breakdowns("probmed"))
-    organs = {node.label: node for node in dict(tree.groups)["organ"]}
+    organs = {node.label: node for node in dict(tree.facets)["organ"]}
     assert organs["chest"].count == 3120 + 548 + 40
     assert [child.label for child in organs["chest"].children] == ["xray", "ct", "mri"]
     result = next(r for r in PUBLISHED if r.benchmark.name == "probmed" and r.model.name == "CheXagent")

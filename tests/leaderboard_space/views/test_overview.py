@@ -140,7 +140,7 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
                 known = raw[label.family, where, one.metric]
                 assert {row.score.value for row in one.standings.models} <= known
                 assert page.count(f'data-b="{html.escape(one.does)}"') >= min(len(one.standings.models), 20)
-            asked = {"format": label.family, "branches": [[f"={label.facet}", label.value]], "metric": "modality"}
+            asked = {"format": label.family, "branches": [[label.facet, label.value]], "metric": "modality"}
             assert front.service.view(asked)["state"]["metric"].split("_")[0] not in {
                 *given,
                 *({"overall"} if given else ()),
@@ -218,7 +218,7 @@ def test_a_citation_names_selection_day_and_address(front: OverviewPages) -> Non
 
 def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front: OverviewPages) -> None:
     asked = {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]], "as": "csv"}
-    assert front.service.export(asked)["name"] == "medprobe-gmai-mmbench-test.complete-accuracy-Ophthalmology.csv"
+    assert front.service.export(asked)["name"] == "medprobe-gmai-mmbench-test.complete-accuracy-department-Ophthalmology.csv"
     with pytest.raises(BadInput, match="this table is empty"):
         front.service.export({"format": "halt-medvqa", "of": "aspects", "as": "csv"})
     with pytest.raises(BadInput, match="this table is empty"):
