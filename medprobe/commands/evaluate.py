@@ -49,7 +49,10 @@ def run_model(
     ] = None,
     split: Annotated[str | None, RUN(help="split (default: the benchmark's)")] = None,
     branch: Annotated[
-        list[str] | None, RUN(help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (repeatable; OR within a subject, AND across)')
+        list[str] | None,
+        RUN(
+            help='branch of the lexical tree, e.g. "Ophthalmology > OCT" (repeatable; OR within a subject, AND across)'
+        ),
     ] = None,
     facet: Annotated[
         list[str] | None,

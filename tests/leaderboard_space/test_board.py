@@ -112,7 +112,11 @@ def test_a_download_runs_no_formula(store: Path) -> None:
     assert "'=HYPERLINK" in body and "' +1" in body and "'@x" in body and ",-1.5," in body
     exported = Service(Board(store)).export({"format": "probmed", "as": "json", "branches": [["organ", "chest"]]})
     table = json.loads(exported["text"])
-    assert len(table) == 7 and {row["selection"] for row in table} == {"organ=chest"} and exported["name"].endswith(".json")
+    assert (
+        len(table) == 7
+        and {row["selection"] for row in table} == {"organ=chest"}
+        and exported["name"].endswith(".json")
+    )
 
 
 @pytest.mark.exhaustive

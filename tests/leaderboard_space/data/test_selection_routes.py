@@ -51,7 +51,10 @@ def _by_hand(asked: pd.DataFrame, paths: list[tuple[str, ...]]) -> list[int]:
 
     def is_on(row: pd.Series, path: tuple[str, ...]) -> bool:
         columns = [path[0], "modality", "keyword"]
-        return all((UNLABELLED if pd.isna(row[column]) else row[column]) == label for column, label in zip(columns, path[1:], strict=False))
+        return all(
+            (UNLABELLED if pd.isna(row[column]) else row[column]) == label
+            for column, label in zip(columns, path[1:], strict=False)
+        )
 
     return [
         at

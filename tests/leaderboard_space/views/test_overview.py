@@ -218,7 +218,10 @@ def test_a_citation_names_selection_day_and_address(front: OverviewPages) -> Non
 
 def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front: OverviewPages) -> None:
     asked = {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]], "as": "csv"}
-    assert front.service.export(asked)["name"] == "medprobe-gmai-mmbench-test.complete-accuracy-department-Ophthalmology.csv"
+    assert (
+        front.service.export(asked)["name"]
+        == "medprobe-gmai-mmbench-test.complete-accuracy-department-Ophthalmology.csv"
+    )
     with pytest.raises(BadInput, match="this table is empty"):
         front.service.export({"format": "halt-medvqa", "of": "aspects", "as": "csv"})
     with pytest.raises(BadInput, match="this table is empty"):
