@@ -51,15 +51,15 @@ def card_text(
     content: Content,
     columns: dict[str, dict[str, Kind]],
     written: dict[str, ConfigSizes],
+    entries: list[dict[str, Any]],
 ) -> str:
-    """The whole README.md."""
+    """The whole README.md. `entries`: its `configs` (`data_files.config_entries`)."""
     facts = spec(description.family).facts
-    head = yaml.safe_dump(_head(description, written), sort_keys=False, allow_unicode=True, width=1000)
+    head = yaml.safe_dump(_head(description, entries), sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{head}---\n\n{_body(description, facts, content, columns, written)}"
 
 
-def _head(description: Description, written: dict[str, ConfigSizes]) -> dict[str, Any]:
-    default = "questions" if "questions" in written else "questions_text"
+def _head(description: Description, entries: list[dict[str, Any]]) -> dict[str, Any]:
     phantom = description.origin == "phantom"
     head: dict[str, Any] = {
         "pretty_name": title_of(description),
@@ -80,14 +80,7 @@ def _head(description: Description, written: dict[str, ConfigSizes]) -> dict[str
             description.family,
             description.origin,
         ],
-        "configs": [
-            {
-                "config_name": config,
-                **({"default": True} if config == default else {}),
-                "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in written[config].rows],
-            }
-            for config in written
-        ],
+        "configs": entries,
     }
 
 

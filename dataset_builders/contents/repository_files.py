@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from dataset_builders.contents.card import LICENCE_FILE, Description, card_text, licence_text, summary_of, title_of
+from dataset_builders.contents.data_files import CARD, entries_of, with_entries
 from dataset_builders.contents.eval_yaml import eval_yaml, task_columns, tasks_of
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
@@ -83,8 +84,8 @@ def write_repository(folder: Path, description: Description, content: Content) -
         (folder / "eval.yaml").write_text(text, encoding="utf-8")
     manifest = _manifest(description, content, known)
     write_json(folder / "manifest.json", manifest)
-    card = card_text(description, content, columns, written)
-    (folder / "README.md").write_text(card, encoding="utf-8")
+    card = card_text(description, content, columns, written, entries_of(folder))
+    (folder / CARD).write_text(card, encoding="utf-8")
     if terms := licence_text(description, content):
         (folder / LICENCE_FILE).write_text(terms, encoding="utf-8")
     return (
@@ -109,10 +110,10 @@ def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
     write_json(
         folder / "manifest.json", {"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(questions)}
     )
-    (folder / "README.md").write_text(
-        "---\nconfigs:\n- config_name: answers\n  data_files:\n  - split: test\n    path: answers/test-*\n---\n\n"
+    text = (
         f"# Hidden test answers of {name}\n\nPrivate: used only for scoring. Publishing this folder spoils the test.\n"
     )
+    (folder / CARD).write_text(with_entries(text, entries_of(folder), folder / CARD))
 
 
 def count_lines(counts: Sequence[Count], origin: str) -> list[str]:

@@ -14,15 +14,16 @@ import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import check_said
+from dataset_builders.contents.data_files import CARD, data_files, entries_of, with_entries
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.repository import data_files, load_manifest
+from dataset_builders.hub.repository import load_manifest
 from dataset_builders.images.licences import allows_copies
 
-BESIDE = ("README.md", "manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
+BESIDE = ("manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
 REBUILD = "Give a folder that `medprobe build` wrote."
 
 
-def dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, Path], list[str]]:
+def dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, Path | bytes], list[str]]:
     """(path in the repository -> file to publish, paths of the files that are left out).
 
     Raises BadInput if the folder is not a dataset repository or not whole, holds phantoms and `repo_id` has a benchmark's official
@@ -48,9 +49,12 @@ def dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, 
             f"{folder}: it holds images without a licence that permits redistribution ({', '.join(sorted(refused))}). "
             "Publish them with --private, or build with --text-only."
         )
-    files = {path: folder / path for path in paths}
+    files: dict[str, Path | bytes] = {path: folder / path for path in paths}
     for pattern in BESIDE:
         files |= {path.name: path for path in folder.glob(pattern) if path.is_file()}
+    # The card may have been edited: what it states of the rows is written anew.
+    text = (folder / CARD).read_text(encoding="utf-8", errors="replace")
+    files[CARD] = with_entries(text, entries_of(folder), folder / CARD).encode()
     return dict(sorted(files.items())), sorted(set(present) - files.keys())
 
 

@@ -16,15 +16,11 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from dataset_builders.hub.dataset_files import dataset_files
+from dataset_builders.hub.merge import Changes, Content, merge
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-OURS = {"dataset": (".parquet",), "space": (".py", ".css", ".js", ".csv", ".html", ".whl")}
-"""Files of these kinds that a repository holds and the folder does not are left from an earlier version, and are deleted with the same
-commit: a stale Parquet file would be loaded as data. Other files that the repository has of its own are kept."""
-
-Content = Path | bytes
 BELOW = ("dataset_builders", "eval_harness")
 """The layers below the board. A Space build sees only its own folder, so these packages are uploaded with it (about 2 MB of text).
 Libraries that a Space lacks (torch, transformers) are imported inside the functions that need them, which a test checks."""
@@ -61,6 +57,7 @@ class PublishReport:
     created: bool
     committed: bool
     deleted: tuple[str, ...]
+    kept: tuple[str, ...]
     left_out: tuple[str, ...]
     private: bool
     tag: str | None = None
@@ -76,6 +73,8 @@ class PublishReport:
         ]
         if self.deleted:
             lines.append(f"deleted from an earlier version: {', '.join(self.deleted)}")
+        if self.kept:
+            lines.append(f"changed there since the last publish, and left so: {', '.join(self.kept)}")
         if self.tag:
             lines.append(f"{'tagged' if self.tagged else 'was tagged already'}: {self.tag}")
         if self.left_out:
@@ -145,7 +144,7 @@ def publish(
             raise _names_another(repo_id, tag, tagged)
         configured = _gate(api, repo_id, gated) if gated else []
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
-        head, deleted = _commit(api, repo_id, kind, files, notes)
+        head, changes = _commit(api, repo_id, kind, files, notes)
     if tag:
         with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
             _tag(api, repo_id, kind, tag, head, notes)
@@ -156,7 +155,8 @@ def publish(
         commit=head,
         created=created,
         committed=head != info.sha,
-        deleted=tuple(deleted),
+        deleted=tuple(path for path, content in changes.write.items() if content is None),
+        kept=tuple(changes.kept),
         left_out=tuple(left_out),
         private=bool(info.private),
         tag=tag,
@@ -203,23 +203,27 @@ def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
 
 def _commit(
     api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], notes: str | None
-) -> tuple[str, list[str]]:
-    """Bring main to what `files` are, in one commit or none; returns (a commit on main with these files, paths deleted).
+) -> tuple[str, Changes]:
+    """Bring main to `files`, in one commit or none; returns (a commit on main with these files, what the first try had to change).
 
-    The Hub's client sends what differs. Each try looks again first: when an answer got lost on the way although the commit had landed,
-    there is nothing left to do.
+    Each try looks again first: when an answer got lost on the way although the commit had landed, there is nothing left to do.
     """
-    deleted: list[str] = []
+    tries: list[Changes] = []
 
     def attempt() -> str:
-        head = api.repo_info(repo_id, repo_type=kind).sha
-        there = api.list_repo_files(repo_id, repo_type=kind, revision=head)
-        stale = [path for path in there if path not in files and path.endswith(OURS[kind])]
-        deleted.extend(path for path in stale if path not in deleted)
-        changed = {**files, **dict.fromkeys(stale)}
-        return commit_files(api, repo_id, changed, "Publish", kind, description=notes, parent=head).oid
+        info = api.repo_info(repo_id, repo_type=kind, files_metadata=True)
+        stored = {file.rfilename: file.lfs.sha256 if file.lfs else str(file.blob_id) for file in info.siblings or ()}
 
-    return with_retries(attempt), deleted
+        def read(path: str) -> bytes:
+            return Path(api.hf_hub_download(repo_id, path, repo_type=kind, revision=info.sha)).read_bytes()
+
+        changes = merge(repo_id, files, stored, read)
+        tries.append(changes)
+        if not changes.write:
+            return str(info.sha)
+        return commit_files(api, repo_id, changes.write, "Publish", kind, description=notes, parent=info.sha).oid
+
+    return with_retries(attempt), tries[0]
 
 
 def _target(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:

@@ -18,6 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import BENCHMARKS, question_columns
+from dataset_builders.contents.data_files import (
+    CARD,
+    DATA_FILE,
+    check_entries,
+    config_entries,
+    data_files,
+    entries_of,
+    sha256_of,
+)
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import SCHEMA_VERSION, SEVERAL_IMAGES, text_columns
 
@@ -25,10 +34,7 @@ if TYPE_CHECKING:
     from datasets import DatasetDict
 
 REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
-DATA_FILE = re.compile(r"(\w+)/(\w+)-\d{5}-of-\d{5}\.parquet")
-"""Config and split of a data file by its path in the repository."""
-SPLITS = ("train", "validation", "test")
-"""Their order."""
+RESTATE = "Build the dataset again; of a repository on the Hub, `medprobe publish` its folder again."
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,7 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
     folder = Path(data)
     if folder.is_dir():
         present = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
-        return _opened(str(data), folder, None, present)
+        return _opened(str(data), folder, None, present, entries_of(folder))
     if folder.exists():
         raise BadInput(f"{data}: is a file, not a dataset folder. {REMEDY}")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(data)):
@@ -178,15 +184,6 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]]:
-    """Config -> split -> Parquet files, of the paths in a repository."""
-    files: dict[str, dict[str, list[str]]] = {}
-    found = [match for name in sorted(present) if (match := DATA_FILE.fullmatch(name))]
-    for match in sorted(found, key=lambda match: SPLITS.index(match[2]) if match[2] in SPLITS else len(SPLITS)):
-        files.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
-    return files
-
-
 def _from_hub(data: str, revision: str | None) -> Repository:
     """The repository as it is in one commit, looked up on the Hub: its texts are fetched, its images when they are asked for."""
     from huggingface_hub.constants import HF_HUB_CACHE
@@ -196,13 +193,20 @@ def _from_hub(data: str, revision: str | None) -> Repository:
 
     # `snapshot_download` answers from its cache where the Hub does not; this asks the Hub itself for the commit.
     with hub_errors(data, "open it as a folder (there is none here) or as a repository of the Hub"), quiet():
-        commit = str(with_retries(lambda: connect().repo_info(data, revision=revision, repo_type="dataset").sha))
-        names = with_retries(lambda: connect().list_repo_files(data, repo_type="dataset", revision=commit))
-        for name in sorted(names):
-            if name in ("README.md", "manifest.json") or name.startswith("questions_text/"):
+        options = {"revision": revision, "repo_type": "dataset", "files_metadata": True}
+        info = with_retries(lambda: connect().repo_info(data, **options))
+        commit, stored = str(info.sha), {file.rfilename: file.lfs for file in info.siblings or ()}
+        for name in sorted(stored):
+            if name in (CARD, "manifest.json") or name.startswith("questions_text/"):
                 _downloaded(data, commit, name)
+        # The Hub knows the SHA-256 of a file by itself, unless it is small and in git.
+        sha256 = {
+            name: lfs.sha256 if lfs else sha256_of([_downloaded(data, commit, name)])[0]
+            for name, lfs in stored.items()
+            if DATA_FILE.fullmatch(name)
+        }
         folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=data, repo_type="dataset") / "snapshots" / commit
-        return _opened(data, folder, commit, names)
+        return _opened(data, folder, commit, list(stored), config_entries(data_files(stored), sha256))
 
 
 def _downloaded(data: str, revision: str, name: str) -> Path:
@@ -212,8 +216,10 @@ def _downloaded(data: str, revision: str, name: str) -> Path:
         return Path(with_retries(lambda: connect().hf_hub_download(data, name, repo_type="dataset", revision=revision)))
 
 
-def _opened(data: str, folder: Path, revision: str | None, present: list[str]) -> Repository:
-    """`present`: the files of the repository (paths in it)."""
+def _opened(
+    data: str, folder: Path, revision: str | None, present: list[str], entries: list[dict[str, Any]]
+) -> Repository:
+    """`present`: the files of the repository (paths in it). `entries`: what its card has to state of them."""
     files = data_files(present)
     if not files.keys() & {"questions", "questions_text"}:
         raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {REMEDY}")
@@ -225,6 +231,8 @@ def _opened(data: str, folder: Path, revision: str | None, present: list[str]) -
         and isinstance(manifest.get("splits"), dict)
     ):
         raise BadInput(f"{folder / 'manifest.json'}: is not a manifest of a dataset repository. {REMEDY}")
+    card = (folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).is_file() else ""
+    check_entries(card, entries, f"{data}: {CARD}", RESTATE)
     return Repository(data, folder, revision, manifest, files)
 
 

@@ -93,7 +93,7 @@ def picture():
             lambda folder: (folder / "manifest.json").write_text('{"schema_version": 9}'),
             "has version 9, and this medprobe reads version 1",
         ),
-        (lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")], "cannot be read"),
+        (lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")], "changed or damaged"),
     ],
 )
 def test_what_is_no_repository_is_refused_clearly(phantoms, tmp_path, spoil, words):
@@ -102,6 +102,48 @@ def test_what_is_no_repository_is_refused_clearly(phantoms, tmp_path, spoil, wor
     spoil(folder)
     with pytest.raises(BadInput, match=words):
         open_repository(folder).questions("test")
+
+
+@pytest.mark.parametrize("seed", few(range(24), 4))
+def test_any_two_builds_in_one_place_load_as_what_they_are(seed, tmp_path):
+    """`datasets` caches by the folder's name and the card: a build that differs in one row, or one pixel, is another."""
+    rng = random.Random(seed)
+    folders = [tmp_path / name for name in ("one/set", "other/set")]
+    for number in range(4):
+        folder = rng.choice(folders)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        shade, size = rng.randrange(4), rng.randrange(1, 3)
+        data = as_png(Image.new("L", (2, 2), shade))
+        images = [CaseImage(f"i{n}", lambda data=data: data, 1, f"{n}.png") for n in range(size)]
+        asked = [
+            Question(f"q{n}", f"c{n}", f"i{n}", rng.choice(["Which?", "What?"]), ("x", "y"), (rng.randrange(2),))
+            for n in range(size)
+        ]
+        cases = [Case(q.case_id, (image,), (q,)) for q, image in zip(asked, images, strict=True)]
+        split = rng.choice(["test", "validation"])
+        write_repository(folder, Description("set", "halt-medvqa", "custom", None, False), Content({split: cases}))
+        if number % 2:  # somebody edits the rest of the card
+            card = (folder / "README.md").read_text().replace("license: other", "license: mit")
+            (folder / "README.md").write_text(card + "More.")
+        assert open_repository(folder).splits == [split]
+        for config in ("questions", "questions_text", "cases"):
+            loaded = load_dataset(str(folder), config, cache_dir=str(tmp_path / "cache"))
+            assert list(loaded) == [split]
+            rows = [row if config != "cases" else row["questions"][0] for row in loaded[split]]
+            assert [(row["question"], row["answer"]) for row in rows] == [(q.question, list(q.answer)) for q in asked]
+            pictures = [row.get("image") or row["images"][0] for row in loaded[split] if config != "questions_text"]
+            assert all(picture.getpixel((0, 0)) == shade for picture in pictures)
+
+
+@pytest.mark.parametrize("config", ["questions", "cases", "questions_text"])
+def test_files_of_another_build_are_refused(config, phantoms, tmp_path):
+    folder = tmp_path / "set"
+    shutil.copytree(phantoms / "probmed", folder)
+    (path,) = (folder / config).glob("*.parquet")
+    pq.write_table(pq.read_table(path).slice(1), path)
+    with pytest.raises(BadInput, match=f"states other files of {config} "):
+        open_repository(folder)
 
 
 def many_questions(folder, images, size=20_000):

@@ -48,6 +48,7 @@ def test_one_commit_and_a_tag_and_the_second_run_sends_nothing(folder, local_hub
     assert held == {
         "README.md",
         "manifest.json",
+        "published.json",
         "questions/test-00000-of-00001.parquet",
         "cases/test-00000-of-00001.parquet",
     }
@@ -160,7 +161,7 @@ def test_no_rights(folder, monkeypatch, api, token, repo_id, said):
 
 def test_gated(folder, local_hub):
     publish(folder, "ORG/small")
-    local_hub.faults.add("/tree/", 403, code="GatedRepo", message="Access is restricted", times=99)
+    local_hub.faults.add("/resolve/", 403, code="GatedRepo", message="Access is restricted", times=99)
     assert "ask for access" in refused(folder, "ORG/small")
 
 
@@ -257,6 +258,6 @@ def test_folders_that_are_no_dataset(folder, tmp_path, local_hub):
     assert not local_hub.record.of()
 
 
-def test_a_card_that_the_hub_refuses_is_named(folder):
+def test_a_card_that_cannot_be_read_is_named(folder):
     (folder / "README.md").write_text("---\na: [\n---\n")
-    assert "the Hub answered 400 (while parsing" in refused(folder, "ORG/x")
+    assert "the YAML at its top cannot be read" in refused(folder, "ORG/x")

@@ -1,10 +1,14 @@
-"""Published repositories load with `datasets` of 2024, in a cached environment."""
+"""Published repositories and folders load with `datasets` of 2024 and 2025, in cached environments."""
 
+import io
 import json
+import shutil
 
 import pytest
+from PIL import Image
 
 from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
 from tests.environments import environment
@@ -20,6 +24,14 @@ CLIENTS = {
         "pandas==2.2.1",
         "pillow==10.4.0",
         "fsspec==2024.2.0",
+    ),
+    "3.6.0": (
+        "datasets==3.6.0",
+        "huggingface_hub==0.31.4",
+        "pyarrow==20.0.0",
+        "numpy==2.2.6",
+        "pandas==2.2.3",
+        "pillow==11.2.1",
     ),
 }
 
@@ -49,6 +61,20 @@ for name in NAMES:
 """
 
 
+BUILT_AGAIN = """
+import json, shutil
+from datasets import load_dataset
+
+for build in BUILDS:  # in one place, one after the other
+    shutil.rmtree(PLACE, ignore_errors=True)
+    shutil.copytree(build, PLACE)
+    loaded = {config: load_dataset(PLACE, config) for config in ("questions", "cases", "questions_text")}
+    text = {split: [[row["question"], row["answer"]] for row in rows] for split, rows in loaded["questions_text"].items()}
+    sizes = [len(rows) for config in ("questions", "cases") for rows in loaded[config].values()]
+    print(json.dumps([text, sizes, [row["image"].getpixel((0, 0)) for row in loaded["questions"]["test"]]]))
+"""
+
+
 @pytest.mark.exhaustive  # it installs the old libraries
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", CLIENTS)
@@ -64,3 +90,29 @@ def test_an_old_client_loads_every_benchmark(version, request, publishable, loca
         found, ours = json.loads(line), open_repository(publishable / family)
         for split in ours.splits:
             assert found["questions_text"][split] == list(ours.questions(split)["question_id"])
+    builds = [publishable / "mediconfusion", *rebuilt(publishable / "sources" / "mediconfusion", tmp_path)]
+    code = f"BUILDS, PLACE = {[str(path) for path in builds]!r}, {str(tmp_path / 'set')!r}" + BUILT_AGAIN
+    loads = [json.loads(line) for line in stranger.run(code, timeout=280).splitlines()[-len(builds) :]]
+    for folder, (text, sizes, pixels) in zip(builds, loads, strict=True):
+        ours = open_repository(folder)
+        rows = ours.questions("test")
+        assert text["test"] == [[q, list(a)] for q, a in zip(rows["question"], rows["answer"], strict=True)]
+        assert sizes == [len(rows), len(list(ours.cases("test")))]
+        images = {name: data for case in ours.cases("test") for name, data in case.images.items()}
+        shown = [Image.open(io.BytesIO(images[name])).getpixel((0, 0)) for name in rows["image_id"]]
+        assert pixels == [list(pixel) if isinstance(pixel, tuple) else pixel for pixel in shown]
+    assert len({json.dumps(load) for load in loads}) == len(builds)
+
+
+def rebuilt(source, tmp_path):
+    """The same set with a pair less, and with one picture turned."""
+    for change in ("pair", "picture"):
+        copy = tmp_path / change
+        shutil.copytree(source, copy)
+        if change == "pair":
+            entries = json.loads((copy / "dataset.json").read_text())
+            (copy / "dataset.json").write_text(json.dumps(dict(list(entries.items())[1:])))
+        else:
+            path = sorted(path for path in copy.rglob("*") if path.suffix in (".png", ".jpg"))[0]
+            Image.eval(Image.open(path), lambda value: 255 - value).save(path)
+        yield build("mediconfusion", name="mediconfusion-2", source=copy, out=tmp_path / f"{change}-built").folder

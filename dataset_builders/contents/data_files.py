@@ -1,0 +1,142 @@
+"""Name the data files of a repository, and state them with a digest in its card (README.md).
+
+`datasets` caches what it loaded from a folder by the folder's name and the YAML of its card alone. With a digest of its files, as the
+`description` of each config, another build in the same place has another YAML, and its rows are what is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dataset_builders.errors import BadInput, first_line
+
+CARD = "README.md"
+DATA_FILE = re.compile(r"(\w+)/(\w+)-\d{5}-of-\d{5}\.parquet")
+"""Config and split of a data file by its path in the repository."""
+SPLITS = ("train", "validation", "test")
+"""Their order."""
+STATED = "rows sha256:"
+"""How the description of a config that is ours begins."""
+ALWAYS = ("questions", "cases", "questions_text")
+"""Configs that are ours with or without a description."""
+FRONT_MATTER = re.compile(r"\s*---[ \t]*\r?\n(.*?)(?:\r?\n)?---[ \t]*(?:\r?\n|$)", re.DOTALL)
+
+DataFiles = Mapping[str, Mapping[str, list[str]]]
+"""Config -> split -> paths of its Parquet files in the repository."""
+
+
+def data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]]:
+    """The data files among the paths in a repository."""
+    files: dict[str, dict[str, list[str]]] = {}
+    matches = [match for name in sorted(present) if (match := DATA_FILE.fullmatch(name))]
+    for match in sorted(matches, key=lambda match: SPLITS.index(match[2]) if match[2] in SPLITS else len(SPLITS)):
+        files.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
+    return files
+
+
+def sha256_of(paths: Sequence[Path]) -> list[str]:
+    """The SHA-256 of each file, several read at a time. A file of the same size and time is read once in a process."""
+    with ThreadPoolExecutor(thread_name_prefix="sha256") as pool:
+        return list(pool.map(_sha256_of, paths))
+
+
+def _sha256_of(path: Path) -> str:
+    about = path.stat()
+    return _read_sha256(path.absolute(), about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+
+
+@lru_cache(4096)
+def _read_sha256(path: Path, *_: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The entries of the card's `configs`: where the files of each config are, and the digest of their rows.
+
+    Args:
+        files: the repository's data files.
+        sha256: path in the repository -> SHA-256 of the file.
+    """
+    default = next((config for config in ("questions", "questions_text") if config in files), "")
+    entries = []
+    for config, splits in sorted(files.items(), key=lambda item: (item[0] != default, item[0])):
+        lines = [f"{sha256[name]} {name}\n" for names in splits.values() for name in names]
+        entries.append(
+            {
+                "config_name": config,
+                **({"default": True} if config == default else {}),
+                "description": STATED + hashlib.sha256("".join(sorted(lines)).encode()).hexdigest(),
+                "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in splits],
+            }
+        )
+    return entries
+
+
+def entries_of(folder: Path) -> list[dict[str, Any]]:
+    """The entries for the data files that a folder holds."""
+    files = data_files([path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")])
+    names = [name for splits in files.values() for listed in splits.values() for name in listed]
+    return config_entries(files, dict(zip(names, sha256_of([folder / name for name in names]), strict=True)))
+
+
+def with_entries(card: str, entries: list[dict[str, Any]], where: object) -> str:
+    """The text of a card whose `configs` hold these entries in place of all that are ours; the rest of it stays as it is.
+
+    Raises BadInput for a card whose YAML cannot be read.
+    """
+    head, body = _front_matter(card, where)
+    others = [entry for entry in _configs(head) if not _is_ours(entry, entries)]
+    if head.get("configs") == entries + others:
+        return card
+    stated = yaml.safe_dump(head | {"configs": entries + others}, sort_keys=False, allow_unicode=True, width=1000)
+    return f"---\n{stated}---\n{body}"
+
+
+def check_entries(card: str, entries: list[dict[str, Any]], where: object, remedy: str) -> None:
+    """Raise BadInput where a card states other rows than those of `entries`: `load_dataset` might serve rows of another build."""
+    stated = {entry.get("config_name"): entry for entry in _configs(_front_matter(card, where)[0])}
+    differ = []
+    for entry in entries:
+        in_card = stated.get(entry["config_name"], {})
+        # A config that somebody added beside ours need not say anything of its rows.
+        is_ours = entry["config_name"] in ALWAYS or str(in_card.get("description")).startswith(STATED)
+        if is_ours and any(in_card.get(field) != entry[field] for field in ("description", "data_files")):
+            differ.append(entry["config_name"])
+    if differ:
+        raise BadInput(
+            f"{where}: states other files of {', '.join(differ)} than are there (changed or damaged since), so that load_dataset may "
+            f"give the rows of another build. {remedy}"
+        )
+
+
+def _is_ours(entry: Mapping[str, Any], entries: list[dict[str, Any]]) -> bool:
+    names = {entry["config_name"] for entry in entries}
+    return entry.get("config_name") in (names | set(ALWAYS)) or str(entry.get("description")).startswith(STATED)
+
+
+def _configs(head: Mapping[str, Any]) -> list[dict[str, Any]]:
+    listed = head.get("configs")
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+
+
+def _front_matter(card: str, where: object) -> tuple[dict[str, Any], str]:
+    """The YAML at the top of a card, and the text below it."""
+    match = FRONT_MATTER.match(card.removeprefix("\ufeff"))
+    if match is None:
+        return {}, card
+    try:
+        head = yaml.safe_load(match[1]) or {}
+    except yaml.YAMLError as error:
+        raise BadInput(f"{where}: the YAML at its top cannot be read ({first_line(error)}). Correct it.") from None
+    if not isinstance(head, dict):
+        raise BadInput(f"{where}: the YAML at its top is not a list of fields. Correct it.")
+    return head, card.removeprefix("\ufeff")[match.end() :]
