@@ -29,7 +29,6 @@ EXTRAS = {
     "open_clip": "curation",
     "pycocotools": "curation",
     "timm": "curation",
-    "dicomanonymizer": "dicom",
     "pydicom": "dicom",
     "rapidocr_onnxruntime": "dicom",
     "trackio": "tracking",

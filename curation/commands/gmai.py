@@ -21,6 +21,7 @@ def gmai(
     send_to_provider: options.SendToProvider = False,
     no_text_search: options.NoTextSearch = False,
     accept_text_alone: options.AcceptTextAlone = False,
+    skip_contradictions: options.SkipContradictions = False,
 ) -> None:
     """Build one benchmark from class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM: read, label, ask, select, write."""
     from curation.gmai.pipeline import PRIVATE, run
@@ -28,7 +29,7 @@ def gmai(
 
     writer = open_writer(model, base_url) if model is not None else None
     asking = Asking(send=send_to_provider)
-    made = run(sources, out, writer, asking, not no_text_search, accept_text_alone)
+    made = run(sources, out, writer, asking, not no_text_search, accept_text_alone, skip_contradictions)
     funnel = made.funnel
     for name, counts in funnel["read"].items():
         typer.echo(", ".join([f"{name}: {counts['targets']} targets", *(

@@ -36,6 +36,13 @@ AcceptTextAlone = Annotated[
     bool,
     typer.Option("--accept-text-alone", help="make the set even if the text of its questions gives answers away"),
 ]
+SkipContradictions = Annotated[
+    bool,
+    typer.Option(
+        "--skip-contradictions",
+        help="leave out entries that contradict their dataset (a box outside its image, an unlisted class) instead of refusing it",
+    ),
+]
 NoTextSearch = Annotated[bool, typer.Option("--no-text-search", help="do not look for burned-in text")]
 
 Ray = Annotated[

@@ -19,7 +19,6 @@ def deidentify(
     image_column: options.ImageColumn = "image",
     group_column: options.GroupColumn = "group",
     no_text_search: options.NoTextSearch = False,
-    keep_dicom: Annotated[bool, typer.Option("--keep-dicom", help="also write the cleaned DICOM files")] = False,
     keep_column: Annotated[
         list[str] | None, typer.Option(help="also copy this column of the table (repeatable)")
     ] = None,
@@ -36,6 +35,7 @@ def deidentify(
             "(repeatable)"
         ),
     ] = None,
+    skip_contradictions: options.SkipContradictions = False,
 ) -> None:
     """Remove names from images and DICOM files, set aside what may contain burned-in text, report what was removed."""
     from curation.deidentify.folder import deidentify as deidentify_folder
@@ -53,7 +53,7 @@ def deidentify(
         raw = raw.rename(columns={image_column: "image", group_column: "group"})
         files = [path.relative_to(images.absolute()).as_posix() for path in files_below(images, labelled)]
         known = PatientTable(raw, files, table, keep_column or (), name_column or ())
-    report = deidentify_folder(images, out, known, not no_text_search, keep_dicom, labelled)
+    report = deidentify_folder(images, out, known, not no_text_search, labelled, skip_contradictions)
     typer.echo(
         f"taken: {', '.join(f'{count} {what}' for what, count in report['files'].items())}; groups: {report['groups']}"
     )
@@ -62,12 +62,11 @@ def deidentify(
             f"{split} PatientIDs have images in several groups of {table}, so that a patient may come to both sides of a split. "
             f"Group by patient, or leave the column {group_column!r} out."
         )
-    for what in ("not_taken", "labels", "labels_left_out"):
+    for what in ("not_taken", "ignored_in_headers", "labels", "labels_left_out"):
         for why, count in report[what].items():
             typer.echo(f"{what.replace('_', ' ')}: {count} ({why})")
     if classes := sorted({name for each in labelled for name in each.classes}):
         typer.echo(f"names of classes, copied without the names that are known (read them): {', '.join(classes)}")
-    typer.echo(f"elements removed from DICOM: {sum(report['removed_elements'].values())}")
     if known is not None:
         if known.left_out:
             typer.echo(

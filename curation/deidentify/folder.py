@@ -5,17 +5,18 @@ burned-in text set apart for a person, a table with keyed groups, a report.
     OUT/pending/<id>.png        text was found: `medprobe curate texts OUT` asks a person
     OUT/texts.jsonl             boxes of the text found (never what it says)
     OUT/labels/                 with `labels`: COCO, VOC, YOLO, masks, NIfTI under the images' ids (`labels.py`)
-    OUT/dicom/<id>.dcm          with `dicom`: data sets by the basic profile, of images without text
     OUT/table.csv               image, group, and the columns of the table given that later steps read (`table.py`)
     OUT/deidentification.json   what was removed, with counts: for the ethics board, and carried by every set made of the images
     OUT.key, OUT.names.csv      beside it, private: the key, and which file became which id
+    .OUT.partial/               until it is finished: repeating the command continues where it was interrupted
 
-See also: the rules (`dicom.py`), text (`images/burned_in_text.py`), the decisions (`review_texts.py`).
+See also: words of headers (`dicom.py`), text (`images/burned_in_text.py`), the decisions (`review_texts.py`).
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
 from datetime import UTC, datetime
@@ -26,22 +27,26 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from curation.deidentify.dicom import METHOD, deidentify_dataset, identifiers_of
+from curation.deidentify.dicom import identifiers_of
 from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
 from curation.deidentify.table import PatientTable
 from curation.images.burned_in_text import TEXTS, find_text
 from curation.images.file_names import REPORT, TABLE, list_beside, write_list
 from curation.images.image_index import names_below, open_rgb
-from curation.readers.pictures import DICOM, is_dicom, is_turned
-from curation.readers.pixels import Skipped, reading, shown
-from dataset_builders.build import replacing
-from dataset_builders.contents.pseudonyms import KEYED, Pseudonyms, pseudonyms_of
+from curation.readers.consistency import Skip, refuse_contradictions, skip_of
+from curation.readers.pictures import is_dicom, is_turned
+from curation.readers.pixels import USED, Skipped, frame, header, reading
+from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import write_json
+from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_image
 from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.journal import Journal
 
 PENDING = "pending"
+JOURNAL = "finished.jsonl"
+"""In .OUT.partial: each picture that is written, by ids alone."""
+METHOD = "medprobe: of every file only the pixels are written, under a keyed id"
 
 
 def deidentify(
@@ -49,14 +54,21 @@ def deidentify(
     out: Path,
     known: PatientTable | None = None,
     search_text: bool = True,
-    keep_dicom: bool = False,
     labels: Sequence[Labels] = (),
+    skip_contradictions: bool = False,
 ) -> dict[str, Any]:
     """Write `out` (which must not exist) from all images and DICOM files below `folder`; returns the report's document.
 
-    known: the images' table. The group of a DICOM file is its PatientID unless the table says another. labels: what goes with the
-    images, and the volumes that it belongs to.
-    Raises BadInput if there is nothing to take; files that cannot be read are counted by reason.
+    Args:
+        folder: the images.
+        out: the folder to write; what an interrupted call finished is in .`out`.partial and is not done again.
+        known: the images' table. The group of a DICOM file is its PatientID unless the table says another.
+        search_text: look for burned-in text.
+        labels: what goes with the images, and the volumes that it belongs to.
+        skip_contradictions: leave out labels that contradict the others instead of refusing all.
+
+    Raises:
+        BadInput: there is nothing to take, or labels contradict one another; files that cannot be read are counted by reason.
     """
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
@@ -64,7 +76,9 @@ def deidentify(
     paths = files_below(folder, labels)
     volumes = sorted({image for each in labels for image in each.volumes})
     pseudonyms = pseudonyms_of(out)
-    counts = {what: Counter[str]() for what in ("files", "not_taken", "removed_elements", "labels", "labels_left_out")}
+    counts = {
+        what: Counter[str]() for what in ("files", "not_taken", "ignored_in_headers", "labels", "labels_left_out")
+    }
     new_of: dict[Path, str] = {}
     groups: dict[Path, str] = {}
     identifiers: dict[str, set[str]] = defaultdict(set)
@@ -80,37 +94,53 @@ def deidentify(
         new_of[path], groups[path] = new, group
         groups_of[patient].add(group)
 
-    with replacing(out) as work:
+    work = out.with_name(f".{out.name}.partial")
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {out}: cannot be written ({error.strerror}). Name another folder.") from None
+    with lock(work, "deidentify"):
+        remove_temp_files(work)
         for part in ("images", PENDING):
-            (work / part).mkdir()
-        pending = 0
-        with (work / TEXTS).open("w", encoding="utf-8") as texts:
+            (work / part).mkdir(exist_ok=True)
+        texts: dict[str, Any] = {}
+        with Journal(work / JOURNAL) as journal:
+            finished = {entry["id"]: entry for entry in journal.entries}
             for path in tqdm(paths, desc="de-identifying", unit="file", disable=None):
+                key, ignored = pseudonyms.of("i", path.relative_to(folder).as_posix()), list[str]()
                 try:
-                    data, patient, words, dataset = _picture(path, pseudonyms, counts["removed_elements"])
+                    changed = path.stat()
+                    state = [changed.st_size, changed.st_mtime_ns, search_text]
+                    # The header is read again by a call that continues: the names in it are stored nowhere.
+                    is_header = path.suffix.lower() not in SUFFIXES or is_dicom(path)
+                    data = header(path, ignored) if is_header else None
+                    patient, words = _identity(data)
+                    entry = finished.get(key, {})
+                    if entry.get("state") != state:
+                        entry = {"id": key, "state": state}
+                        entry |= _write_picture(path, data, key, work, ignored, search_text)
+                        journal.append(entry)
                 except (ImageError, Skipped, OSError) as error:
                     counts["not_taken"][_reason(str(error))] += 1
                     continue
-                counts["files"]["images" if dataset is None else "dicom"] += 1
-                new = file_name(pseudonyms.of("i", path.relative_to(folder).as_posix()), data)
-                take(path, new, patient, words)
-                picture = open_rgb(data)
-                if dataset is not None or not is_turned(path.read_bytes()):
-                    sizes[path] = picture.height, picture.width
-                boxes = find_text(picture) if search_text else []
-                if boxes:
-                    pending += 1
-                    texts.write(json.dumps({"image": new, "boxes": [list(box) for box in boxes]}) + "\n")
-                (work / (PENDING if boxes else "images") / new).write_bytes(data)
-                if dataset is not None and keep_dicom and not boxes:
-                    (work / "dicom").mkdir(exist_ok=True)
-                    dataset.save_as(work / "dicom" / f"{Path(new).stem}.dcm", enforce_file_format=True)
+                counts["files"]["dicom" if is_header else "images"] += 1
+                counts["ignored_in_headers"].update(entry["ignored"])
+                take(path, entry["image"], patient, words)
+                if entry["size"]:
+                    sizes[path] = entry["size"][0], entry["size"][1]
+                if entry["boxes"]:
+                    texts[entry["image"]] = entry["boxes"]
+        pending = len(texts)
+        lines = [json.dumps({"image": image, "boxes": boxes}) + "\n" for image, boxes in texts.items()]
+        replace_file(work / TEXTS, "".join(lines).encode())
+        volume_skips: list[Skip] = []
         for path in volumes:
             new = f"{pseudonyms.of('i', path.relative_to(folder).as_posix())}.nii.gz"
             try:
                 write_volume(path, work / "images" / new)
             except Skipped as error:
                 counts["not_taken"][_reason(str(error))] += 1
+                volume_skips.append(skip_of("labels", path.name, error))
                 continue
             counts["files"]["volumes"] += 1
             take(path, new)
@@ -119,6 +149,10 @@ def deidentify(
             counts["not_taken"]["no image or DICOM file, nor a volume with its labels"] = len(other)
         if not new_of:
             raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(counts['not_taken'])}).")
+        for part in ("images", PENDING):  # of files that an interrupted call had, and that are gone or were changed
+            for path in (work / part).iterdir():
+                if path.name not in new_of.values() or (part == PENDING) != (path.name in texts):
+                    path.unlink()
         names = {path: path.relative_to(folder).as_posix() for path in new_of}
         table = [
             {"image": new_of[path], "group": groups[path], **row}
@@ -127,10 +161,13 @@ def deidentify(
         ]
         pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(work / TABLE, index=False)
         named = set().union(*identifiers.values())
+        shutil.rmtree(work / LABELS, ignore_errors=True)
         for each in labels:
             (work / LABELS).mkdir(exist_ok=True)
             counts["labels"][each.kind] += write_labels(each, work / LABELS, new_of, sizes, named)
             counts["labels_left_out"].update(skip.kind for skip in each.skips)
+        if not skip_contradictions:
+            refuse_contradictions([*volume_skips, *(skip for each in labels for skip in each.skips)])
         report = {
             "made_by": "medprobe curate deidentify", "at": datetime.now(UTC).isoformat(timespec="seconds"), "ids": KEYED,
             "key": pseudonyms.of("k", ""), "method": METHOD, **{what: dict(sorted(found.items())) for what, found in counts.items()},
@@ -141,6 +178,10 @@ def deidentify(
         }  # fmt: skip
         write_json(work / REPORT, report)
         write_list(list_beside(out), [(new_of[path], name) for path, name in names.items()])
+        # The lock's file goes with the others: from here on the folder is finished.
+        for private in (work / JOURNAL, *work.glob(".*.lock")):
+            private.unlink()
+        work.rename(out)
     return report
 
 
@@ -161,23 +202,31 @@ def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
     return found
 
 
-def _picture(path: Path, pseudonyms: Pseudonyms, removed: Counter[str]) -> tuple[bytes, str, set[str], Any]:
-    """(the picture without metadata, the patient's id where the file has one, words in it that name people, the cleaned DICOM data set).
-    Raises ImageError, Skipped, OSError."""
-    if path.suffix.lower() in SUFFIXES and not is_dicom(path):
-        data = path.read_bytes()
-        check_image(data)
-        return strip_metadata(data), "", set(), None
-    import pydicom
+def _identity(data: Any) -> tuple[str, set[str]]:
+    """The patient's id in a DICOM header, and the words in it that name people."""
+    if data is None:
+        return "", set()
+    with reading(USED):
+        return str(data.get("PatientID", "") or ""), identifiers_of(data)
 
-    with reading("a DICOM file that cannot be read"):
-        dataset = pydicom.dcmread(path, force=path.suffix.lower() in DICOM)
-        if int(dataset.get("NumberOfFrames", 1) or 1) > 1:
-            raise Skipped("a DICOM file of several frames")
-        picture = Image.fromarray(shown(dataset, None))
-        patient, words = str(dataset.get("PatientID", "") or ""), identifiers_of(dataset)
-        removed.update(deidentify_dataset(dataset, pseudonyms))
-    return strip_metadata(as_png(picture)), patient, words, dataset
+
+def _write_picture(
+    path: Path, data: Any, key: str, work: Path, ignored: list[str], search_text: bool
+) -> dict[str, Any]:
+    """Write the picture of a file without its metadata below `work`; returns what the journal says of it. data: the header of a DICOM
+    file. Raises ImageError, Skipped, OSError."""
+    if data is None:
+        stored = path.read_bytes()
+        check_image(stored)
+        is_upright, stored = not is_turned(stored), strip_metadata(stored)
+    else:
+        is_upright, stored = True, strip_metadata(as_png(Image.fromarray(frame(data, None, ignored))))
+    picture = open_rgb(stored)
+    boxes = find_text(picture) if search_text else []
+    image = file_name(key, stored)
+    replace_file(work / (PENDING if boxes else "images") / image, stored)
+    size = [picture.height, picture.width] if is_upright else None
+    return {"image": image, "size": size, "boxes": [list(box) for box in boxes], "ignored": ignored}
 
 
 def _reason(text: str) -> str:

@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 from curation.deidentify.table import without_births, without_words
+from curation.readers.consistency import NoNames, Skip, skip_of
 from curation.readers.dataset import SourceDataset
 from curation.readers.formats import pairs_of
-from curation.readers.pictures import TURNED, Files, Pairs, PictureLabel, Skip, is_volume
+from curation.readers.pictures import TURNED, Files, Pairs, PictureLabel, is_volume
 from curation.readers.pixels import Skipped, encode_mask, reading
-from curation.readers.shapes import LISTS
-from curation.readers.volumes import volume_classes
+from curation.readers.shapes import is_class_list
+from curation.readers.volumes import open_volume, volume_classes
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES
@@ -73,7 +74,7 @@ def read_labels(path: Path, folder: Path) -> Labels:
         "nifti": any(map(is_volume, files.marks)),
         "voc": any(name.endswith(".xml") for name in names),
         "masks": path.is_dir() and path.absolute() != dataset.path and any(name.endswith(SUFFIXES) for name in names),
-        "yolo": path.is_dir() and any(name.endswith(".txt") and name not in LISTS for name in names),
+        "yolo": path.is_dir() and any(name.endswith(".txt") and not is_class_list(Path(name)) for name in names),
     }
     found = [kind for kind, is_there in kinds.items() if is_there]
     if len(found) != 1:
@@ -85,11 +86,9 @@ def read_labels(path: Path, folder: Path) -> Labels:
     dataset = dataset.model_copy(update={"reader": kind})
     values: dict[int, str] = {}
     try:
-        values = volume_classes(dataset) if kind == "nifti" else {}
+        values = volume_classes(dataset)[0] if kind == "nifti" else {}
         pairs, skips, alone, taken = pairs_of(dataset, files)
-    except BadInput:
-        if kind not in ("yolo", "masks", "nifti"):
-            raise
+    except NoNames:
         pairs, skips, alone, taken = pairs_of(dataset.model_copy(update={"classes": UNNAMED}), files)
     if kind == "nifti":
         skips += [Skip(dataset.name, str(each), "has no label volume") for each in alone]
@@ -116,8 +115,8 @@ def write_labels(
                 raise Skipped(TURNED)
             height, width = sizes[path]
             targets = annotation.targets((height, width))
-        except Skipped as reason:
-            labels.skips.append(Skip("labels", annotation.image, str(reason)))
+        except Skipped as error:
+            labels.skips.append(skip_of("labels", annotation.image, error))
             continue
         images.append({"id": len(images) + 1, "file_name": ids[path], "height": height, "width": width})
         for target in targets:
@@ -157,8 +156,8 @@ def write_volume(path: Path, out: Path) -> None:
     import nibabel as untyped
 
     nibabel: Any = untyped
+    loaded = open_volume(path)
     with reading("is no complete NIfTI"):
-        loaded = nibabel.load(path)
         given = loaded.header
         slope, intercept = given.get_slope_inter() if hasattr(given, "get_slope_inter") else (None, None)
         stored = np.asanyarray(loaded.dataobj.get_unscaled())

@@ -37,7 +37,7 @@ DECISION = Field(
         ("keep", "keep: it identifies no person"),
         ("drop", "leave the image out"),
     ],
-    "mkd",
+    "mkx",  # the page's own d shows details
     advances=True,
 )
 
@@ -99,9 +99,8 @@ def build_app(out: Path) -> FastAPI:
 
     def show(_: str, image: str) -> Shown:
         marked = len(boxes.get(image, []))
-        return Shown(
-            "Does the marked text name anyone?", {}, f"{image}; regions marked in red: {marked}", pictures=[""]
-        )
+        question, details = "Does the marked text name anyone?", f"{image}; regions marked in red: {marked}"
+        return Shown(question, {}, pictures=[""], details=details)
 
     def save(reviewer: str, image: str, field: str, value: Any, seen: Any) -> str:
         decide(out, image, value, reviewer)

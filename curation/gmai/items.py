@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter, defaultdict
+import shutil
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,9 +23,10 @@ from tqdm import tqdm
 
 from curation.gmai.sources import Sources
 from curation.images.file_names import list_beside
+from curation.readers.consistency import Skip, skip_of
 from curation.readers.dataset import SourceDataset
 from curation.readers.formats import units_of
-from curation.readers.pictures import Picture, PictureLabel, Skip, Unit
+from curation.readers.pictures import Picture, PictureLabel, Unit
 from curation.readers.pixels import Skipped, cause, encode_mask, resized
 from dataset_builders.contents.pseudonyms import Pseudonyms, one_spelling, pseudonyms_of
 from dataset_builders.errors import BadInput
@@ -34,6 +36,8 @@ from eval_harness.records.names import storable
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
+SHEETS = "sheets"
+"""Contact sheets, made of the pictures by every run (`contact_sheet.py`)."""
 WITHDRAWN = "withdrawn.json"
 """Keyed ids of patients who have withdrawn: their data is not stored again, even if the sources still hold it."""
 HAS_WITHDRAWN = "its patient has withdrawn"
@@ -78,10 +82,7 @@ class Item:
 
 
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
-    """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets).
-
-    Raises BadInput if nothing at all can be read.
-    """
+    """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets)."""
     (private / PICTURES).mkdir(parents=True, exist_ok=True)
     ids = pseudonyms_of(private.with_name("dataset"))
     gone = read_withdrawn(private)
@@ -105,7 +106,8 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
                 own = [Item(**each) for each in entry["items"]]
                 found += together(own) if dataset.together else own
                 skips += [
-                    Skip(dataset.name, "" if reason == HAS_WITHDRAWN else unit.key, reason) for reason in entry["skips"]
+                    Skip(dataset.name, "" if reason == HAS_WITHDRAWN else unit.key, reason, is_contradiction)
+                    for reason, is_contradiction in entry["skips"]
                 ]
             items += found
             counts[dataset.name] = {
@@ -117,10 +119,6 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
                     {picture for item in found if not item.is_known_patient for picture, _ in item.pictures}
                 ),
             }
-    if not items:
-        first = "; ".join(f"{what} ({count})" for what, count in Counter(skip.reason for skip in skips).most_common(5))
-        why = f"What was skipped: {first}" if first else "They are empty"
-        raise BadInput(f"no dataset gives a single target. {why}.")
     return items, skips, counts
 
 
@@ -182,16 +180,19 @@ def _state(unit: Unit, settings: str) -> str:
 def _read(
     unit: Unit, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
 ) -> dict[str, Any]:
-    """The items of one unit, whose pictures are then on the disk, and the reasons of what was skipped of it."""
+    """The items of one unit, whose pictures are then on the disk, and why what was skipped of it: (reason, whether it is a
+    contradiction)."""
     items: list[dict[str, Any]] = []
     try:
         for picture in unit.load(unit):
             items += _store(picture, dataset, sources, private, ids, gone, unit)
-    except Skipped as reason:
-        return {"items": [], "skips": [str(reason)]}
+    except Skipped as error:
+        skip = skip_of(dataset.name, "", error)
+        return {"items": [], "skips": [(skip.reason, skip.is_contradiction)]}
     except (BadInput, MemoryError, OSError) as error:
-        return {"items": [], "skips": [f"cannot be read ({cause(error)})"]}
-    return {"items": items, "skips": [HAS_WITHDRAWN] if HAS_WITHDRAWN in unit.skips else unit.skips}
+        return {"items": [], "skips": [(f"cannot be read ({cause(error)})", False)]}
+    reasons = [HAS_WITHDRAWN] if HAS_WITHDRAWN in unit.skips else unit.skips
+    return {"items": items, "skips": [(reason, False) for reason in reasons]}
 
 
 def _store(
@@ -303,6 +304,7 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
         replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | meant)).encode())
         replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
         list_beside(private.with_name("dataset")).unlink(missing_ok=True)
+        shutil.rmtree(private / SHEETS, ignore_errors=True)
         used = {item["picture"] for entry in kept for item in entry["items"]}
         pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
         for picture in pictures:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from curation.gmai import questions, validation
 from curation.gmai.cases import Candidate, Cell, make_cases, without_duplicates
+from curation.gmai.contact_sheet import write_sheets
 from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels
 from curation.gmai.output import write_outputs
@@ -24,7 +25,7 @@ from curation.gmai.overlay import without_text
 from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, read_kept, select, split, write_kept
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside, write_list
-from curation.readers.pictures import reasons
+from curation.readers.consistency import reasons, refuse_contradictions
 from curation.review.page import recorded
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
@@ -53,12 +54,14 @@ def run(
     asking: Asking | None = None,
     search_text: bool = True,
     accept_text_alone: bool = False,
+    skip_contradictions: bool = False,
 ) -> Made:
-    """From sources.yaml to a benchmark in `out`. Raises BadInput if nothing can be made, or the text alone gives answers away (unless
-    that is accepted); then no output folder is written or changed.
+    """From sources.yaml to a benchmark in `out`. Raises BadInput if nothing can be made, a dataset contradicts itself or the text alone
+    gives answers away (unless that is accepted); then no output folder is written or changed.
 
     model: proposes questions for a person to review (`private/candidates.csv`); without one, templates are used.
     search_text: look for burned-in text in the pictures of questions.
+    skip_contradictions: leave out the entries that contradict their dataset, and use its others.
     """
     sources = read_sources(path)
     about = _about(path, sources)
@@ -71,6 +74,15 @@ def run(
         items, skips, read = read_items(sources, private)
         named = list_beside(out / "dataset")
         write_list(named, ((skip.dataset, skip.what, skip.reason) for skip in skips), ("dataset", "file", "reason"))
+        if not skip_contradictions:
+            refuse_contradictions(skips)
+        if not items:
+            first = "; ".join(
+                f"{what} ({count})" for what, count in Counter(skip.reason for skip in skips).most_common(5)
+            )
+            why = f"What was skipped: {first}" if first else "They are empty"
+            raise BadInput(f"no dataset gives a single target. {why}.")
+        write_sheets(items, private, sources)
         notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
         notes += [f"which files these are: {named}"] if skips else []
         tagged = merge_tags(recorded(private / TAGS), table, sources.tasks, sources.departments)

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from curation.images.file_names import groups_of
+from curation.images.pairing import without_suffix
 
 
 class Strict(BaseModel):
@@ -92,6 +93,11 @@ class SourceDataset(Strict):
     classes: dict[int, str] | tuple[str, ...] = {}
     """Value in a mask, or class number of YOLO -> raw label, where the files do not say. A list: the classes after `<image>_` in the names
     of masks, where these have several words."""
+    image: str | None = None
+    """Pattern of the images' paths below `path` (readers masks and nifti): `{case}` is what an image and its labels share, `*` anything
+    else in a name."""
+    label: str | None = None
+    """The same of the labels, below `annotations` or `path`; with `{class}`, each class has a file of its own."""
     columns: SourceColumns = SourceColumns()
     separator: str = "|"
     """Between several labels of one cell."""
@@ -133,7 +139,11 @@ class SourceDataset(Strict):
         if not self.modality and self.reader not in ("dicom", "tsv"):
             raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
         kind, is_needed = NEEDS[self.reader]
-        if self.annotations is None and is_needed:
+        if bool(self.image) != bool(self.label) or (self.image and self.reader not in ("masks", "nifti")):
+            raise ValueError("`image` and `label` are patterns of the readers masks and nifti; give both")
+        if not all("{case}" in pattern for pattern in (self.image, self.label) if pattern):
+            raise ValueError("`image` and `label` need {case}: what the paths of an image and its labels share")
+        if self.annotations is None and is_needed and not self.label:
             raise ValueError(f"reader {self.reader} needs `annotations`")
         if self.annotations is not None and kind and (kind == "file") != self.annotations.is_file():
             raise ValueError(f"annotations: {self.annotations} is not a {kind}")
@@ -148,6 +158,17 @@ class SourceDataset(Strict):
         if self.listed_classes and self.reader != "masks":
             raise ValueError(f"reader {self.reader} needs `classes` as number: name")
         return self
+
+    @staticmethod
+    def case_of(pattern: str | None, path: str) -> tuple[str, str] | None:
+        """(case, class or "") of a path by a pattern; None where the path has another form. Without a pattern the case is the path
+        without its suffix."""
+        if pattern is None:
+            return without_suffix(path), ""
+        form = re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\{case\}", "(?P<case>.+?)", 1)
+        form = form.replace(r"\{case\}", "(?P=case)").replace(r"\{class\}", "(?P<label>[^/]+?)")
+        match = re.fullmatch(form, path)
+        return (match["case"], match.groupdict().get("label", "")) if match else None
 
     @property
     def named_classes(self) -> dict[int, str]:

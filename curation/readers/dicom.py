@@ -6,28 +6,29 @@ See also: pixels (`pixels.py`), what a reader is (`formats.py`).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from curation.readers.consistency import Contradiction, Skip, skip_of
 from curation.readers.dataset import SourceDataset
-from curation.readers.pictures import Files, Picture, Skip, Unit, below, is_dicom, load_picture, paired, patient_of
+from curation.readers.pictures import Files, Picture, Unit, below, is_dicom, load_picture, paired, patient_of
 from curation.readers.pixels import (
     USED,
     Skipped,
     about,
+    frame,
     header,
     reading,
     refuse_burned_in,
-    shown,
     upright,
-    values,
 )
-from curation.readers.shapes import decode
+from curation.readers.shapes import filled
 from curation.readers.tables import table
 from curation.readers.volumes import Labelled, pictures_of
 
@@ -52,8 +53,8 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
                 data = header(path)
                 with reading(USED):
                     found.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
-            except Skipped as reason:
-                yield Skip(dataset.name, below(path, dataset.path), str(reason))
+            except Skipped as error:
+                yield skip_of(dataset.name, below(path, dataset.path), error)
     times = Counter(uid for _, uid, _ in found)
     by_uid = {uid: path for path, uid, _ in found if uid and times[uid] == 1}
     used: set[Path] = set()
@@ -64,8 +65,8 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
         try:
             with reading(USED):
                 referred = _referred(header(path))
-        except Skipped as reason:
-            yield Skip(dataset.name, name, str(reason))
+        except Skipped as error:
+            yield skip_of(dataset.name, name, error)
             continue
         slices = [by_uid[uid] for uid in referred if uid in by_uid]
         if not slices:
@@ -106,9 +107,9 @@ def _referred(data: Any) -> list[str]:
 
 def _annotated(path: Path, files: list[Path], dataset: SourceDataset, unit: Unit) -> list[Picture]:
     """The pictures of one SEG or RTSTRUCT: its slices in order along the patient, turned upright with their masks."""
-    data = header(path)
+    data = header(path, unit.skips)
     with reading(USED):
-        volume = _volume(data, path, [header(file) for file in files], dataset, unit)
+        volume = _volume(data, path, [header(file, unit.skips) for file in files], dataset, unit)
         return pictures_of(volume, dataset, unit)
 
 
@@ -125,18 +126,16 @@ def _volume(data: Any, path: Path, slices: list[Any], dataset: SourceDataset, un
     orientation = np.asarray(first.get("ImageOrientationPatient", (1, 0, 0, 0, 1, 0)), np.float64)
     spacing = [float(each) for each in first.get("PixelSpacing", (1, 1))]
     swapped = upright(np.zeros((1, 2)), orientation).shape == (2, 1)
-    is_ct = str(first.get("Modality", "")) == "CT"
-    grey = is_ct or dataset.window is not None
     said = about(first)
     return Labelled(
         key=unit.key,
-        slices=lambda at: upright(values(slices[at]) if grey else shown(slices[at], None), orientation),
+        slices=lambda at, window: upright(frame(slices[at], window, unit.skips), orientation),
         masks={label: np.stack([upright(plane, orientation) for plane in mask]) for label, mask in masks.items()},
         spacing=(spacing[1], spacing[0]) if swapped else (spacing[0], spacing[1]),
         patient=patient_of(unit.key, dataset) or said.get("patient"),
         study=said.get("study"),
         modality=dataset.modality or said.get("modality", ""),
-        windowed=is_ct,
+        windowed=str(first.get("Modality", "")) == "CT",
         numbers=[int(each.get("InstanceNumber", at) or at) for at, each in enumerate(slices)],
         attributes={name: said[name] for name in ("age", "sex") if name in said},
     )
@@ -164,6 +163,7 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
                 f"its mask has another size than its image ({segmentation.Columns} x {segmentation.Rows} and "
                 f"{slices[0].Columns} x {slices[0].Rows})"
             )
+        _check_positions(segmentation, slices)
         planes = segmentation.get_pixels_by_source_instance(
             uids, ignore_spatial_locations=True, assert_missing_frames_are_empty=True
         )
@@ -179,32 +179,96 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
     return found
 
 
+def _check_positions(segmentation: Any, slices: list[Any]) -> None:
+    """Raise Contradiction if a frame of a SEG lies, or is turned, otherwise than the images that it refers to."""
+    images = {str(image.SOPInstanceUID): image for image in slices}
+    shared = segmentation.get("SharedFunctionalGroupsSequence") or [{}]
+    for groups in segmentation.PerFrameFunctionalGroupsSequence:
+        sources = (
+            source
+            for derived in groups.get("DerivationImageSequence", [])
+            for source in derived.get("SourceImageSequence", [])
+        )
+        referred = [images[uid] for source in sources if (uid := str(source.ReferencedSOPInstanceUID)) in images]
+        for sequence, keyword, tolerance in PLANE:
+            own = groups.get(sequence) or shared[0].get(sequence)
+            stated = [image.get(keyword) for image in referred]
+            if (
+                own
+                and any(stated)
+                and not any(
+                    np.allclose(
+                        np.asarray(value, float), np.asarray(own[0].get(keyword), float), rtol=0, atol=tolerance
+                    )
+                    for value in stated
+                    if value
+                )
+            ):
+                raise Contradiction(f"a frame of a SEG has another {keyword} than the image it refers to")
+
+
+PLANE = (
+    ("PlanePositionSequence", "ImagePositionPatient", 0.1),
+    ("PlaneOrientationSequence", "ImageOrientationPatient", 0.01),
+    ("PixelMeasuresSequence", "PixelSpacing", 0.01),
+)
+"""Sequence of a frame, element that its image has too, and by how much they may differ (mm)."""
+
+
 def _of_structures(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.ndarray]:
-    """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another cuts a hole. One that
-    names no image lies on the slice whose plane it is in, within a millimetre."""
-    names = {int(each.ROINumber): str(each.ROIName) for each in data.get("StructureSetROISequence", [])}
-    index_of = {str(each.SOPInstanceUID): at for at, each in enumerate(slices)}
-    to_image = [_transformer(each) for each in slices]
-    found: dict[str, np.ndarray] = {}
+    """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another of its region cuts a
+    hole, and regions of one name are united. A contour that names no image lies on the slice whose plane it is in, within a millimetre.
+
+    Raises Contradiction where one number stands for two regions, none, or contours of one region cross."""
+    regions = [(int(region.ROINumber), str(region.ROIName)) for region in data.get("StructureSetROISequence", [])]
+    drawn = [(int(region.ReferencedROINumber), region) for region in data.get("ROIContourSequence", [])]
+    names = dict(regions)
+    if len(names) < len(regions) or len(dict(drawn)) < len(drawn):
+        raise Contradiction("several regions of an RTSTRUCT have one number")
+    if not names.keys() >= dict(drawn).keys():
+        raise Contradiction("contours of an RTSTRUCT belong to a region that it does not list")
+    index_of = {str(image.SOPInstanceUID): at for at, image in enumerate(slices)}
+    to_image = [_transformer(image) for image in slices]
+    masks: dict[str, np.ndarray] = {}
     shape = (len(slices), int(slices[0].Rows), int(slices[0].Columns))
     left_out = 0
-    for region in data.get("ROIContourSequence", []):
-        label = names.get(int(region.ReferencedROINumber), "")
+    for number, region in drawn:
+        contours: dict[int, list[np.ndarray]] = defaultdict(list)
         for contour in region.get("ContourSequence", []):
             corners = np.asarray(contour.ContourData, float).reshape(-1, 3)
             if images := contour.get("ContourImageSequence", []):
                 at = index_of.get(str(images[0].ReferencedSOPInstanceUID))
             else:
-                heights = [abs(float(each(corners[:1])[0, 2])) for each in to_image]
+                heights = [abs(float(transform(corners[:1])[0, 2])) for transform in to_image]
                 at = int(np.argmin(heights)) if min(heights) < 1.0 else None
-            if at is None or not label or len(corners) < 3 or str(contour.ContourGeometricType) != "CLOSED_PLANAR":
+            if at is None or not names[number] or len(corners) < 3 or contour.ContourGeometricType not in CLOSED:
                 left_out += 1
                 continue
-            mask = found.setdefault(label, np.zeros(shape, bool))
-            mask[at] ^= decode([to_image[at](corners)[:, :2].ravel()], shape[1:])
+            contours[at].append(filled([to_image[at](corners)[:, :2].ravel()], shape[1:]))
+        for at, areas in contours.items():
+            masks.setdefault(names[number], np.zeros(shape, bool))[at] |= _nested(areas)
     if left_out:
         unit.skips.append(f"contours without a name, an area, or a slice that is there ({left_out})")
-    return {label: mask for label, mask in found.items() if mask.any()}
+    return {label: mask for label, mask in masks.items() if mask.any()}
+
+
+CLOSED = ("CLOSED_PLANAR", "CLOSEDPLANAR_XOR")
+
+
+def _nested(areas: list[np.ndarray]) -> np.ndarray:
+    """The region of several closed contours on one slice: one inside another cuts a hole. Raises Contradiction where two cross or are the
+    same: nothing says what they mean."""
+    for one, other in combinations(areas, 2):
+        sizes, common = sorted((one.sum(), other.sum())), (one & other).sum()
+        is_apart, is_inside = common <= TOUCHING * sizes[0], common >= (1 - TOUCHING) * sizes[0]
+        if not is_apart and not (is_inside and sizes[0] < (1 - TOUCHING) * sizes[1]):
+            raise Contradiction("contours of one region of an RTSTRUCT cross, or are there twice")
+    region: np.ndarray = np.logical_xor.reduce(areas)
+    return region
+
+
+TOUCHING = 0.05
+"""Share of a contour's pixels that one beside or around it may share: contours run through pixels."""
 
 
 def _transformer(data: Any) -> Any:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from curation.readers.consistency import Skip
 from curation.readers.dataset import SourceDataset
 from curation.readers.dicom import dicom_units
-from curation.readers.pictures import Annotation, Files, Pairs, Skip, Unit, below, paired
+from curation.readers.pictures import Annotation, Files, Pairs, Unit, below, paired
 from curation.readers.shapes import coco, masks, voc, yolo
 from curation.readers.tables import folders, table, tsv_units, wide
 from curation.readers.volumes import nifti, without_channels
@@ -42,8 +43,13 @@ def pairs_of(dataset: SourceDataset, files: Files) -> tuple[Pairs, list[Skip], l
     images = [path for path in (files.volumes if is_nifti else files.pictures) if path not in taken]
     names = [below(path, dataset.path) for path in images]
     called = without_channels(names, [each.image for each in annotations]) if is_nifti else names
+    others: list[Path] = []
+    if dataset.image:
+        cases = [dataset.case_of(dataset.image, name) for name in names]
+        others = [path for path, case in zip(images, cases, strict=True) if case is None]
+        images, called = [path for path in images if path not in others], [case[0] for case in cases if case]
     pairs, skips, alone = paired(annotations, images, called, dataset)
-    return pairs, [*(each for each in found if isinstance(each, Skip)), *files.skips, *skips], alone, taken
+    return pairs, [*(each for each in found if isinstance(each, Skip)), *files.skips, *skips], [*alone, *others], taken
 
 
 def units_of(dataset: SourceDataset) -> tuple[list[Unit], list[Skip]]:

@@ -9,19 +9,19 @@ See also: the table of readers (`formats.py`).
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from PIL import Image
 
 from curation.images.image_index import names_below, open_rgb
 from curation.images.pairing import pair
+from curation.readers.consistency import Box, Skip
 from curation.readers.dataset import SourceDataset
 from curation.readers.pixels import Skipped, cause, read_frame
 from dataset_builders.images.lookup import SUFFIXES, ImageError
@@ -29,8 +29,6 @@ from eval_harness.records.names import storable
 
 DICOM = (".dcm", ".dicom", ".ima")
 TURNED = "is turned by its EXIF orientation: whether boxes and masks count turned pixels is not known"
-Box = tuple[float, float, float, float]
-"""x, y, width, height in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +78,6 @@ class Picture:
         return {target.label for target in (*self.targets, *self.also)}
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """Something that could not be used: what, why."""
-
-    dataset: str
-    what: str
-    reason: str
-
-    @property
-    def kind(self) -> str:
-        """The reason without its details."""
-        return self.reason.split(" (", maxsplit=1)[0]
-
-
-def reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
-    """How often each (dataset, kind of reason) occurs: no file is named, so that it can be published."""
-    return Counter((skip.dataset, skip.kind) for skip in skips)
-
-
 @dataclass(slots=True)
 class Unit:
     """A piece of a dataset that is read and journalled at once: an image, a volume, a series."""
@@ -133,11 +112,11 @@ class Annotation:
     """Reads the image with its targets; raises Skipped."""
 
 
-def refused(reason: str) -> Targets:
+def refused(reason: str | Skipped) -> Targets:
     """The `targets` of an annotation that cannot be used, but whose name is taken."""
 
     def targets(shape: tuple[int, int]) -> list[PictureLabel]:
-        raise Skipped(reason)
+        raise Skipped(reason) if isinstance(reason, str) else reason
 
     return targets
 
@@ -204,7 +183,7 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, uni
     facts: dict[str, str] = {}
     try:
         if path.suffix.lower() not in SUFFIXES and is_dicom(path):
-            pixels, facts = read_frame(path, dataset)
+            pixels, facts = read_frame(path, dataset, unit.skips)
         else:
             data = path.read_bytes()
             pixels = np.asarray(open_rgb(data))
@@ -245,22 +224,3 @@ def patient_of(path: str, dataset: SourceDataset) -> str | None:
     """The patient that a file's name gives, by the dataset's pattern, or the table that `deidentify` wrote."""
     found = re.search(dataset.patient, path) if dataset.patient else None
     return found.group(1) if found else dataset.groups.get(path)
-
-
-def box_of(values: Any, shape: tuple[int, ...]) -> Box:
-    """x, y, width, height of four values. Raises Skipped where they are no numbers, no area, or leave their image by over a pixel (boxes
-    are rounded when images are scaled)."""
-    try:
-        x, y, width, height = (float(value) for value in values)
-    except (TypeError, ValueError):
-        raise Skipped("a box is no four numbers") from None
-    if not np.isfinite((x, y, width, height)).all() or width <= 0 or height <= 0:
-        raise Skipped("a box has no area")
-    if x < -1 or y < -1 or x + width > shape[1] + 1 or y + height > shape[0] + 1:
-        raise Skipped(f"a box lies outside its image of {shape[1]} x {shape[0]} pixels")
-    return x, y, width, height
-
-
-def size_mismatch(what: str, shape: tuple[int, ...], image: tuple[int, ...]) -> str:
-    """The reason where an annotation does not fit its image."""
-    return f"{what} has another size than its image ({shape[1]} x {shape[0]} and {image[1]} x {image[0]})"

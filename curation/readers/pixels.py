@@ -118,8 +118,16 @@ def reading(reason: str) -> Iterator[None]:
 USED = "its header has values that cannot be used"
 
 
-def header(path: Path) -> Any:
-    """The data set of a file, its pixels not yet read. Raises Skipped where the file is no DICOM."""
+def header(path: Path, ignored: list[str] | None = None) -> Any:
+    """The data set of a file, its pixels not yet read, without the values that a header cannot mean.
+
+    Args:
+        path: the file, with or without a preamble.
+        ignored: takes what is ignored, in words.
+
+    Raises:
+        Skipped: the file is no DICOM.
+    """
     import pydicom
 
     with reading("is no DICOM file"):
@@ -128,7 +136,60 @@ def header(path: Path) -> Any:
             raise Skipped("is no DICOM file")
         if "TransferSyntaxUID" not in data.file_meta:
             data.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian  # the default of such files
+        names = _mend(data)
+    if ignored is not None:
+        ignored += [why for name in names if (why := IGNORED.format(name)) not in ignored]
     return data
+
+
+IGNORED = "what its header says of {} cannot be meant and is ignored"
+
+
+def _mend(data: Any) -> list[str]:
+    """Take out of a header, in place, what it cannot mean, as viewers do; returns the keywords. So every library and every route reads
+    the same header."""
+    wrong = []
+    if any(name in data for name in ("RescaleSlope", "RescaleIntercept")):
+        for name, default in (("RescaleSlope", 1), ("RescaleIntercept", 0)):
+            number = _numbers(data, name)[:1]
+            if not number or (name == "RescaleSlope" and number == [0]):
+                wrong.append(name)
+                setattr(data, name, default)
+    windows = list(zip(_numbers(data, "WindowCenter"), _numbers(data, "WindowWidth"), strict=False))
+    usable = [(centre, width) for centre, width in windows if width > 0]
+    if "WindowCenter" in data or "WindowWidth" in data:
+        wrong += ["WindowWidth"] if not usable or len(usable) < len(windows) else []
+        data.WindowCenter, data.WindowWidth = ([float(pair[at]) for pair in usable] for at in (0, 1))
+    for name, count in (("ImageOrientationPatient", 6), ("PixelSpacing", 2), ("ImagerPixelSpacing", 2)):
+        numbers = np.array(_numbers(data, name))
+        is_usable = len(numbers) == count and (numbers > 0).all()
+        if name == "ImageOrientationPatient" and len(numbers) == count:
+            is_usable = np.linalg.norm(np.cross(numbers[:3], numbers[3:])) > 0.5  # two directions at right angles
+        if name in data and not is_usable:
+            wrong.append(name)
+            del data[name]
+    if "BitsAllocated" in data:
+        allocated, stored, high = ((*_numbers(data, name), 0)[0] for name in ("BitsAllocated", "BitsStored", "HighBit"))
+        if not 0 < stored <= allocated:
+            wrong.append("BitsStored")
+            stored = allocated
+        if not stored - 1 <= high < allocated:
+            wrong.append("HighBit")
+            high = stored - 1
+        data.BitsStored, data.HighBit = int(stored), int(high)
+    # MONOCHROME1 demands INVERSE, which inverts whatever else: one element says it from here on.
+    if data.get("PresentationLUTShape") == "INVERSE":
+        data.PhotometricInterpretation = "MONOCHROME1"
+    return wrong
+
+
+def _numbers(data: Any, name: str) -> list[float]:
+    """The finite numbers of an element; none where it is absent, blank or holds something else."""
+    try:
+        numbers = np.atleast_1d(np.asarray(data.get(name), np.float64))  # None becomes NaN
+    except (TypeError, ValueError):
+        return []
+    return numbers.tolist() if np.isfinite(numbers).all() else []
 
 
 def about(data: Any) -> dict[str, str]:
@@ -143,20 +204,13 @@ def about(data: Any) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def read_frame(path: Path, dataset: SourceDataset) -> tuple[np.ndarray, dict[str, str]]:
+def read_frame(path: Path, dataset: SourceDataset, ignored: list[str]) -> tuple[np.ndarray, dict[str, str]]:
     """(height, width, 3) uint8 of a file with one frame, and what it says of itself: upright with square pixels, or as its pixels are
-    stored, where boxes and masks count these. Raises Skipped."""
-    data = header(path)
+    stored, where boxes and masks count these. `ignored` takes what its header cannot mean. Raises Skipped."""
+    data = header(path, ignored)
     with reading(USED):
         refuse_burned_in(data)
-        if "Rows" not in data or not any(
-            each in data for each in ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
-        ):
-            raise Skipped(f"a DICOM file without pixels ({data.get('Modality', 'no modality')})")
-        if int(data.get("NumberOfFrames", 1) or 1) > 1:
-            raise Skipped("has several frames")
-        is_ct = data.get("Modality") == "CT" and not _has_voi(data)
-        grey = shown(data, window_for("", dataset.window) if is_ct or dataset.window is not None else None)
+        grey = frame(data, None if dataset.window is None else window_for("", dataset.window), ignored)
         orientation = data.get("ImageOrientationPatient")
         if not dataset.is_drawn_on:
             spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
@@ -174,39 +228,78 @@ def refuse_burned_in(data: Any) -> None:
         raise Skipped("has text burned into its pixels (BurnedInAnnotation)")
 
 
-def _has_voi(data: Any) -> bool:
-    return "WindowCenter" in data or "VOILUTSequence" in data
+def frame(data: Any, window: tuple[float, float] | None, ignored: list[str]) -> np.ndarray:
+    """The picture of a data set with one frame, as its pixels are stored: the one way from DICOM to grey values.
 
+    Args:
+        data: from `header`.
+        window: centre and width; default: the file's VOI, a soft tissue window for CT, or percentiles.
+        ignored: takes what of the file's VOI is ignored.
 
-def values(data: Any, after_modality: bool = True) -> np.ndarray:
-    """The stored values, in RGB where they are colours; after the modality LUT Hounsfield units for CT. Raises Skipped."""
-    from pydicom.pixels import apply_modality_lut, pixel_array
+    Returns:
+        uint8, (height, width) in which white is high, or (height, width, 3).
 
-    with reading("its pixels cannot be decoded"):
-        stored = pixel_array(data)
-        made: np.ndarray = apply_modality_lut(stored, data) if after_modality else stored
-    return made
+    Raises:
+        Skipped: it holds no single frame that can be decoded.
+    """
+    from pydicom.pixels import apply_modality_lut
 
-
-def shown(data: Any, window: tuple[float, float] | None) -> np.ndarray:
-    """uint8 of a grey or colour frame: under `window`, else the file's VOI (highdicom's), else percentiles; white is always high."""
-    import highdicom
-
+    if "Rows" not in data or not any(name in data for name in ("PixelData", "FloatPixelData", "DoubleFloatPixelData")):
+        raise Skipped(f"a DICOM file without pixels ({data.get('Modality', 'no modality')})")
+    if int(data.get("NumberOfFrames", 1) or 1) > 1:
+        raise Skipped("has several frames")
     kind = str(data.get("PhotometricInterpretation", ""))
-    if int(data.get("SamplesPerPixel", 1)) > 1:
-        colours = values(data, after_modality=False)
-        if colours.dtype != np.uint8 or colours.ndim != 3:
-            raise Skipped("is a colour picture of more than 8 bits")
-        return colours
     if kind == "PALETTE COLOR":
         raise Skipped("is a palette picture")
-    if window is None and _has_voi(data):
-        with reading("its pixels cannot be decoded"):
-            image = highdicom.Image.from_dataset(data)
-            grey = image.get_frame(1, apply_voi_transform=True, voi_output_range=(0, 255))
-        return np.asarray(grey.round(), np.uint8)
-    grey = to_grey(values(data), window)
+    with reading("its pixels cannot be decoded"):
+        stored = _stored(data)
+        if int(data.get("SamplesPerPixel", 1)) > 1:
+            if stored.dtype != np.uint8 or stored.ndim != 3:
+                raise Skipped("is a colour picture of more than 8 bits")
+            return stored
+        values = apply_modality_lut(stored, data)
+        grey = _by_voi(values, data, ignored) if window is None else to_grey(values, window)
     return 255 - grey if kind == "MONOCHROME1" else grey
+
+
+def _stored(data: Any) -> np.ndarray:
+    """The stored values, in RGB where they are colours. Bits that hold no value (overlays) are cleared, and values whose highest bit lies
+    above `BitsStored` moved down, unless they lie low in spite of the header."""
+    from pydicom.pixels import pixel_array
+
+    above = data.HighBit + 1 - data.BitsStored if "HighBit" in data else 0
+    if not above or data.file_meta.TransferSyntaxUID.is_encapsulated:
+        array: np.ndarray = pixel_array(data)
+        return array
+    stored, data.BitsStored = data.BitsStored, data.HighBit + 1
+    array = pixel_array(data)
+    data.BitsStored, data.HighBit = stored, stored - 1
+    lies_low = np.abs(array.astype(np.int64)).max() < 2**stored and (array & (2**above - 1)).any()
+    return array if lies_low else array >> above
+
+
+def _by_voi(values: np.ndarray, data: Any, ignored: list[str]) -> np.ndarray:
+    """uint8 by the file's VOI: its lookup table, else the first of its windows that shows anything; else as `frame` says."""
+    from pydicom.pixels import apply_voi
+
+    if tables := data.get("VOILUTSequence"):
+        try:
+            looked_up = apply_voi(values.round().astype(np.int64), data).astype(np.float64)
+            return (looked_up * 255 / (2 ** int(tables[0].LUTDescriptor[2]) - 1)).clip(0, 255).round().astype(np.uint8)
+        except Exception:  # many kinds, by what is wrong with it
+            ignored.append(IGNORED.format("VOILUTSequence"))
+    function = str(data.get("VOILUTFunction", ""))
+    for centre, width in zip(_numbers(data, "WindowCenter"), _numbers(data, "WindowWidth"), strict=False):
+        if function == "SIGMOID":
+            grey = (255 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -500, 500)))).round().astype(np.uint8)
+        elif function == "LINEAR_EXACT" or width < 1:
+            grey = to_grey(values, (centre, width))
+        else:  # PS3.3 C.11.2.1.2.1; a width of 1 parts the values in two
+            grey = to_grey(values, (centre - 0.5, max(width - 1, 1e-6)))
+        if np.ptp(grey) or not np.ptp(values):
+            return grey
+        ignored.append(IGNORED.format("WindowCenter"))
+    return to_grey(values, window_for("", None) if data.get("Modality") == "CT" else None)
 
 
 VIEWS = {"sagittal": "RIP", "coronal": "AIL", "axial": "SPL"}

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,19 +19,20 @@ from PIL import Image
 from pydantic import BaseModel, BeforeValidator, FiniteFloat, StrictInt, StrictStr, ValidationError
 
 from curation.images.pairing import same_path, split, without_suffix
-from curation.readers.dataset import SourceDataset
-from curation.readers.pictures import (
-    Annotation,
-    Files,
-    PictureLabel,
+from curation.readers.consistency import (
+    Contradiction,
+    NoNames,
     Skip,
-    Targets,
-    below,
+    agreed_names,
     box_of,
-    refused,
+    check_area,
+    check_mask,
+    check_size,
     size_mismatch,
 )
-from curation.readers.pixels import Skipped, cause
+from curation.readers.dataset import SourceDataset
+from curation.readers.pictures import Annotation, Files, PictureLabel, Targets, below, refused
+from curation.readers.pixels import Skipped, cause, reading
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import SUFFIXES
 from dataset_builders.source_files import read_json, read_text
@@ -65,6 +67,7 @@ class CocoAnnotation(BaseModel):
     category_id: Id
     bbox: list[FiniteFloat] | None = None
     segmentation: dict[str, Any] | list[Any] | None = None
+    area: FiniteFloat | None = None
 
 
 class CocoFile(BaseModel):
@@ -77,7 +80,7 @@ class CocoFile(BaseModel):
 
 def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
     """Annotations of a COCO JSON. Images that share an id are refused: their annotations cannot be distinguished. Raises BadInput for a
-    file of another form, and one that gives one category id two names."""
+    file of another form, and as `agreed_names` does."""
     file = files.folder
     try:
         document = CocoFile.model_validate(read_json(file))
@@ -85,12 +88,8 @@ def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise BadInput(f"dataset {dataset.name}: {file} is no COCO JSON ({where}: {first['msg']}).") from None
-    names: dict[int | str, str] = {}
-    for each in document.categories:
-        if names.setdefault(each.id, each.name.strip()) != each.name.strip():
-            raise BadInput(
-                f"dataset {dataset.name}: {file} gives one category id to {names[each.id]!r} and {each.name!r}."
-            )
+    listed = [(category.id, category.name) for category in document.categories]
+    names = agreed_names({file: listed}, f"dataset {dataset.name}", "Correct the file.")
     own: dict[int | str, list[CocoAnnotation]] = defaultdict(list)
     for annotation in document.annotations:
         own[annotation.image_id].append(annotation)
@@ -98,64 +97,69 @@ def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
     for image in document.images:
         targets: Targets = partial(_coco_targets, image, own[image.id], names)
         if times[image.id] > 1:
-            targets = refused("several images of the JSON have its id")
+            targets = refused(Contradiction("several images of the JSON have its id"))
         yield Annotation(image.file_name, (file,), targets, {"patient": image.patient_id})
     for key in (key for key in own if key not in times):
-        yield Skip(dataset.name, f"image id {key}", "annotations of an image that the JSON does not list")
-
-
-def _check_size(height: float | None, width: float | None, shape: tuple[int, int]) -> None:
-    """Raise Skipped where an annotation states another size than its image has; 0 and None state none."""
-    if any(one and one != other for one, other in zip((height, width), shape, strict=True)):
-        raise Skipped(size_mismatch("its annotation", (int(height or 0), int(width or 0)), shape))
+        yield Skip(dataset.name, f"image id {key}", "annotations of an image that the JSON does not list", True)
 
 
 def _coco_targets(
     image: CocoImage, annotations: list[CocoAnnotation], names: dict[int | str, str], shape: tuple[int, int]
 ) -> list[PictureLabel]:
-    _check_size(image.height, image.width, shape)
+    check_size(image.height, image.width, shape)
     made = []
-    for each in annotations:
-        label = names.get(each.category_id, "")
-        if not label:
-            raise Skipped(f"an annotation's category is not listed (category {each.category_id!r})")
-        if each.segmentation:
-            made.append(PictureLabel(label, mask=decode(each.segmentation, shape)))
-        elif each.bbox is None:
+    for annotation in annotations:
+        if annotation.category_id not in names:
+            raise Contradiction(f"an annotation's category is not listed (category {annotation.category_id!r})")
+        label = names[annotation.category_id]
+        if annotation.segmentation:
+            mask = decode(annotation.segmentation, shape)
+            check_mask(mask, annotation.bbox, annotation.area)
+            made.append(PictureLabel(label, mask=mask))
+        elif annotation.bbox is None:
             made.append(PictureLabel(label))
         else:
-            made.append(PictureLabel(label, box_of(each.bbox, shape)))
+            box = box_of(annotation.bbox, shape)
+            check_area(box, annotation.area)
+            made.append(PictureLabel(label, box))
     return made
 
 
 def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
-    """(height, width) of booleans from polygons (their union), or run-length encoding, compressed or not. Raises Skipped."""
+    """(height, width) of booleans from polygons (their union), or run-length encoding, compressed or not. Raises Skipped, and
+    Contradiction for polygons that leave the image and masks of another size."""
     from pycocotools import mask as coco
 
-    try:
-        if isinstance(segmentation, dict):
-            rle, counts, size = segmentation, segmentation["counts"], tuple(segmentation["size"])
-            if size != shape:
-                raise Skipped(size_mismatch("its mask", size, shape))
-            if not isinstance(counts, (str, bytes)):
-                if sum(counts) != shape[0] * shape[1] or min(counts) < 0:
-                    raise Skipped("a segmentation cannot be decoded (its runs do not fill the image)")
-                rle = coco.frPyObjects(segmentation, *shape)
-        else:
+    with reading("a segmentation cannot be decoded"):  # pycocotools raises bare exceptions of many kinds
+        if not isinstance(segmentation, dict):
             polygons = [np.asarray(polygon, np.float64) for polygon in segmentation]
             if any(polygon.ndim != 1 or polygon.size < 6 or polygon.size % 2 for polygon in polygons):
                 raise Skipped("a polygon has fewer than three corners")
-            if not all((np.abs(polygon) <= 4 * max(shape)).all() for polygon in polygons):
-                raise Skipped("a polygon lies outside its image")
-            rle = coco.merge(coco.frPyObjects([polygon.tolist() for polygon in polygons], *shape))
-        decoded: np.ndarray = coco.decode(rle).astype(bool)
-    except Skipped:
-        raise
-    except Exception as error:  # pycocotools raises bare exceptions of many kinds on odd input
-        raise Skipped(f"a segmentation cannot be decoded ({type(error).__name__})") from None
-    if decoded.shape != shape:
-        raise Skipped("a segmentation cannot be decoded (it has another size than its image)")
-    return decoded
+            corners = np.concatenate(polygons).reshape(-1, 2)
+            if (corners < -1).any() or (corners > np.array(shape[::-1]) + 1).any():
+                raise Contradiction("a polygon lies outside its image")
+            return filled(polygons, shape)
+        counts, size = segmentation["counts"], tuple(segmentation["size"])
+        if size != shape:
+            raise Contradiction(size_mismatch("its mask", size, shape))
+        is_compressed = isinstance(counts, (str, bytes))
+        if not is_compressed and (sum(counts) != shape[0] * shape[1] or min(counts) < 0):
+            raise Skipped("a segmentation cannot be decoded (its runs do not fill the image)")
+        decoded: np.ndarray = coco.decode(segmentation if is_compressed else coco.frPyObjects(segmentation, *shape))
+        if decoded.shape != shape:
+            raise Skipped("a segmentation cannot be decoded (it has another size than its image)")
+    return decoded.astype(bool)
+
+
+def filled(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    """(height, width) of booleans: the union of polygons (x, y, x, y ...), cut off at the picture's edges. Raises Skipped for corners so
+    far outside that their fill cannot be computed."""
+    from pycocotools import mask as coco
+
+    if not all((np.abs(polygon) <= 4 * max(shape)).all() for polygon in polygons):
+        raise Skipped("a polygon lies outside its image")
+    united: np.ndarray = coco.decode(coco.merge(coco.frPyObjects([polygon.tolist() for polygon in polygons], *shape)))
+    return united.astype(bool)
 
 
 # Pascal VOC
@@ -174,7 +178,9 @@ def voc(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
             root = ElementTree.fromstring(page.read_bytes())
             named = _stem(root.findtext("filename") or "")
             is_other = named in images and named != _stem(own)
-            targets = refused("its XML names another image") if is_other else partial(_voc_targets, root)
+            targets = partial(_voc_targets, root)
+            if is_other:
+                targets = refused(Contradiction("its XML names another image"))
         except (ElementTree.ParseError, ValueError, LookupError) as error:
             targets = refused(f"its XML is not complete ({type(error).__name__})")
         yield Annotation(own, (page,), targets)
@@ -189,7 +195,7 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
     """The boxes of the objects; VOC counts pixels from 1 and includes both ends."""
     try:
         height, width = (float(root.findtext(f"size/{name}") or 0) for name in ("height", "width"))
-        _check_size(height, width, shape)
+        check_size(height, width, shape)
         made = []
         for each in root.iter("object"):
             sides = (float(each.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax"))
@@ -205,46 +211,56 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
 
 # YOLO
 
-LISTS = ("classes.txt", "obj.names", "data.yaml", "data.yml", "dataset.yaml")
+LISTS = ("classes.txt", "*.names", "*.labels", "*.yaml", "*.yml", "notes.json")
+"""Lists of classes: lines (the line is the number), YAML with `names`, or Label Studio's JSON."""
+
+
+def is_class_list(path: Path) -> bool:
+    """True if a file is called like a list of YOLO's classes."""
+    return any(fnmatch(path.name.lower(), pattern) for pattern in LISTS)
 
 
 def yolo(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """Annotations of text files, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
-    image. Raises BadInput if nothing says what the classes are called."""
-    there = (*files.marks, *(dataset.path / name for name in LISTS))
-    lists = {path for path in there if path.name in LISTS and path.is_file()}
-    classes = dataset.named_classes or _yolo_classes(sorted(lists), dataset)
+    image. Raises BadInput if nothing says what the classes are called, and as `agreed_names` does."""
+    classes, lists = _yolo_classes(dataset, files)
     for path in files.marks:
-        if path.suffix.lower() == ".txt" and path.name not in LISTS:
+        if path.suffix.lower() == ".txt" and not is_class_list(path):
             targets = partial(_yolo_targets, path, classes)
-            yield Annotation(without_suffix(below(path, files.folder)), (path,), targets)
+            yield Annotation(without_suffix(below(path, files.folder)), (path, *lists), targets)
 
 
-def _yolo_classes(lists: list[Path], dataset: SourceDataset) -> dict[int, str]:
-    """Number -> label by lists of names (the line is the number), or YAML with `names`. Raises BadInput if there is none, one is no such
-    list, or two say different things."""
-    remedy = "Give `classes: {0: name, ...}`."
-    found = []
-    for path in lists:
+def _yolo_classes(dataset: SourceDataset, files: Files) -> tuple[dict[int, str], tuple[Path, ...]]:
+    """Number -> label by every list of a dataset, and these: they lie among its files, or up to two folders above (data.yaml stands above
+    `train/labels`)."""
+    if dataset.named_classes:
+        return dataset.named_classes, ()
+    where, remedy = f"dataset {dataset.name}", "Give `classes: {0: name, ...}` in sources.yaml."
+    above = {folder for root in (files.folder, dataset.path) for folder in (root, *root.parents[:2])}
+    lists = {}
+    for path in sorted({*files.marks, *files.all, *(path for folder in above for path in folder.glob("*.*"))}):
+        if not is_class_list(path) or not path.is_file():
+            continue
         try:
-            if path.suffix in (".yaml", ".yml"):
+            if path.suffix == ".json":
+                lists[path] = [(category["id"], str(category["name"])) for category in read_json(path)["categories"]]
+            elif path.suffix in (".yaml", ".yml"):
                 document = yaml.safe_load(read_text(path))
+                if not isinstance(document, dict) or "names" not in document:
+                    continue  # about something else
                 given: Any = None if "kpt_shape" in document else document["names"]  # keypoints mark no region
-                listed = given.items() if isinstance(given, dict) else enumerate(list(given))
-                found.append({int(number): str(name) for number, name in listed})
+                numbered = given.items() if isinstance(given, dict) else enumerate(list(given))
+                lists[path] = [(int(number), str(name)) for number, name in numbered]
+                if document.get("nc", len(lists[path])) != len(lists[path]):
+                    raise ValueError
             else:
-                lines = read_text(path).splitlines()
-                found.append({number: line.strip() for number, line in enumerate(lines) if line.strip()})
+                lists[path] = list(enumerate(read_text(path).rstrip().splitlines()))
         except (yaml.YAMLError, TypeError, KeyError, ValueError):
-            raise BadInput(
-                f"dataset {dataset.name}: {path} has no `names` of boxes or polygons (a list, or number: name). {remedy}"
-            ) from None
-    if not found:
-        where = dataset.annotations or dataset.path
-        raise BadInput(f"dataset {dataset.name}: there is no {' or '.join(LISTS)} in {where}. {remedy}")
-    if any(each != found[0] for each in found):
-        raise BadInput(f"dataset {dataset.name}: {', '.join(map(str, lists))} number the classes differently. {remedy}")
-    return found[0]
+            what = "no `names` of boxes or polygons (a list, or number: name), as many as `nc` says"
+            raise BadInput(f"{where}: {path} has {what}. {remedy}") from None
+    if not lists:
+        raise NoNames(f"{where}: there is no {' or '.join(LISTS)} in {files.folder}, nor above it. {remedy}")
+    return agreed_names(lists, where, remedy), tuple(lists)
 
 
 def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -> list[PictureLabel]:
@@ -259,10 +275,10 @@ def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -
 def _yolo_target(label: float, shares: list[float], classes: dict[int, str], shape: tuple[int, int]) -> PictureLabel:
     height, width = shape
     if label not in classes:
-        raise Skipped(f"a class has no name (class {label:g})")
+        raise Contradiction(f"a class has no name (class {label:g})")
     name = classes[int(label)]
     if any(not -0.01 <= share <= 1.01 for share in shares):
-        raise Skipped("a line of its text file has numbers outside 0 to 1")
+        raise Contradiction("a line of its text file has numbers outside 0 to 1")
     if len(shares) == 4:
         x, y, w, h = shares
         return PictureLabel(name, box_of(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape))
@@ -277,27 +293,29 @@ MASK_WORD = re.compile(r"[\W_](mask|seg|segmentation|label|labels|gt|annotation)
 
 
 def masks(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """Annotations of masks: with a map `classes`, one indexed mask of the image's path (a word like `_mask` may follow it); with a list
-    `classes`, masks called `<image>_<class>`; else one mask per class, in a folder of its name.
+    """Annotations of masks: with the pattern `label`, as that says; with a map `classes`, one indexed mask of the image's path (a word like
+    `_mask` may follow it); with a list `classes`, masks called `<image>_<class>`; else one mask per class, in a folder of its name.
 
     Raises BadInput if masks are called like their images, and `classes` does not say what their values mean.
     """
     is_apart = files.folder != dataset.path
-    masks = [
-        path for path in files.marks if path.suffix.lower() in SUFFIXES and (is_apart or MASK_WORD.search(path.stem))
-    ]
+    masks = [path for path in files.marks if path.suffix.lower() in SUFFIXES]
+    cases = {path: dataset.case_of(dataset.label, below(path, files.folder)) for path in masks}
+    masks = [path for path in masks if cases[path] and (dataset.label or is_apart or MASK_WORD.search(path.stem))]
     taken = set(masks)
     images = [below(path, dataset.path) for path in files.pictures if path not in taken]
     names = [without_suffix(below(mask, files.folder)) for mask in masks]
     plain = [MASK_WORD.sub("", name) for name in names]
-    if dataset.named_classes:
+    if dataset.label:
+        divided = [(case[1], case[0]) for mask in masks if (case := cases[mask])]
+    elif dataset.named_classes:
         divided = [("", name) for name in (names if same_path(names, images) else plain)]
     elif dataset.listed_classes:
         divided = [_divided(name, dataset.listed_classes) for name in names]
     else:
         divided = [(name.partition("/")[0], name.partition("/")[2]) for name in names]
         if same_path(plain, images) or not any(image for _, image in divided):
-            raise BadInput(
+            raise NoNames(
                 f"dataset {dataset.name}: its masks are in no folders of classes. Give `classes: {{1: name, ...}}`, what their values "
                 "mean, or a list of the classes that end their names."
             )
@@ -324,30 +342,63 @@ def _divided(name: str, classes: tuple[str, ...]) -> tuple[str, str]:
 
 def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape: tuple[int, int]) -> list[PictureLabel]:
     made: list[PictureLabel] = []
-    for label, mask in masks:
-        values = _mask_values(mask)
+    for label, path in masks:
+        try:
+            with Image.open(path) as image:
+                image.load()
+                is_lossy = image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg"
+                is_lossy |= image.format == "WEBP" and b"VP8L" not in path.read_bytes()[:64]
+                values = _whole_class(image, is_lossy) if label else _numbers(image, is_lossy, classes)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise Skipped(f"its mask cannot be read ({cause(error)})") from None
         if values.shape != shape:
             raise Skipped(size_mismatch("its mask", values.shape, shape))
-        if label:
-            shown = values > (127 if mask.suffix.lower() in (".jpg", ".jpeg") else 0)  # JPEG's black is not quite 0
-            made += [PictureLabel(label, mask=shown)] if shown.any() else []
-            continue
-        for value in (int(each) for each in np.unique(values) if each):
-            if value not in classes:
-                raise Skipped(f"a value of the mask has no name in `classes` (value {value})")
-            made.append(PictureLabel(classes[value], mask=values == value))
+        for value in (int(value) for value in np.unique(values) if value):
+            if not label and value not in classes:
+                raise Contradiction(f"a value of the mask has no name in `classes` (value {value})")
+            made.append(PictureLabel(label or classes[value], mask=values == value))
     return made
 
 
-def _mask_values(mask: Path) -> np.ndarray:
-    """(height, width) of whole numbers; a palette's index, not its colour. Raises Skipped."""
-    try:
-        with Image.open(mask) as image:
-            if image.mode not in ("1", "L", "P", "I", "I;16"):
-                grey = np.asarray(image.convert("RGB"))
-                if not (grey[..., :1] == grey).all():
-                    raise Skipped("its mask is a colour picture: save it with one number per class")
-                return grey[..., 0]
-            return np.asarray(image).astype(np.int64)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise Skipped(f"its mask cannot be read ({cause(error)})") from None
+def _whole_class(image: Image.Image, is_lossy: bool) -> np.ndarray:
+    """(height, width) of booleans: the pixels of a mask of one class, as the picture shows them. Black is outside; shades count half, where
+    there is white or compression blurs."""
+    values, white = _greys(image) if image.mode not in ("I", "F", "I;16") else (np.asarray(image), 65535)
+    return values > (white // 2 if is_lossy or values.max() > 0.9 * white else 0)
+
+
+def _numbers(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.ndarray:
+    """(height, width) of whole numbers, one for each class: grey values, or a palette's indices where its colours say nothing else."""
+    if is_lossy:
+        raise Contradiction(
+            "a mask of several classes is compressed with losses, which blurs its numbers: save it as PNG"
+        )
+    if image.mode in ("1", "L", "I", "I;16"):
+        return np.asarray(image).astype(np.int64)
+    if image.mode != "P":
+        return _greys(image)[0]
+    indices, colours = np.asarray(image).astype(np.int64), np.asarray(image.convert("RGB"))
+    if (colours != colours[..., :1]).any():
+        return indices
+    # A grey palette: what made the file may have sorted it, by how often a shade occurs.
+    greys = colours[..., 0].astype(np.int64)
+    if {int(value) for value in np.unique(greys)} <= {0, *classes}:
+        return greys
+    first = np.unique(indices, return_index=True)[1]
+    if (np.diff(greys.ravel()[first]) <= 0).any():
+        raise Contradiction("the numbers of a mask and the greys of its palette are in different orders")
+    return indices
+
+
+def _greys(image: Image.Image) -> tuple[np.ndarray, int]:
+    """(grey values of a picture of 8 bits, 255). One colour beside black counts as white. Raises Skipped for several, and transparency."""
+    colours = np.asarray(image.convert("RGBA"))
+    if (colours[..., 3] < 255).any():
+        raise Skipped("its mask has transparent parts: save it as grey, black outside")
+    values: np.ndarray = colours[..., :3].max(-1).astype(np.int64)
+    if (colours[..., :3] != values[..., None]).any():
+        marked = colours[values > 0]
+        if (marked != marked[:1]).any():
+            raise Skipped("its mask is a colour picture: save it with one number per class")
+        values = (values > 0) * 255
+    return values, 255

@@ -13,17 +13,16 @@ import numpy as np
 
 from curation.images.image_index import open_rgb
 from curation.images.image_table import cell_text, image_text, need_columns, read_any
+from curation.readers.consistency import Skip, box_of
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
     Files,
     Picture,
     PictureLabel,
-    Skip,
     Targets,
     Unit,
     below,
-    box_of,
     refused,
 )
 from curation.readers.pixels import Skipped

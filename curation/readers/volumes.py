@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from curation.images.pairing import split, without_suffix
+from curation.readers.consistency import Contradiction, NoNames, agreed_names
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
@@ -40,8 +41,8 @@ class Labelled:
     """A volume in the orientation in which it is shown. masks: label -> (n_slices, height, width) of booleans."""
 
     key: str
-    slices: Callable[[int], np.ndarray]
-    """Number of a slice -> (height, width) of values, in Hounsfield units where `windowed`."""
+    slices: Callable[[int, tuple[float, float] | None], np.ndarray]
+    """Number of a slice, window -> its picture, grey (height, width) or RGB, uint8."""
     masks: dict[str, np.ndarray]
     spacing: tuple[float, float]
     """Millimetres from row to row and from column to column."""
@@ -68,7 +69,7 @@ def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Pi
             chosen[at, window].append(label)
     pictures = []
     for (at, window), labels in sorted(chosen.items(), key=lambda each: (each[0][0], str(each[0][1]))):
-        values = square_pixels(np.ascontiguousarray(volume.slices(at), dtype=np.float32), volume.spacing)
+        picture = square_pixels(np.ascontiguousarray(volume.slices(at, window)), volume.spacing)
         shown = {
             label: PictureLabel(label, mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing))
             for label, mask in volume.masks.items()
@@ -78,7 +79,7 @@ def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Pi
         pictures.append(
             Picture(
                 f"{volume.key} slice {number}",
-                to_rgb(to_grey(values, window)),
+                picture if picture.ndim == 3 else to_rgb(picture),
                 [shown[label] for label in labels],
                 also=[target for label, target in shown.items() if label not in labels],
                 patient=volume.patient,
@@ -112,11 +113,19 @@ def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
 
 
 def nifti(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
-    """Annotations of label volumes: each belongs to the image volume of the same path, reoriented by nibabel as radiologists see it."""
-    classes = dataset.named_classes or volume_classes(dataset)
+    """Annotations of label volumes: each belongs to the image volume of the same path (or case, if the dataset says how paths are made),
+    reoriented by nibabel as radiologists see it. Raises BadInput as `volume_classes` does."""
+    own: dict[str, list[tuple[str, Path]]] = defaultdict(list)
     for path in filter(is_volume, files.marks):
-        name = without_suffix(below(path, files.folder))
-        yield Annotation(name, (path,), refused("is a volume"), load=partial(_load, classes))
+        if (case := dataset.case_of(dataset.label, below(path, files.folder))) is not None:
+            own[case[0]].append((case[1], path))
+    is_by_file = any(label for volumes in own.values() for label, _ in volumes)
+    classes, lists = (dataset.named_classes, ()) if is_by_file or dataset.named_classes else volume_classes(dataset)
+    for name, volumes in own.items():
+        is_double = len(dict(volumes)) < len(volumes)  # a.nii and a.nii.gz: pairing refuses both
+        for part in ([pair] for pair in volumes) if is_double else [volumes]:
+            load = partial(_load, classes, [label for label, _ in part])
+            yield Annotation(name, (*(path for _, path in part), *lists), refused("is a volume"), load=load)
 
 
 def without_channels(images: Iterable[str], labels: Iterable[str]) -> list[str]:
@@ -125,49 +134,51 @@ def without_channels(images: Iterable[str], labels: Iterable[str]) -> list[str]:
     return [name if split(name)[-1:] in last else name.removesuffix("_0000") for name in map(without_suffix, images)]
 
 
-def volume_classes(dataset: SourceDataset) -> dict[int, str]:
-    """Value -> label of a dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value -> name)."""
+def volume_classes(dataset: SourceDataset) -> tuple[dict[int, str], tuple[Path, ...]]:
+    """Value -> label, and the files that say it: every dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value ->
+    name) of a dataset. Raises NoNames if there is none, and BadInput as `agreed_names` does."""
+    where, remedy = f"dataset {dataset.name}", "Give `classes: {1: name, ...}` in sources.yaml."
     roots = [root for root in (dataset.path, dataset.annotations) if root is not None]
-    file = next(
-        (file for root in roots for file in (root / "dataset.json", root.parent / "dataset.json") if file.is_file()),
-        None,
-    )
-    if file is None:
-        raise BadInput(
-            f"dataset {dataset.name}: there is no dataset.json beside the volumes. Give `classes: {{1: name, ...}}`."
-        )
-    try:
-        pairs = [
-            (key, value) if str(key).isdigit() else (value, key) for key, value in read_json(file)["labels"].items()
-        ]
-        return {int(value): str(name) for value, name in pairs if int(value)}
-    except (TypeError, KeyError, AttributeError, ValueError):
-        raise BadInput(
-            f"{file}: `labels` is no map of names and whole numbers. Give `classes:` in sources.yaml."
-        ) from None
+    lists = {}
+    for file in sorted({folder / "dataset.json" for root in roots for folder in (root, root.parent)}):
+        if file.is_file():
+            try:
+                labels = read_json(file)["labels"].items()
+                pairs = [(key, value) if str(key).isdigit() else (value, key) for key, value in labels]
+                lists[file] = [(int(value), str(name)) for value, name in pairs if int(value)]
+            except (TypeError, KeyError, AttributeError, ValueError):
+                raise BadInput(f"{where}: `labels` of {file} is no map of names and whole numbers. {remedy}") from None
+    if not lists:
+        raise NoNames(f"{where}: there is no dataset.json beside the volumes. {remedy}")
+    return agreed_names(lists, where, remedy), tuple(lists)
 
 
 def _load(
-    classes: dict[int, str], image: Path, annotation: Annotation, dataset: SourceDataset, unit: Unit
-) -> list[Picture]:
+    classes: dict[int, str], labels: list[str], image: Path, annotation: Annotation, dataset: SourceDataset, unit: Unit,
+) -> list[Picture]:  # fmt: skip
+    """The pictures of a volume. labels: the class of each label volume; "" where its values are classes."""
     volume, affine, spacing = _read(image, dataset.plane)
-    values, other, _ = _read(annotation.files[0], dataset.plane)
-    if values.shape != volume.shape:
-        raise Skipped(f"its label has another size than its image ({values.shape} and {volume.shape})")
-    if not np.allclose(affine, other, atol=1e-2):
-        raise Skipped("its label lies elsewhere in space than its image (their affines differ)")
     if not np.isfinite(volume).any():
         raise Skipped("holds no numbers")
-    whole = np.nan_to_num(values).astype(np.int64)
-    if not np.array_equal(whole, values):
-        raise Skipped("its label holds what is no whole number")
-    unknown = sorted({int(value) for value in np.unique(whole)} - {0, *classes})
-    if unknown:
-        raise Skipped(f"a value of the label has no name (value {unknown[0]})")
+    masks: dict[str, np.ndarray] = {}
+    for label, path in zip(labels, annotation.files, strict=False):
+        values, other, _ = _read(path, dataset.plane)
+        if values.shape != volume.shape:
+            raise Skipped(f"its label has another size than its image ({values.shape} and {volume.shape})")
+        if not np.allclose(affine, other, atol=1e-2):
+            raise Skipped("its label lies elsewhere in space than its image (their affines differ)")
+        whole = np.nan_to_num(values).astype(np.int64)
+        if not np.array_equal(whole, values):
+            raise Skipped("its label holds what is no whole number")
+        names = {int(value): label or classes.get(int(value), "") for value in np.unique(whole) if value}
+        if unnamed := [value for value, name in names.items() if not name]:
+            raise Contradiction(f"a value of the label has no name (value {unnamed[0]})")
+        for value, name in names.items():
+            masks[name] = masks.get(name, False) | (whole == value)
     labelled = Labelled(
         key=unit.key,
-        slices=lambda at: volume[at],
-        masks={name: whole == value for value, name in classes.items() if (whole == value).any()},
+        slices=lambda at, window: to_grey(volume[at], window),
+        masks=masks,
         spacing=spacing,
         patient=patient_of(unit.key, dataset),
         modality=dataset.modality or "",
@@ -176,14 +187,32 @@ def _load(
     return pictures_of(labelled, dataset, unit)
 
 
+def open_volume(path: Path) -> Any:
+    """A NIfTI image, its values not yet read. Raises Skipped where there is none, Contradiction if its two statements of its place in
+    space disagree: programs differ in which of them they follow, so left and right would depend on the program."""
+    import nibabel as untyped
+
+    nibabel: Any = untyped
+    with reading("is no complete NIfTI"):
+        loaded = nibabel.load(path)
+        (sform, s_code), (qform, q_code) = loaded.get_sform(coded=True), loaded.get_qform(coded=True)
+        if s_code and q_code:
+            turns = [nibabel.io_orientation(affine) for affine in (sform, qform)]
+            sizes = [nibabel.affines.voxel_sizes(affine) for affine in (sform, qform)]
+            is_same_space = s_code != q_code or np.allclose(sform, qform, rtol=1e-3, atol=1e-2)
+            if not (np.array_equal(*turns) and np.allclose(*sizes, rtol=0.05) and is_same_space):
+                raise Contradiction("its sform and its qform disagree")
+    return loaded
+
+
 def _read(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
     """((slices, height, width) as a plane is shown, affine, spacing of rows and columns). Raises Skipped for what is no volume of three
     dimensions."""
     import nibabel as untyped
 
     nibabel: Any = untyped
+    loaded = open_volume(path)
     with reading("is no complete NIfTI"):
-        loaded: Any = nibabel.load(path)
         if len(loaded.shape) == 4 and loaded.shape[3] == 1:
             loaded = nibabel.funcs.four_to_three(loaded)[0]
         if len(loaded.shape) != 3 or loaded.get_data_dtype().fields is not None:

@@ -41,11 +41,10 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
 
 def _of_report(report: Mapping[str, Any]) -> str:
     """The counts of `medprobe curate deidentify` in a sentence."""
-    removed, text = report.get("removed_elements"), report.get("text")
+    text = report.get("text")
     text = text if isinstance(text, dict) else {}
-    elements = sum(removed.values()) if isinstance(removed, dict) else 0
     return (
-        f"by {report.get('made_by')} on {report.get('at')} ({report.get('method')}; {elements} elements removed from DICOM files; "
+        f"by {report.get('made_by')} on {report.get('at')} ({report.get('method')}; "
         f"{text.get('images_with_text')} images with burned-in text, decided by a person: {text.get('decisions')})"
     )
 

@@ -145,7 +145,7 @@ def answer(prompt, before):
 
 def deidentify(ward, served):
     clean = ward.folder / "clean"
-    ward.run("curate deidentify raw --out clean --table given/notes.csv --name-column patient_name --keep-dicom")
+    ward.run("curate deidentify raw --out clean --table given/notes.csv --name-column patient_name")
     table = pd.read_csv(clean / "table.csv")
     assert table["caption"].str.contains("[removed]", regex=False).sum() == 26
     assert not set(table) & {"patient_name", "seen_at"}

@@ -106,7 +106,7 @@ def test_windows_are_pydicoms_own(tmp_path):
     """Over generated rescales, windows and VOI functions: pydicom's VOI over its own range, to a grey level, inverted for MONOCHROME1."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
-    from curation.readers.pixels import header, shown
+    from curation.readers.pixels import frame, header
 
     rng = np.random.default_rng(1)
     for k in range(24):
@@ -125,7 +125,7 @@ def test_windows_are_pydicoms_own(tmp_path):
         expected = (seen - low) / (high - low) * 255
         if mono == "MONOCHROME1":
             expected = 255 - expected
-        assert np.abs(shown(data, None).astype(float) - expected).max() <= 1
+        assert np.abs(frame(data, None, []).astype(float) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("flips", range(8))
@@ -149,7 +149,7 @@ def test_a_slice_is_shown_upright_however_it_was_stored(tmp_path, flips):
         ImageOrientationPatient=[*map(int, row), *map(int, column)],
         PixelSpacing=[1, 1],
     )
-    pixels, _ = read_frame(path, SourceDataset(name="x", reader="dicom", path=tmp_path, window=(500.0, 1000.0)))
+    pixels, _ = read_frame(path, SourceDataset(name="x", reader="dicom", path=tmp_path, window=(500.0, 1000.0)), [])
     assert (pixels[..., 0] == to_grey(wanted.astype(float), (500.0, 1000.0))).all()
 
 

@@ -1,0 +1,156 @@
+"""Whether what a dataset states agrees: one check for all readers.
+
+A broken file is left out (`Skipped`). An entry that contradicts its image, its list of classes or itself (`Contradiction`) speaks
+against the whole dataset: whatever shifted its number or its box shifted those of the others, too, where nothing shows it. So one such
+entry refuses the dataset (`refuse_contradictions`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curation.readers.pixels import Skipped
+from dataset_builders.errors import BadInput, Problems
+
+Box = tuple[float, float, float, float]
+"""x, y, width, height in pixels."""
+EDGE_PX, EDGE_SHARE, AREA_SHARE = 2, 0.05, 0.1
+"""How far a stated box and area may be from the mask's own: programs round, count pixels or corners, and outline polygons."""
+
+
+class Contradiction(Skipped):
+    """Raised for an entry that contradicts what its dataset states elsewhere; the message is the reason."""
+
+
+class NoNames(BadInput):
+    """Raised if nothing says what the numbers of a dataset's classes mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Something that could not be used: what, why, and whether it contradicts its dataset."""
+
+    dataset: str
+    what: str
+    reason: str
+    is_contradiction: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The reason without its details."""
+        return self.reason.split(" (", maxsplit=1)[0]
+
+
+def reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
+    """How often each (dataset, kind of reason) occurs: no file is named, so that it can be published."""
+    return Counter((skip.dataset, skip.kind) for skip in skips)
+
+
+def skip_of(dataset: str, what: str, error: Skipped) -> Skip:
+    """The entry of the list for what a reader could not use."""
+    return Skip(dataset, what, str(error), isinstance(error, Contradiction))
+
+
+def refuse_contradictions(skips: Iterable[Skip]) -> None:
+    """Raise BadInput that lists the entries (a bounded number) that contradict their dataset, if there are any."""
+    problems = Problems()
+    for skip in skips:
+        if skip.is_contradiction:
+            problems.add(f"dataset {skip.dataset}", skip.what, skip.reason)
+    problems.check(
+        "What contradicts itself in one entry may be wrong in all of them: correct the files. After a look at them, "
+        "--skip-contradictions leaves out these entries and uses the others."
+    )
+
+
+def agreed_names(lists: Mapping[Path, Sequence[tuple[Any, str]]], where: str, remedy: str) -> dict[Any, str]:
+    """The names of classes by their numbers, if all lists of a dataset say the same.
+
+    Args:
+        lists: file -> (number, name) of each class, as the file lists them.
+        where: begins the message of an error.
+        remedy: ends it.
+
+    Raises:
+        BadInput: a list gives a number two names or none, or two lists differ.
+    """
+    numbered: list[dict[Any, str]] = []
+    for path, pairs in lists.items():
+        names: dict[Any, str] = {}
+        for number, name in pairs:
+            if not name.strip():
+                raise BadInput(f"{where}: {path} gives class {number} no name (a blank line counts, too). {remedy}")
+            if names.setdefault(number, name.strip()) != name.strip():
+                raise BadInput(f"{where}: {path} gives {number} two names, {names[number]!r} and {name!r}. {remedy}")
+        numbered.append(names)
+    # Lists of which one is longer differ, too: nothing says which of them the numbers were written by.
+    if len({frozenset((number, name.casefold()) for number, name in names.items()) for names in numbered}) > 1:
+        raise BadInput(f"{where}: {', '.join(map(str, lists))} number the classes differently. {remedy}")
+    return numbered[0] if numbered else {}
+
+
+def box_of(values: Any, shape: tuple[int, ...]) -> Box:
+    """x, y, width, height of four values. Raises Skipped for what is no numbers, Contradiction for a box that has no area or leaves its
+    image by over a pixel (boxes are rounded when images are scaled)."""
+    try:
+        x, y, width, height = (float(value) for value in values)
+    except (TypeError, ValueError):
+        raise Skipped("a box is no four numbers") from None
+    if not np.isfinite((x, y, width, height)).all():
+        raise Skipped("a box is no four numbers")
+    if width <= 0 or height <= 0:
+        raise Contradiction("a box has no area")
+    if x < -1 or y < -1 or x + width > shape[1] + 1 or y + height > shape[0] + 1:
+        raise Contradiction(f"a box lies outside its image of {shape[1]} x {shape[0]} pixels")
+    return x, y, width, height
+
+
+def check_size(height: float | None, width: float | None, shape: tuple[int, int]) -> None:
+    """Raise Contradiction if an annotation states another size than its image has; 0 and None state none."""
+    if any(stated and stated != side for stated, side in zip((height, width), shape, strict=True)):
+        raise Contradiction(size_mismatch("its annotation", (int(height or 0), int(width or 0)), shape))
+
+
+def size_mismatch(what: str, shape: tuple[int, ...], image: tuple[int, ...]) -> str:
+    """The reason where an annotation does not fit its image."""
+    return f"{what} has another size than its image ({shape[1]} x {shape[0]} and {image[1]} x {image[0]})"
+
+
+def check_mask(mask: np.ndarray, bbox: Sequence[float] | None, area: float | None) -> None:
+    """Raise Contradiction if an entry's own box or area is not that of its mask. 0 and None state nothing.
+
+    Masks are inverted, written by rows, or have x and y exchanged more often than an entry's box is wrong.
+    """
+    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+    if not rows.size:
+        return  # smaller than a pixel: it is no target
+    edges = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1], float)
+    possible_areas = [float(np.count_nonzero(mask))]
+    if bbox and any(bbox):
+        x, y, width, height = bbox
+        stated = np.clip([x, y, x + width, y + height], 0, mask.shape[::-1] * 2)
+        if np.abs(stated - edges).max() > EDGE_PX + EDGE_SHARE * max(width, height):
+            raise Contradiction("a mask lies elsewhere than its own bbox")
+        possible_areas.append(width * height)  # some programs state the area of the box
+    if (
+        area
+        and min(abs(area - pixels) for pixels in possible_areas) > AREA_SHARE * area + (edges[2:] - edges[:2]).sum()
+    ):
+        raise Contradiction("a mask has another area than its own entry states")
+
+
+def check_area(box: Box, area: float | None) -> None:
+    """Raise Contradiction if the area that an entry states is that of its numbers read as two corners, or more than its box has. A mask
+    that is not in the file may have less."""
+    x, y, width, height = box
+    corners = (width - x) * (height - y)
+    is_of_corners = width > x and height > y and np.isclose(area or 0, corners, rtol=1e-3)
+    is_more = (area or 0) > width * height * (1 + AREA_SHARE) + width + height
+    if is_more or (is_of_corners and not np.isclose(area or 0, width * height, rtol=1e-3)):
+        raise Contradiction("a box has another area than its own entry states (x, y, width, height are read)")

@@ -1,0 +1,486 @@
+"""One contradiction in a good data set refuses all of it, for every reader, and the entry is named; headers and masks that can be read in
+two ways are read as viewers show them, by every route."""
+
+import copy
+import io
+import json
+import random
+import re
+from xml.etree import ElementTree
+
+import nibabel
+import numpy as np
+import pandas as pd
+import pydicom
+import pytest
+from PIL import Image
+
+from curation.deidentify.folder import deidentify
+from curation.deidentify.labels import read_labels
+from curation.gmai.items import read_items
+from curation.gmai.pipeline import run
+from curation.gmai.sources import read_sources
+from curation.readers.consistency import refuse_contradictions
+from curation.readers.formats import units_of
+from curation.readers.pixels import IGNORED, Skipped
+from tests.curation.gmai.phantoms import ORGANS, SIDE, ellipse, save, write_all
+from tests.curation.gmai.test_gmai_readers import write_dicom
+from tests.helpers import edit_json, refused
+from tests.sampling import few
+
+NAMES = list(ORGANS)
+
+
+def change_lines(base, change):
+    for path in sorted((base / "labels").glob("[0-9]*.txt")):
+        rows = [line.split() for line in path.read_text().splitlines()]
+        path.write_text("\n".join(" ".join(map(str, change(number, list(map(float, row))))) for number, *row in rows))
+
+
+def yolo(base, rng):
+    listed = "\n".join(NAMES)
+
+    def corners(number, row):
+        x, y, w, h = row
+        return number, x + w / 2, y + h / 2, x + w, y + h
+
+    other = rng.sample(NAMES, 4)
+    while other == NAMES:
+        other = rng.sample(NAMES, 4)
+    categories = [{"id": number, "name": name} for number, name in enumerate(other)]
+    return {
+        "counts from 1": (lambda: change_lines(base, lambda number, row: (int(number) + 1, *row)), "class has no name"),
+        "blank line": (lambda: (base / "labels/classes.txt").write_text("\n" + listed), "blank line"),
+        "yaml above": (lambda: (base / "data.yaml").write_text(f"nc: 4\nnames: {other}"), "differently"),
+        "yaml beside": (lambda: (base / "images/x.yaml").write_text(f"names: {other}"), "differently"),
+        "too few": (lambda: (base / "data.yaml").write_text(f"nc: 5\nnames: {NAMES}"), "as many as"),
+        "notes": (lambda: (base / "notes.json").write_text(json.dumps({"categories": categories})), "differently"),
+        "corners": (lambda: change_lines(base, corners), "outside"),
+        "pixels": (lambda: change_lines(base, lambda number, row: (number, *(64 * n for n in row))), "outside 0 to 1"),
+    }
+
+
+def coco(base, rng):
+    from pycocotools import mask as encoder
+
+    file = base / "instances.json"
+    document = json.loads(file.read_text())
+    marks = document["annotations"]
+    own = [mark for mark in marks if isinstance(mark.get("segmentation"), dict)]
+
+    def write(marks=marks, **more):
+        file.write_text(json.dumps(document | {"annotations": marks} | more))
+
+    def redrawn(change):
+        for mark in rng.sample(own, 1):
+            mask = change(encoder.decode(mark["segmentation"]).astype(np.uint8))
+            mark["segmentation"]["counts"] = encoder.encode(np.asfortranarray(mask))["counts"].decode()
+        write()
+
+    def as_corners():
+        for mark in (mark for mark in marks if not mark.get("segmentation")):
+            x, y, w, h = mark["bbox"]
+            mark |= {"bbox": [x, y, x + w, y + h], "area": w * h}
+        write()
+
+    def smaller(**sizes):
+        for path in (base / "images").glob("*.png"):
+            save(path, np.asarray(Image.open(path).resize((SIDE // 2, SIDE // 2))))
+        write(images=[{k: v for k, v in image.items() if k not in sizes} for image in document["images"]])
+
+    twice = [*document["categories"], {"id": 1, "name": "spleen"}]
+    again = [*document["images"], document["images"][0] | {"file_name": "x.png"}]
+    one = rng.choice(marks)
+    return {
+        "counts from 0": (lambda: write([m | {"category_id": m["category_id"] - 1} for m in marks]), "not listed"),
+        "image ids": (lambda: write([m | {"image_id": m["image_id"] - 1} for m in marks]), "does not list"),
+        "corners": (as_corners, "box"),
+        "smaller": (lambda: smaller(width=0, height=0), "outside|another size"),
+        "smaller, size stated": (smaller, "another size"),
+        "by rows": (lambda: redrawn(lambda mask: mask.ravel(order="C").reshape(mask.shape, order="F")), "elsewhere|area"),
+        "inverted": (lambda: redrawn(lambda mask: 1 - mask), "elsewhere|area"),
+        "x and y": (lambda: redrawn(lambda mask: np.ascontiguousarray(mask.T)), "elsewhere"),
+        "two names": (lambda: write(categories=twice), "two names"),
+        "one id": (lambda: write(images=again), "have its id"),
+        "one box": (lambda: write([m if m is not one else {**m, "segmentation": [], "bbox": [60, 1, 9, 9]} for m in marks]), "outside"),
+    }  # fmt: skip
+
+
+def voc(base, rng):
+    pages = sorted(base.glob("*.xml"))
+
+    def edit(change, pages=pages):
+        for page in pages:
+            tree = ElementTree.parse(page)
+            change(tree.getroot(), page)
+            tree.write(page)
+
+    def as_sizes(root, page):
+        for box in root.iter("bndbox"):
+            left, top, right, bottom = (int(side.text) for side in box)
+            box[2].text, box[3].text = str(right - left + 1), str(bottom - top + 1)
+
+    def smaller(root, page):
+        root.remove(root.find("size"))
+        save(page.with_suffix(".png"), np.asarray(Image.open(page.with_suffix(".png")).resize((32, 32))))
+
+    def renamed(root, page):
+        root.find("filename").text = f"{(int(page.stem) + 1) % len(pages)}.png"
+
+    def larger(root, page):
+        root.find("size/width").text = "640"
+
+    return {
+        "sizes": (lambda: edit(as_sizes), "no area"),
+        "smaller": (lambda: edit(smaller), "outside"),
+        "renamed": (lambda: edit(renamed), "names another image"),
+        "size": (lambda: edit(larger, [rng.choice(pages)]), "another size"),
+    }
+
+
+def masks(base, rng):
+    path = base / "masks" / f"{rng.randrange(6)}.png"
+    values = np.asarray(Image.open(path))
+
+    def blurred():
+        Image.fromarray(values).save(path.with_suffix(".jpg"), quality=80)
+        path.unlink()
+
+    def by_palette(order):
+        image = Image.fromarray(np.array(order, np.uint8)[values], "P")
+        image.putpalette([level for index in range(5) for level in [60 * order.index(index)] * 3])
+        image.save(path)
+
+    return {
+        "no name": (lambda: save(path, np.where(values == 1, 9, values).astype(np.uint8)), "no name"),
+        "jpeg": (blurred, "compressed with losses"),
+        "palette": (lambda: by_palette([3, 0, 1, 2, 4]), "different orders"),
+    }
+
+
+def nifti(base, rng):
+    path = base / rng.choice(("images", "labels")) / "n1_0000.nii.gz"
+    path = path if path.is_file() else base / "labels" / "n1.nii.gz"
+    lists = {"labels": {"background": 0, **{name: 4 - at for at, name in enumerate(NAMES)}}}
+
+    def forms(change, code):
+        image = nibabel.load(path)
+        image = nibabel.Nifti1Image(np.asanyarray(image.dataobj), image.affine)
+        image.set_sform(image.affine, 1)
+        image.set_qform(change(image.affine.copy()), code)
+        nibabel.save(image, path)
+
+    def moved(affine):
+        affine[:3, 3] += 5
+        return affine
+
+    value = rng.choice(NAMES)
+    return {
+        "flipped": (lambda: forms(lambda affine: affine @ np.diag([-1, 1, 1, 1.0]), rng.randint(1, 4)), "qform disagree"),
+        "moved": (lambda: forms(moved, 1), "qform disagree"),
+        "two names": (lambda: edit_json(base / "dataset.json", lambda d: d["labels"].update({"other": d["labels"][value]})), "two names"),
+        "two lists": (lambda: (base / "labels/dataset.json").write_text(json.dumps(lists)), "differently"),
+        "no name": (lambda: edit_json(base / "dataset.json", lambda d: d["labels"].pop(value)), "has no name"),
+    }  # fmt: skip
+
+
+def dicom(base, rng):
+    def structures(change):
+        data = pydicom.dcmread(base / "case2" / "rt.dcm")
+        change(data)
+        data.save_as(base / "case2" / "rt.dcm")
+
+    def number(data, value):
+        data.StructureSetROISequence[2].ROINumber = data.ROIContourSequence[2].ReferencedROINumber = value
+
+    def unlisted(data):
+        data.ROIContourSequence[1].ReferencedROINumber = 9
+
+    def shifted(data, by):
+        drawn = data.ROIContourSequence[rng.randrange(4)].ContourSequence
+        drawn.append(copy.deepcopy(drawn[0]))
+        points = np.reshape(np.asarray(drawn[-1].ContourData, float), (-1, 3))
+        drawn[-1].ContourData = (points + np.array([by, 0, 0])).ravel().tolist()
+
+    def segmentation(change):
+        path = base / f"case{rng.randrange(2)}" / "seg.dcm"
+        data = pydicom.dcmread(path)
+        change(data, list(data.PerFrameFunctionalGroupsSequence))
+        data.save_as(path)
+
+    def moved(data, frames):
+        position = frames[rng.randrange(len(frames))].PlanePositionSequence[0]
+        position.ImagePositionPatient = [value + 3 for value in position.ImagePositionPatient]
+
+    def swapped(data, frames):
+        one, other = (frames[at].DerivationImageSequence[0].SourceImageSequence[0] for at in (0, 1))
+        one.ReferencedSOPInstanceUID, other.ReferencedSOPInstanceUID = (
+            other.ReferencedSOPInstanceUID,
+            one.ReferencedSOPInstanceUID,
+        )
+
+    return {
+        "one number": (lambda: structures(lambda data: number(data, 1)), "have one number"),
+        "unlisted": (lambda: structures(unlisted), "does not list"),
+        "twice": (lambda: structures(lambda data: shifted(data, 0)), "twice"),
+        "crossing": (lambda: structures(lambda data: shifted(data, 6)), "cross"),
+        "moved": (lambda: segmentation(moved), "another ImagePositionPatient"),
+        "swapped": (lambda: segmentation(swapped), "another ImagePositionPatient"),
+    }  # fmt: skip
+
+
+PLANTS = (yolo, coco, voc, masks, nifti, dicom)
+CASES = [
+    (plants, name, seed)
+    for seed in range(3)
+    for plants, names in zip(PLANTS, (8, 11, 4, 3, 5, 6), strict=True)
+    for name in range(names)
+]
+
+
+def check(base):
+    """What `gmai` does before any question."""
+    _, skips, _ = read_items(read_sources(base / "sources.yaml"), base / "out" / "private")
+    refuse_contradictions(skips)
+
+
+@pytest.mark.parametrize(("plants", "at", "seed"), few(CASES, 37))
+def test_one_contradiction_refuses_the_data_set(tmp_path, plants, at, seed):
+    write_all(tmp_path, only={plants.__name__})
+    check(tmp_path)
+    plant, reason = list(plants(tmp_path / plants.__name__, random.Random(f"{at} {seed}")).values())[at]
+    plant()
+    message = refused(check, tmp_path)
+    assert re.search(reason, message) and len(message) < 6000, message
+
+
+def test_a_table_of_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp_path):
+    """Also: the page of marked pictures, and the list of what was left out."""
+    rows = []
+    for number in range(20):
+        save(
+            tmp_path / "i" / f"{number}.png",
+            np.random.default_rng(number).integers(0, 255, (8, 8), dtype=np.uint8).repeat(8, 0).repeat(8, 1),
+        )
+        rows += [
+            {"image": f"{number}.png", "label": name, "x": 2 + 20 * at, "y": 2, "w": 12 + number, "h": 20}
+            for at, name in enumerate(NAMES[:2])
+        ]
+    columns = {"box": list("xywh")}
+    entry = {
+        "name": "t",
+        "reader": "boxes",
+        "path": "i",
+        "annotations": "t.csv",
+        "modality": "CT",
+        "region": "abdomen",
+        "columns": columns,
+    }
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
+    table = pd.DataFrame(rows)
+    table.assign(w=table.x + table.w, h=table.y + table.h).to_csv(tmp_path / "t.csv", index=False)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.loc[3, "x"] = 60
+    table.to_csv(tmp_path / "t.csv", index=False)
+    message = refused(run, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
+    assert "1.png" in message and "--skip-contradictions" in message and not (tmp_path / "set" / "dataset").exists()
+    made = run(
+        tmp_path / "s.yaml", tmp_path / "set", search_text=False, accept_text_alone=True, skip_contradictions=True
+    )
+    assert len(made.written) > 10
+    page = (tmp_path / "set" / "private" / "sheets" / "t.html").read_text()
+    assert page.count("data:image/png") == 9 and {"liver", "spleen"} <= set(re.findall(r"<figcaption>(\w+)", page))
+
+
+# Headers
+
+
+def planted_header(rng, values):
+    """(element -> value, the picture that viewers show, whether something is ignored), stored values up to 12 bits."""
+    soft = np.clip((values - 1024 - (40 - 200)) / 400, 0, 1) * 255
+    kind = rng.choice(
+        [
+            "window 0/0",
+            "negative",
+            "blank",
+            "slope 0",
+            "blank slope",
+            "words",
+            "beside",
+            "bits",
+            "overlay",
+            "orientation",
+        ]
+    )
+    fields = {"RescaleSlope": 1, "RescaleIntercept": 0, "Modality": "MR", "WindowCenter": 2048, "WindowWidth": 4095}
+    seen = np.clip((values - 2047.5) / 4094 + 0.5, 0, 1) * 255
+    if kind in ("window 0/0", "negative", "blank", "beside", "words"):
+        centre, width = {
+            "window 0/0": (0, 0),
+            "negative": (40, -400),
+            "blank": ("", ""),
+            "beside": (90000, 2),
+            "words": (40, ""),
+        }[kind]
+        fields |= {"WindowCenter": centre, "WindowWidth": width, "Modality": "CT", "RescaleIntercept": -1024}
+        seen = soft
+    elif kind in ("slope 0", "blank slope"):
+        fields |= {"RescaleSlope": 0 if kind == "slope 0" else ""}
+    elif kind == "bits":
+        fields |= {"HighBit": 15, "PixelData": (values << 4 | rng.randrange(16)).astype(np.uint16).tobytes()}
+    elif kind == "overlay":
+        fields |= {"PixelData": (values | 0xA000).astype(np.uint16).tobytes()}
+    elif kind == "orientation":
+        fields |= {"ImageOrientationPatient": [0] * 6}
+    if rng.random() < 0.5:
+        fields |= rng.choice([{"PhotometricInterpretation": "MONOCHROME1"}, {"PresentationLUTShape": "INVERSE"}])
+        if rng.random() < 0.3:
+            fields |= {"PhotometricInterpretation": "MONOCHROME1", "PresentationLUTShape": "INVERSE"}
+        seen = 255 - seen
+    return fields, seen, kind not in ("bits", "overlay")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", few(range(60), 20))
+def test_what_a_header_cannot_mean_is_ignored_and_listed_by_every_route(tmp_path, seed):
+    rng = random.Random(seed)
+    values = np.random.default_rng(seed).integers(0, 4096, (16, 16))
+    fields, seen, is_listed = planted_header(rng, values)
+    (tmp_path / "raw" / "lung").mkdir(parents=True)
+    path = tmp_path / "raw" / "lung" / "a.dcm"
+    write_dicom(path, values - 1024, **fields)
+    (tmp_path / "s.yaml").write_text(
+        json.dumps({"datasets": [{"name": "d", "reader": "folders", "path": "raw", "modality": "MRI"}]})
+    )
+    (unit,), _ = units_of(read_sources(tmp_path / "s.yaml").datasets[0])
+    (picture,) = unit.load(unit)
+    report = deidentify(tmp_path / "raw", tmp_path / "clean", search_text=False)
+    (written,) = (tmp_path / "clean" / "images").iterdir()
+    assert np.abs(picture.pixels[..., 0] - seen).max() <= 1, fields
+    assert (np.asarray(Image.open(written)) == picture.pixels[..., 0]).all()
+    assert bool(unit.skips) == is_listed and sorted(report["ignored_in_headers"]) == sorted(unit.skips)
+    assert all(re.match(IGNORED.format(r"\w+"), why) for why in unit.skips)
+
+
+# Masks
+
+
+def drawn_mask(kind, mask, path):
+    """Save a mask of one class so that a picture of it is white (or a colour) on black."""
+    grey = Image.fromarray(mask.astype(np.uint8) * 255)
+    if kind == "gif":
+        grey.save(path.with_suffix(".gif"))
+    elif kind == "sorted palette":
+        image = Image.fromarray((~mask).astype(np.uint8), "P")
+        image.putpalette([255] * 3 + [0] * 3)
+        image.save(path)
+    elif kind == "quantized":
+        grey.convert("RGB").quantize(2).save(path)
+    elif kind == "coloured":
+        save(path, np.where(mask[..., None], [128, 0, 0], 0).astype(np.uint8))
+    elif kind == "numbers":
+        save(path, mask.astype(np.uint8))
+    elif kind == "16 bits":
+        save(path, mask.astype(np.uint16) * 65535)
+    elif kind == "1 bit":
+        grey.convert("1").save(path)
+    elif kind == "jpeg":
+        grey.save(path.with_suffix(".jpg"), quality=60)
+    elif kind == "once jpeg":
+        data = io.BytesIO()
+        grey.save(data, "JPEG", quality=60)
+        Image.open(data).convert("L").save(path)
+    else:
+        alpha = Image.new("RGBA", grey.size, "white")
+        alpha.putalpha(grey)
+        alpha.save(path)
+
+
+KINDS = ("gif", "sorted palette", "quantized", "coloured", "numbers", "16 bits", "1 bit", "jpeg", "once jpeg", "alpha")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mask_of_one_class_is_what_its_picture_shows(tmp_path, kind):
+    """By `gmai` and by `deidentify --labels`; a mask in the alpha channel is refused."""
+    rng = np.random.default_rng(1)
+    truth = {}
+    for number in range(6):
+        x, y, rx, ry = rng.integers(20, 44), rng.integers(20, 44), rng.integers(6, 19), rng.integers(6, 19)
+        truth[f"{number}.png"] = ellipse(x, y, rx, ry) ^ (number % 2 == 0 and kind in ("gif", "quantized"))
+        save(tmp_path / "i" / f"{number}.png", rng.integers(0, 255, (SIDE, SIDE), dtype=np.uint8))
+        (tmp_path / "m" / "lesion").mkdir(parents=True, exist_ok=True)
+        drawn_mask(kind, truth[f"{number}.png"], tmp_path / "m" / "lesion" / f"{number}.png")
+    entry = {"name": "m", "reader": "masks", "path": "i", "annotations": "m", "modality": "CT"}
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
+    units, skips = units_of(read_sources(tmp_path / "s.yaml").datasets[0])
+    labels = read_labels(tmp_path / "m", tmp_path / "i")
+    deidentify(tmp_path / "i", tmp_path / "clean", search_text=False, labels=[labels])
+    assert not skips and len(units) == 6
+    if kind == "alpha":
+        assert all("transparent" in refused_unit(unit) for unit in units)
+        assert len(labels.skips) == 6
+        return
+    written = json.loads((tmp_path / "clean" / "labels" / "1.json").read_text())
+    assert len(written["annotations"]) == 6
+    for unit in units:
+        (target,) = unit.load(unit)[0].targets
+        wrong = (target.mask != truth[unit.key]).mean()
+        assert target.label == "lesion" and wrong <= 0.02 * kind.endswith("jpeg")
+    areas = sorted(mask["area"] for mask in written["annotations"])
+    assert np.allclose(areas, sorted(mask.sum() for mask in truth.values()), rtol=0.05)
+
+
+def refused_unit(unit):
+    with pytest.raises(Skipped) as reason:
+        unit.load(unit)
+    return str(reason.value)
+
+
+# Layouts
+
+LAYOUTS = (
+    ("{case}/{case}_flair.nii.gz", "{case}/{case}_seg.nii.gz", "BraTS20_{}/BraTS20_{}_flair.nii.gz", "BraTS20_{}/BraTS20_{}_seg.nii.gz"),
+    ("{case}/imaging.nii.gz", "{case}/segmentation.nii.gz", "case_{}/imaging.nii.gz", "case_{}/segmentation.nii.gz"),
+    ("*/volume-{case}.nii", "*/segmentation-{case}.nii", "batch 1/volume-{}.nii", "batch 1/segmentation-{}.nii"),
+    ("{case}/ct.nii.gz", "{case}/segmentations/{class}.nii.gz", "s{}/ct.nii.gz", "s{}/segmentations/CLASS.nii.gz"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_public_sets_are_read_by_patterns(tmp_path, layout):
+    image, label, image_path, label_path = layout
+    number_of = {name: number for number, name in enumerate(NAMES[:2], 1)}
+    for case in ("001", "01", "1"):
+        label_values = np.zeros((SIDE, SIDE, 3), np.uint8)
+        label_values[10:20, 10 : 20 + len(case), 1], label_values[30:40, 30:40, 1] = 1, 2
+        volumes = {image_path: np.random.default_rng(len(case)).normal(size=label_values.shape).astype(np.float32)}
+        if "{class}" in label:
+            volumes |= {
+                label_path.replace("CLASS", name): (label_values == n).astype(np.uint8) for name, n in number_of.items()
+            }
+        else:
+            volumes |= {label_path: label_values, label_path.replace("seg", "t1"): np.zeros_like(label_values)}
+        for path, values in volumes.items():
+            path = tmp_path / "v" / path.replace("{}", case)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), path)
+    entry = {
+        "name": "v",
+        "reader": "nifti",
+        "path": "v",
+        "modality": "MRI",
+        "image": image,
+        "label": label,
+        "min_area": 0,
+    }
+    entry |= {} if "{class}" in label else {"classes": {number: name for name, number in number_of.items()}}
+    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
+    units, _ = units_of(read_sources(tmp_path / "s.yaml").datasets[0])
+    assert len(units) == 3
+    for unit in units:
+        (picture,) = unit.load(unit)
+        case = re.search(
+            r"\d+(?=[/_.]|\.nii)", image_path.join(["", ""]) and unit.key.replace("BraTS20", "").replace("batch 1", "")
+        )[0]
+        areas = {target.label: target.area for target in picture.targets}
+        assert areas == {"liver": 10 * (10 + len(case)), "spleen": 100}
