@@ -1,5 +1,4 @@
-"""Shared by the harnesses: what is said of a file and of an answer, the questions to export, and a sample of another harness as an answer
-that can be scored.
+"""Shared by the exports to other harnesses: the questions, their pictures, and a sample as an answer that can be scored.
 
 Harnesses score sample by sample and then sum up; a pair or an image with nine probes is scored from the records of its samples.
 """
@@ -7,8 +6,8 @@ Harnesses score sample by sample and then sum up; a pair or an image with nine p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.picture import picture_of
-from dataset_builders.schema import LETTERS
+from eval_harness.answer_files.harness_answers import letters_of  # noqa: F401  # the exported tasks find it here
 from eval_harness.benchmarks import spec
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.reading import read_answers
@@ -28,32 +27,6 @@ from eval_harness.scores.intervals import clustered_interval
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
-"""Placeholder that is stored for an answer that never came."""
-
-
-class Described(NamedTuple):
-    """Benchmark, model, dataset and split of a file of answers, as `store.submit.prepare` takes them; None where unknown."""
-
-    benchmark: str | None = None
-    model: str | None = None
-    data: str | None = None
-    split: str | None = None
-
-
-def letters_of(answer: Sequence[int]) -> str:
-    """The key of a question as harnesses write it: "B", "BC"."""
-    return "".join(LETTERS[int(index)] for index in answer)
-
-
-def record_of(said: Any) -> dict[str, Any]:
-    """The journal record of an answer as a file has it; of lists in one another, their first text."""
-    while isinstance(said, list) and said:
-        said = said[0]
-    failed = not isinstance(said, str) or said.startswith(FAILED)
-    status = "failed" if failed else "answered"
-    return {"response": None if failed else said, "status": status, "sample": 0, "seconds": None}
 
 
 def to_export(data: str, split: str | None) -> Selection:

@@ -31,9 +31,9 @@ from inspect_ai.solver import TaskState, generate
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.images.picture import data_uri
+from eval_harness.answer_files.inspect_log import delivered
 from eval_harness.benchmarks import spec
 from eval_harness.interop.harness_file import kept_columns, letters_of, read_answer, scores_of
-from eval_harness.interop.inspect_log import delivered
 from eval_harness.prompts import prompt_for
 from eval_harness.records.conversation import DEFAULT_FORM
 from eval_harness.records.run import RunRequest

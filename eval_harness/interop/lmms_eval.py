@@ -3,40 +3,33 @@
     medprobe export-lmms-eval data/mediconfusion --out tasks
     python -m lmms_eval --model openai --model_args model=...,base_url=... --include_path tasks --tasks medprobe_mediconfusion --log_samples
 
-Our prompts, our reader, our metrics. `medprobe submit` takes the samples (`<date>_samples_<task>.jsonl`): a line has `doc_id`, `target`,
-`resps` (the raw answer), `filtered_resps` (less what lmms-eval takes for reasoning) and what the task's `process_results` returned: ours
-puts the question's id there. There is no finish reason; a dead server leaves exit code 0 and a marker in place of an answer.
+Our prompts, our reader, our metrics. `medprobe submit` takes the samples (`answer_files/lmms_samples.py`).
 Format: lmms-eval 0.7.3.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
 from dataset_builders.files import replace_file
+from eval_harness.answer_files.harness_answers import record_of
+from eval_harness.answer_files.lmms_samples import IDS
 from eval_harness.benchmarks import spec
 from eval_harness.interop.harness_file import (
     images_of,
     kept_columns,
     question_of,
     read_answer,
-    record_of,
     scores_of,
     to_export,
 )
 from eval_harness.prompts import prompt_for
 from eval_harness.records.selection import Selection
-from eval_harness.store.untrusted import ProblemList, json_lines
-
-IDS = "medprobe_answer"
-"""The key of our task's ids in a line."""
 
 
 def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -147,27 +140,3 @@ def _yaml(task: str, chosen: Selection) -> str:
             f"    higher_is_better: {str(higher).lower()}",
         ]
     return head + "\n".join(lines) + "\n"
-
-
-def recognises(path: Path) -> bool:
-    """True if the first line is a sample of lmms-eval."""
-    try:
-        with path.open("rb") as file:
-            first = json.loads(file.readline())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(first, dict) and {"doc_id", "target", "filtered_resps"} <= set(first)
-
-
-def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """(where, question id, journal record) of every line."""
-    for where, line in json_lines(path, found):
-        ids = line.get(IDS)
-        identity = ids.get("question_id") if isinstance(ids, dict) else None
-        if identity is None:
-            found.add(
-                where, f"has no {IDS}.question_id: it was not asked with the tasks of `medprobe export-lmms-eval`"
-            )
-            continue
-        said = record_of(line.get("resps") or line.get("filtered_resps"))
-        yield where, identity, said | {"target": line.get("target")}

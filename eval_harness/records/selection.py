@@ -22,16 +22,12 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Selection:
-    """The questions of a run and their source. `left_out` describes what was not asked, None if nothing.
-
-    `in_split`: the ids of all questions of the split, asked or not.
-    """
+    """The questions of a run and their source. `left_out` describes what was not asked, None if nothing."""
 
     repository: Repository
     split: str
     questions: pd.DataFrame
     left_out: str | None
-    in_split: frozenset[str] = frozenset()
 
     @property
     def fingerprint(self) -> str:
@@ -99,7 +95,6 @@ def select_questions(
     if split not in repository.splits:
         raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
     questions = repository.questions(split)
-    in_split = frozenset(questions["question_id"])
     left_out = [repository.partial] if repository.partial else []
     if branches:
         questions = questions[select(questions, branches, [facet for facet, _ in named_labels(questions, facets)])]
@@ -119,4 +114,4 @@ def select_questions(
         questions = questions[first]
     if questions.empty:
         raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch, --facet and --limit.")
-    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(left_out) or None, in_split)
+    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(left_out) or None)

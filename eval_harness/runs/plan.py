@@ -167,10 +167,10 @@ def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
         return int(selection.questions["options"].map(len).max())
     if not isinstance(backend, Recorded):
         return config.samples or 1
-    backend.check_questions(selection.in_split)
-    if config.samples not in (None, backend.samples()):
-        raise BadInput(f"--samples {config.samples}: the recorded file holds {backend.samples()} per question.")
-    return backend.samples()
+    samples = backend.read(selection.repository.questions(selection.split))
+    if config.samples not in (None, samples):
+        raise BadInput(f"--samples {config.samples}: the recorded file holds {samples} per question.")
+    return samples
 
 
 def _check_storable(run: RunRecord) -> None:

@@ -18,6 +18,16 @@ from pydantic import ValidationError
 from dataset_builders.errors import BadInput, Unavailable, clip, first_misfit
 from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of, is_released_set
 from dataset_builders.hub.commits import is_released
+from eval_harness.answer_files.predictions import checked_rows
+from eval_harness.answer_files.untrusted import (
+    Placed,
+    ProblemList,
+    Record,
+    check_file,
+    parquet_rows,
+    parse_object,
+    printable,
+)
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame
 from eval_harness.derive.derivation import derive, derived_files, key_of
 from eval_harness.derive.files import ANSWERS, JUDGE, RUN, Sent
@@ -27,12 +37,10 @@ from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.store import sandbox
-from eval_harness.store.answer_files import checked_rows
 from eval_harness.store.checks import asked_in_part, doubts, not_reproduced
 from eval_harness.store.datasets import Dataset, Find
 from eval_harness.store.likeness import digests_of
 from eval_harness.store.submission import Submission, row_digest, submission_id
-from eval_harness.store.untrusted import Placed, ProblemList, Record, check_file, parquet_rows, parse_object, printable
 
 JUDGE_ROW = ("question_id", "sample", "reply")
 

@@ -29,17 +29,17 @@ from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import SCHEMA_VERSION
+from eval_harness.answer_files.predictions import Predictions, read_predictions
+from eval_harness.answer_files.untrusted import MAX_PROBLEMS, listed, printable
 from eval_harness.benchmarks import spec
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import complete, read_answers
 from eval_harness.derive.scoring import units
 from eval_harness.records.limits import limits_for
 from eval_harness.records.names import normal_name, wrong_model_name
-from eval_harness.store.answer_files import Predictions, read_predictions
 from eval_harness.store.ledger import Document, open_ledger, private_head
 from eval_harness.store.sandbox import call, in_turn
 from eval_harness.store.scan import is_hub_store
-from eval_harness.store.untrusted import MAX_PROBLEMS, listed, printable
 
 FORMAT = next(name for name in BENCHMARKS if spec(name).hidden_split is not None)
 SPLIT, METRICS = str(spec(FORMAT).hidden_split), spec(FORMAT).hidden_metrics

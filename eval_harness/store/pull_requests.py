@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.hub.client import hub_errors, quiet, with_retries
+from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.derive.files import ANSWERS, JUDGE, READINGS, RESULT, RUN, SENT, Sent
 from eval_harness.records.limits import MAX_FILE, MAX_RUN
 from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, Acceptance, now
@@ -28,7 +29,6 @@ from eval_harness.store.hub import acceptance_at, commit_to_main, fetched, files
 from eval_harness.store.likeness import Digests
 from eval_harness.store.notes import NOTE, wrong_note
 from eval_harness.store.submission import Submission
-from eval_harness.store.untrusted import printable_lines
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

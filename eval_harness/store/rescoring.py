@@ -19,6 +19,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.files import replace_file
+from eval_harness.answer_files.untrusted import parquet_rows
 from eval_harness.benchmarks import spec
 from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.derivation import key_of
@@ -28,7 +29,6 @@ from eval_harness.store.datasets import Dataset, dataset_for
 from eval_harness.store.examine import examined, read_sent
 from eval_harness.store.printed import shown
 from eval_harness.store.scan import is_hub_store, result_files
-from eval_harness.store.untrusted import parquet_rows
 
 
 @dataclass(frozen=True)

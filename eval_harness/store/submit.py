@@ -16,6 +16,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput, Unavailable, clip
+from eval_harness.answer_files.predictions import read_predictions
+from eval_harness.answer_files.untrusted import COLUMNS, check_file, parquet_rows, printable, printable_lines
 from eval_harness.derive.answer_table import USAGE, answer_frame, answers_bytes
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.derive.reading import without_judge
@@ -27,14 +29,12 @@ from eval_harness.records.selection import select_questions
 from eval_harness.store import folder as folder_store
 from eval_harness.store import hub
 from eval_harness.store.acceptance import Acceptance, local_account, now
-from eval_harness.store.answer_files import read_predictions
 from eval_harness.store.checks import Published
 from eval_harness.store.datasets import Dataset, Find, dataset_for, dataset_of, named_dataset
 from eval_harness.store.examine import examine, parsed_run, read_sent
 from eval_harness.store.sandbox import call, go_on_within
 from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
-from eval_harness.store.untrusted import COLUMNS, check_file, parquet_rows, printable, printable_lines
 
 JOURNAL = "answers.jsonl"
 FOLDER_FILES = (RUN, "questions.parquet", RESULT, ANSWERS, JUDGE)

@@ -16,12 +16,12 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
+from eval_harness.answer_files.untrusted import parquet_rows
 from eval_harness.derive.files import DERIVED, RESULT, RUN, Sent
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
 from eval_harness.store.datasets import Dataset, vouched_dataset
 from eval_harness.store.examine import examined
-from eval_harness.store.untrusted import parquet_rows
 from leaderboard_space.data.ranks.standings import for_board
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.html import visible

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
+from eval_harness.answer_files.untrusted import check_file
 from eval_harness.derive.files import RUN, SENT
 from eval_harness.records.limits import MAX_FILE
 from eval_harness.records.result import Benchmark
@@ -25,7 +26,6 @@ from eval_harness.store.datasets import Dataset, chosen_dataset, dataset_of
 from eval_harness.store.sandbox import in_turn
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import FOLDER_FILES, JOURNAL, MAX_RESULT, examined_answers, examined_folder
-from eval_harness.store.untrusted import check_file
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import read_questions

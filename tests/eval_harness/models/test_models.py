@@ -8,7 +8,6 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.models.baselines import load_baseline
 from eval_harness.models.interface import Settings
-from eval_harness.models.recorded import Recorded, read_recorded
 from tests.eval_harness.models.http.asking import picture
 from tests.eval_harness.models.http.asking import request as asked
 
@@ -53,29 +52,6 @@ def test_the_oracle_gives_the_key_and_fails_where_it_is_hidden():
 def write(path, *records):
     path.write_text("".join(record if isinstance(record, str) else json.dumps(record) + "\n" for record in records))
     return path
-
-
-def test_recorded_ids_are_text_and_index_will_do(tmp_path):
-    path = write(tmp_path / "a.jsonl", {"index": 7, "response": "B"}, "\n", {"question_id": "x", "response": None})
-    assert read_recorded(path) == {("7", 0): "B", ("x", 0): None}
-    answers = list(Recorded(path).generate([request("7"), request("x"), request("absent")]))
-    assert [(a.text, a.status) for a in answers] == [("B", "answered"), ("", "failed"), ("", "missing")]
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (['{"index": 1, "response": "A"}\n', '{"question_id": "1", "response": "B"}\n'], "line 2: question '1'.*twice"),
-        (["not json\n"], "line 1: .*JSON"),
-        (['{"response": "A"}\n'], "no `question_id`"),
-        (['{"question_id": "1"}\n'], "response: Field required"),
-        (['{"question_id": "1", "response": "A", "sample": -1}\n'], "line 1: sample"),
-        (["\n"], "holds no answers"),
-    ],
-)
-def test_bad_recorded_files_are_named(tmp_path, lines, message):
-    with pytest.raises(BadInput, match=message):
-        read_recorded(write(tmp_path / "a.jsonl", *lines))
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
+from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
 from eval_harness.store.acceptance import MAX_BYTES, Acceptance, now, parse_record
 from eval_harness.store.pull_requests import VerifyResult
-from eval_harness.store.untrusted import printable_lines
 from eval_harness.store.verification import accept, refuse, verify
 from tests import commands
 from tests.eval_harness.store.submitting import questions_of, responses, said

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
+from eval_harness.answer_files.untrusted import parquet_rows
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA
 from eval_harness.derive.files import Sent
 from eval_harness.interop.convert import submit
@@ -26,7 +27,6 @@ from eval_harness.runs.runner import evaluate
 from eval_harness.store.datasets import named_dataset
 from eval_harness.store.examine import examined
 from eval_harness.store.submit import prepare
-from eval_harness.store.untrusted import parquet_rows
 from tests.eval_harness.store.honest import differences
 
 NOW = datetime.now(UTC)

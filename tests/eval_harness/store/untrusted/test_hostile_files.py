@@ -8,17 +8,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.eval_harness.answer_files.untrusted.hostile import FILES, run_jsons
+from tests.eval_harness.answer_files.untrusted.sandboxed import the_dataset
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from eval_harness.answer_files.untrusted import check_file
 from eval_harness.derive.files import Sent
 from eval_harness.store.datasets import dataset_of
 from eval_harness.store.examine import examined as examined_here
 from eval_harness.store.submit import prepare
-from eval_harness.store.untrusted import check_file
 from tests.eval_harness.store.submitting import questions_of, responses, run_folder
-from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
-from tests.eval_harness.store.untrusted.sandboxed import the_dataset
 from tests.helpers import write_lines
 from tests.sampling import few
 

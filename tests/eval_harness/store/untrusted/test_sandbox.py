@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
+from tests.eval_harness.answer_files.untrusted import sandboxed
 
 from dataset_builders.errors import BadInput, Unavailable
 from eval_harness.records.limits import MOST_ANSWERS, Limits, limits_for
@@ -16,7 +17,6 @@ from eval_harness.records.result import Benchmark
 from eval_harness.store import datasets, sandbox
 from eval_harness.store.datasets import dataset_for
 from eval_harness.store.sandbox import OverLimit, SandboxError, call
-from tests.eval_harness.store.untrusted import sandboxed
 from tests.localhub.accounts import READER
 from tests.sampling import few
 

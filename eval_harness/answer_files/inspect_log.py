@@ -15,8 +15,8 @@ import pandas as pd
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.extras import require
 from dataset_builders.fingerprints import fingerprint_of
-from eval_harness.interop.harness_file import Described
-from eval_harness.store.untrusted import ProblemList
+from eval_harness.answer_files.harness_answers import Described
+from eval_harness.answer_files.untrusted import ProblemList
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample

@@ -15,7 +15,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import LETTERS
-from eval_harness.store.untrusted import ProblemList, Record
+from eval_harness.answer_files.untrusted import ProblemList, Record
 
 Entry = tuple[str, Any, Record]
 """Location in the file, question id, record of the answer."""

@@ -1,7 +1,7 @@
 """Read untrusted files (JSON Lines, CSV, Parquet) record by record, within size limits; the sandbox limits memory and time.
 
 A file is what its content says, not its name. No pickle is ever loaded, no archive opened. What a record means is not decided here
-(`answer_files.py`). Every record comes with where it was read from; what is wrong is noted and the reading goes on.
+(`predictions.py`). Every record comes with where it was read from; what is wrong is noted and the reading goes on.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from dataset_builders.errors import SHOWN as MOST_SHOWN
 from dataset_builders.errors import BadInput, clip
 from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
 
@@ -37,7 +38,7 @@ Record = dict[str, Any]
 Placed = tuple[str, Record]
 """(location in the file, record)."""
 COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", "finish_reason")
-"""Columns that are read from a Parquet file of answers (see `answer_files.py`). Other columns often hold images, or invalid numbers."""
+"""Columns that are read from a Parquet file of answers (see `predictions.py`). Other columns often hold images, or invalid numbers."""
 IDENTITIES = frozenset({"question_id", "index"})
 FORMS = "Give JSON Lines, CSV or Parquet."
 
@@ -67,6 +68,13 @@ class ProblemList:
     @property
     def full(self) -> bool:
         return len(self.problems) >= MAX_PROBLEMS
+
+    def check(self) -> None:
+        """Raise BadInput with the first problems, if there are any."""
+        if self.problems:
+            rest = len(self.problems) - MOST_SHOWN
+            more = f"; and {rest} more" if rest > 0 else ""
+            raise BadInput(f"{'; '.join(self.problems[:MOST_SHOWN])}{more}. Correct the file.")
 
 
 def read_records(path: Path, problems: ProblemList) -> Iterator[Placed]:

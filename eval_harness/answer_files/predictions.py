@@ -2,7 +2,7 @@
 `answers.parquet`.
 
 A record of a file is `{question_id | index, response[, sample, status, seconds, reasoning, finish_reason]}`. What other harnesses and the
-papers' own scripts write is converted to such a file first (`interop/`). Unknown questions, duplicate answers, wrong types and invalid
+papers' own scripts write is converted to such a file first (`formats.py`). Unknown questions, duplicate answers, wrong types and invalid
 numbers are refused; all problems are reported at once, each with its location. See also: reading the files within limits
 (`untrusted.py`).
 """
@@ -19,9 +19,9 @@ import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
 from dataset_builders.errors import clip, first_misfit
+from eval_harness.answer_files.untrusted import Placed, ProblemList, Record, listed, read_records
 from eval_harness.records.limits import MOST_SAMPLES
 from eval_harness.records.result import DELIVERIES
-from eval_harness.store.untrusted import Placed, ProblemList, Record, listed, read_records
 
 
 @dataclass
@@ -67,11 +67,15 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
         if isinstance(identity, float) and identity.is_integer():
             identity = int(identity)  # a column of numbers with a gap in it
         is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
-        status = "failed" if record["response"] is None else record.get("status")
         numbers = {name: record.get(name) for name in ("sample", "seconds")}
         kept = {"response": record["response"]} | {name: value for name, value in numbers.items() if not is_gap(value)}
         kept |= {name: record[name] for name in ("reasoning", "finish_reason") if isinstance(record.get(name), str)}
-        kept["delivery"] = DELIVERIES[status if status in ("failed", "refused") else "answered"]
+        status = record.get("status") or ("refused" if kept.get("finish_reason") == "content_filter" else None)
+        if status == "truncated":  # how an answer was read, as our own tables have it
+            kept.setdefault("finish_reason", "length")
+        if status not in DELIVERIES or (status == "answered" and record["response"] is None):
+            status = "failed" if record["response"] is None else "answered"
+        kept["delivery"] = DELIVERIES[status]
         yield where, {"question_id": str(identity).strip() if is_id else None} | kept
 
 

@@ -1,0 +1,177 @@
+"""Two routes, one result: a file of answers, of every format and with every way in which an answer can end, gives the same readings and
+scores by `eval --model recorded:FILE` and by `submit FILE`."""
+
+import json
+import random
+
+import pandas as pd
+import pytest
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.build import build
+from dataset_builders.errors import BadInput
+from eval_harness.derive.answer_table import frame_of
+from eval_harness.derive.files import ANSWERS
+from eval_harness.interop.convert import prepare_submission
+from eval_harness.runs.config import EvalConfig
+from eval_harness.runs.runner import evaluate
+from tests.eval_harness.store.untrusted.test_other_harnesses import default_questions, lmms, vlmevalkit_table
+from tests.helpers import write_lines
+from tests.sampling import few
+
+ENDS = {
+    "an answer": ({"status": "answered", "finish_reason": "stop"}, True),
+    "nothing said of it": ({}, True),
+    "with reasoning": ({"reasoning": "A? No.\nThen, B.", "seconds": 1.5}, True),
+    "cut off": ({"finish_reason": "length"}, False),
+    "cut off, in our own words": ({"status": "truncated"}, False),
+    "held back": ({"status": "refused", "finish_reason": "content_filter"}, None),
+    "held back, by its end alone": ({"finish_reason": "content_filter"}, None),
+    "failed": ({"status": "failed"}, None),
+}
+"""How an answer ended: the fields of its record; True if its text states an option, False if it only begins, None if there is none."""
+
+
+def records(data, seed, samples):
+    """Answers to most questions, drawn; some questions have no record."""
+    rng = random.Random(seed)
+    for row in default_questions(data).itertuples():
+        for sample in range(samples):
+            fields, states = ENDS[rng.choice(list(ENDS))]
+            index = rng.randrange(len(row.options))
+            letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJ"[index]
+            text = {True: f"The answer is {letter}.", False: 'The image shows, "to\tbegin" with,', None: None}[states]
+            if rng.random() < 0.9 or sample:
+                yield {"question_id": row.question_id, "sample": sample, "response": text} | fields
+
+
+def in_table(lines):
+    """What a table can hold: an answer that never came is an empty cell, told by its status."""
+    frame = pd.DataFrame(lines)
+    return frame.assign(response=frame["response"].fillna(""))
+
+
+def as_json(path, lines):
+    path.write_text(json.dumps(lines))
+    return path
+
+
+FORMATS = {
+    "jsonl": write_lines,
+    "json": as_json,
+    "csv": lambda path, lines: in_table(lines).to_csv(path, index=False),
+    "tsv": lambda path, lines: in_table(lines).to_csv(path, index=False, sep="\t"),
+    "semicolons.csv": lambda path, lines: in_table(lines).to_csv(path, index=False, sep=";"),
+    "parquet": lambda path, lines: pd.DataFrame(lines).to_parquet(path),
+    "xlsx": lambda path, lines: in_table(lines).to_excel(path, index=False),
+}
+
+
+def by_both(file, data, folder):
+    """(answers, statuses, scores) by `eval` and by `submit`."""
+    submitted = prepare_submission(file, data.name, "M", str(data))
+    assert submitted.problems == []
+    result, run = evaluate(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=folder))
+    columns = ["question_id", "sample", "response", "delivery", "finish_reason", "reasoning", "seconds"]
+    found = []
+    for content, derived in (((run / ANSWERS).read_bytes(), result), (submitted.sent.answers, submitted.result)):
+        answers = frame_of(content)[columns]
+        answers = answers[answers["delivery"] != "missing"]
+        scores = {name: score.model_dump() for name, score in derived.scores.items()}
+        found.append((answers.to_dict("records"), derived.statuses, scores))
+    return found
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(("seed", "samples"), few([(1, 1), (2, 2), (3, 1)]))
+@pytest.mark.parametrize("benchmark", BENCHMARKS[:2])
+def test_eval_and_submit_read_the_same(phantoms, tmp_path, benchmark, form, seed, samples):
+    data = phantoms / benchmark
+    lines = list(records(data, seed, samples))
+    file = tmp_path / f"answers.{form}"
+    FORMATS[form](file, lines)
+    by_eval, by_submit = by_both(file, data, tmp_path / "run")
+    assert by_eval == by_submit
+    write_lines(tmp_path / "plain.jsonl", lines)
+    expected, _ = by_both(tmp_path / "plain.jsonl", data, tmp_path / "plain")
+    assert by_eval[1:] == expected[1:]
+    assert all(expected[1][status] for status in ("answered", "truncated", "refused", "failed", "missing"))
+
+
+@pytest.mark.parametrize("form", ["lmms", "xlsx", "tsv", "csv", "json"])
+def test_eval_reads_what_harnesses_write_as_submit_does(phantoms, tmp_path, form):
+    data = phantoms / "mediconfusion"
+    rng = random.Random(form)
+    answers = [(q, rng.choice(["A", "B", "Answer: B", None])) for q in default_questions(data).itertuples()]
+    if form == "lmms":
+        file = lmms(tmp_path, answers)
+    else:
+        file = tmp_path / f"M_medprobe-mediconfusion.{form}"
+        table = vlmevalkit_table(data, tmp_path, answers)
+        if form == "xlsx":
+            table.to_excel(file, index=False)
+        elif form == "json":
+            table.to_json(file, orient="records")
+        else:
+            table.to_csv(file, index=False, sep="\t" if form == "tsv" else ",")
+    by_eval, by_submit = by_both(file, data, tmp_path / "run")
+    assert by_eval == by_submit
+    assert by_eval[1]["failed"] == sum(text is None for _, text in answers)
+
+
+def official(sources, folder, table):
+    """The dataset whose questions a result file of VLMEvalKit answers; its pictures are stand-ins."""
+    import base64
+
+    from PIL import Image
+
+    from dataset_builders.images.lookup import as_png
+
+    def picture(index):
+        colour = tuple(int(index).to_bytes(3, "big"))
+        return base64.b64encode(as_png(Image.new("RGB", (4, 4), colour))).decode()
+
+    source = folder / "source"
+    source.mkdir()
+    columns = [name for name in table.columns if name not in ("image_path", "prediction", "hit", "log")]
+    whole = table[columns].assign(image=table["index"].map(picture))
+    whole.to_csv(source / "GMAI-MMBench_VAL.tsv", sep="\t", index=False)
+    build("gmai-mmbench", source=source, out=folder / "gmai-mmbench")
+    return folder / "gmai-mmbench"
+
+
+@pytest.mark.sources
+@pytest.mark.exhaustive
+def test_results_of_the_official_tsv_land_whole(sources, tmp_path):
+    files = sorted((sources / "later_answers").rglob("*_openai_result.xlsx"))
+    if not files:
+        pytest.skip("the recorded answers are not here")
+    tables = {file: pd.read_excel(file, dtype=str, keep_default_na=False) for file in files}
+    data = official(sources, tmp_path, tables[files[0]])
+    for number, (file, table) in enumerate(tables.items()):
+        by_eval, by_submit = by_both(file, data, tmp_path / f"run{number}")
+        assert by_eval == by_submit
+        assert len(by_eval[0]) == 4550
+        responses = {row["question_id"]: row["response"] for row in by_eval[0]}
+        assert responses == dict(zip(table["index"], table["prediction"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"index": 1, "response": "A"}', '{"question_id": "1", "response": "B"}'], "line 1: question '1' is not"),
+        (["not json"], "question_id"),
+        (['{"response": "A"}'], "no `question_id`"),
+        (['{"question_id": "1"}'], "no `response`"),
+        ([""], "question_id"),
+    ],
+)
+def test_bad_files_are_refused_alike(phantoms, tmp_path, lines, message):
+    data = phantoms / "mediconfusion"
+    file = tmp_path / "answers.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    with pytest.raises(BadInput, match=message):
+        evaluate(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=tmp_path / "run"))
+    with pytest.raises(BadInput, match=message):
+        prepare_submission(file, data.name, "M", str(data)).check(file)
+    assert not (tmp_path / "run").exists()
