@@ -27,6 +27,18 @@ LONGEST_NAME = 200
 """Maximum characters of a display name."""
 
 
+JOINERS = "\u200c\u200d\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
+"""Joiners and variation selectors: part of how several scripts and emoji are written, invisible after any other sign."""
+_UNFIT = re.compile(
+    "[<>\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800\u034f]"  # markup, and signs that look like nothing or a space
+    "|[\u2460-\u24ff\u2776-\u2793\u3200-\u32ff\U0001f100-\U0001f1ff\u20dd-\u20e4]"  # enclosed letters and digits
+    "|[\U0001d400-\U0001d7ff]"  # letters and digits of formulas, which spell a name that is not that name
+    rf"|(?:^|[\x00-\u058f])[{JOINERS}]"  # a joiner in Latin, Greek or Cyrillic
+)
+CJK = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"})
+"""Scripts (as Unicode's names of letters begin) that are written together with each other and with Latin, without a space between."""
+
+
 def normal_name(name: str) -> str:
     """The normalized form of a display name: composed characters (Unicode NFC), single spaces, none around it.
 
@@ -37,7 +49,7 @@ def normal_name(name: str) -> str:
 
 
 def wrong_model_name(name: str) -> str | None:
-    """The problem with a display name; None for any normalized text without control characters and markup.
+    """The problem with a display name; None for any normalized text of visible signs, each word in one script.
 
     Code that shows or exports a name escapes it: quotes, `=`, `%`, `&` and letters of every script may stand in it.
     """
@@ -46,13 +58,24 @@ def wrong_model_name(name: str) -> str | None:
         return f"model name {shown}: must be text, in composed characters (NFC) and with single spaces. Give --name."
     if len(name) > LONGEST_NAME:
         return f"model name {shown}: has {len(name)} characters, at most {LONGEST_NAME}. Give a shorter --name."
-    # Joiners (U+200C, U+200D) are part of how several scripts are written.
-    odd = [c for c in name if c in "<>" or (unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\u200c\u200d")]
-    if odd:
-        return (
-            f"model name {shown}: holds {odd[0]!r}. Markup and control characters are not allowed; give another --name."
-        )
+    visible = re.sub(f"[{JOINERS}]", "", name)
+    unfit = _UNFIT.search(name) or next((sign for sign in visible if not sign.isprintable()), None)
+    if unfit:
+        sign = ascii(unfit if isinstance(unfit, str) else unfit[0][-1])
+        return f"model name {shown}: contains {sign}. Markup, enclosed and invisible signs are not allowed; give another --name."
+    mixed = next(
+        (word for word in re.findall(r"\w+", unicodedata.normalize("NFKC", visible)) if len(_scripts(word)) > 1), None
+    )
+    if mixed:
+        scripts = " and ".join(sorted(script.capitalize() for script in _scripts(mixed)))
+        return f"model name {shown}: {mixed!a} mixes {scripts} letters in one word. Give another --name."
     return None
+
+
+def _scripts(word: str) -> set[str]:
+    """Scripts of a word's letters; those of East Asia are written together with any other."""
+    scripts = {unicodedata.name(letter, "").split(" ")[0] for letter in word if letter.isalpha()}
+    return scripts - CJK - {"MODIFIER"}
 
 
 def storable(text: str) -> str:

@@ -7,51 +7,69 @@ every model look better or worse than guessing; it is refused. See also: its dat
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import LETTERS
 from eval_harness.reader.judge import prompt_of
 from eval_harness.records.baselines import baseline
+from eval_harness.records.names import JOINERS
 from eval_harness.records.permutations import rotation, shown
 from eval_harness.records.request import Request
 from eval_harness.records.result import DELIVERIES, Result
 from eval_harness.records.run import RunRecord
+from eval_harness.store.likeness import Z, wilson_low
 
 REMARKABLE = 0.90
-"""Accuracy from which a result is flagged: no model in the papers of the four benchmarks comes near it."""
+"""Accuracy that no model in the papers of the four benchmarks comes near."""
+FEWER_ERRORS = 3
+"""A result above `REMARKABLE` that makes so many times fewer errors than the best one of another account is flagged."""
 ENOUGH = 30
-"""Minimum number of questions for such an accuracy to be meaningful."""
-FEW = 8
-"""Minimum number of questions for a perfect score to be suspicious; with fewer it happens by guessing."""
+"""Minimum number of answers for a share of them to be meaningful."""
+PEERS = 3
+"""Minimum number of other results whose errors can be compared with one's own."""
+COMMON_ERRORS = 0.65
+"""Area under the ROC curve (how often a question that a result has right was easier for the others than one that it has wrong) that other
+results reach among themselves where their errors have something in common. Five real models on 4,550 questions: .74 to .81."""
+OWN_ERRORS = 0.6
+"""The same below which a result's errors have nothing to do with those of others; single pairs of real models reach .64, a key of which a
+part was changed at random .5."""
+KNOWS = 0.15
+"""Accuracy above guessing from which a result has errors of its own, rather than guesses."""
+OFTEN = 0.25
+"""Share of questions under which an option must stand for a model's liking of it to be known."""
+BELOW = 4.0
+"""Standard deviations below what its choices would get by chance at which an arm's score is flagged."""
 SEED = 0
 """The only seed that `eval` gives a baseline: runs cannot search for a lucky one."""
 Published = Mapping[str, str | None]
 """Name in the papers' tables -> kind (`baseline`: not a model)."""
 OWN = {baseline(rule)[0]: "baseline" for rule in ("chance", "oracle", *(f"always-{letter}" for letter in LETTERS))}
 """Names of medprobe's own baselines."""
-_INVISIBLE = dict.fromkeys(
-    [
-        *map(ord, "\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800\u034f\u200c\u200d"),
-        *range(0xFE00, 0xFE10),
-        *range(0x180B, 0x1810),
-    ],
-    None,
+CLAIMS = re.compile(
+    r"\b(official|verified|certified|approved|endorsed)\b"
+    r"|[\u2611\u2705\u2713\u2714\U0001f5f8\U0001f396\U0001f3c5\U0001f3c6\U0001f947]"
+    r"|://|\bwww\.|\.(com|org|net|io|dev|app)\b|\.[a-z]{2,}/",
+    re.IGNORECASE,
 )
-"""Invisible characters: fillers, joiners and variation selectors."""
+"""What a name has no business to say: words and signs of the board's own, and links."""
 _SAME = str.maketrans({"0": "o", "1": "l", "i": "l"})
 
 
 def doubts(result: Result, questions: pd.DataFrame, readings: pd.DataFrame) -> list[str]:
     """Flags for a result of `readings` of answers to `questions`."""
-    is_model = result.model.responder == "model"  # a baseline was reproduced
-    remarkable = _remarkable(questions, readings) if is_model else ()
-    return [*remarkable, *_odd_method(result, readings)]
+    if result.model.responder != "model":  # a baseline was reproduced
+        return list(_odd_method(result, readings))
+    table = _choices(questions, readings)
+    against = _against_the_key(table) if result.method.image != "real" else ()
+    return [*_only_right(table), *against, *_odd_method(result, readings)]
 
 
 def asked_in_part(questions: pd.DataFrame, split: pd.DataFrame) -> Iterator[str]:
@@ -62,20 +80,88 @@ def asked_in_part(questions: pd.DataFrame, split: pd.DataFrame) -> Iterator[str]
         yield f"{halves:,} of its {len(counts):,} cases were asked in part"
 
 
-def _remarkable(questions: pd.DataFrame, readings: pd.DataFrame) -> Iterator[str]:
-    """Flag results that are (nearly) all correct over all samples, or correct wherever an option was chosen."""
-    key = dict(zip(questions["question_id"].astype(str), questions["answer"].map(_tuple), strict=True))
-    wanted = [key[name] for name in readings["question_id"].astype(str)]
-    table = pd.DataFrame({"given": readings["choice"].map(_tuple).tolist(), "wanted": wanted})
-    table = table[table["wanted"].map(len) > 0]
-    asked, right = len(table), int((table["given"] == table["wanted"]).sum())
-    chosen, samples = int((table["given"].map(len) > 0).sum()), max(1, readings["sample"].nunique())
-    if right >= REMARKABLE * asked and asked // samples >= (FEW if right == asked else ENOUGH):
-        word = "perfect" if right == asked else "remarkable"
-        yield f"a {word} score: {right:,} of {asked:,} answers are right, more than of any model in the papers"
-    if ENOUGH <= chosen < asked and right >= 0.99 * chosen:
-        others = f"the other {asked - chosen:,} chose none: wrong answers may have been taken out"
+def remarkable(right: pd.Series, correct: int, answers: int, peers: pd.DataFrame, guess: float) -> Iterator[str]:
+    """Flag a result whose errors are none that other results make, or far fewer than theirs.
+
+    A strong model still errs where others do. A key in which some answers were changed does not.
+
+    Args:
+        right: question -> share of its answers that are right.
+        correct: number of right answers.
+        answers: number of answers that were due.
+        peers: the same shares of other accounts' results, a column each.
+        guess: what guessing gets.
+    """
+    area, error = _area(right, peers.mean(axis=1))
+    others = [_area(peers[name], peers.drop(columns=name).mean(axis=1))[0] for name in peers]
+    agree = len(others) >= PEERS and float(np.median(others)) >= COMMON_ERRORS
+    if agree and area + Z * error < OWN_ERRORS and right.mean() - guess >= KNOWS:
+        yield (
+            f"its errors fall where no other model's do: what it has right was easier for {len(others)} other results in "
+            f"{100 * area:.0f} % of comparisons with what it has wrong (50 % is chance, {100 * min(others):.0f} to "
+            f"{100 * max(others):.0f} % theirs)"
+        )
+    best = max(peers.mean(), default=0.0)
+    far_better = answers - correct < (1 - best) / FEWER_ERRORS * answers
+    if far_better and wilson_low(correct, answers) >= REMARKABLE and not (agree and area - Z * error > 0.5):
+        than = (
+            f"the best of {len(others)} other results on them has {100 * best:.0f} %"
+            if others
+            else "no other account has a result on them"
+        )
+        yield f"a {'perfect' if correct == answers else 'remarkable'} score: {correct:,} of {answers:,} answers are right; {than}"
+
+
+def _area(right: pd.Series, easy: pd.Series) -> tuple[float, float]:
+    """Area under the ROC curve, how often a question that is right was easier for others than one that is wrong; its standard error."""
+    known = right.notna() & easy.notna()
+    ranks, is_right = easy[known].rank(), right[known] >= 0.5
+    ones, zeros = int(is_right.sum()), int((~is_right).sum())
+    if not ones * zeros:
+        return 0.5, math.inf
+    area = (ranks[is_right].sum() - ones * (ones + 1) / 2) / (ones * zeros)
+    return float(area), math.sqrt((ones + zeros + 1) / (12 * ones * zeros))
+
+
+def _choices(questions: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
+    """(chosen, right, options) of each answer to a question with a known key."""
+    asked = questions.set_index(questions["question_id"].astype(str)).loc[readings["question_id"].astype(str).tolist()]
+    table = pd.DataFrame(
+        {
+            "chosen": readings["choice"].map(_tuple).tolist(),
+            "right": asked["answer"].map(_tuple).tolist(),
+            "options": asked["options"].map(list).tolist(),
+        }
+    )
+    return table[table["right"].map(len) > 0]
+
+
+def _only_right(table: pd.DataFrame) -> Iterator[str]:
+    """Flag results that are right wherever an option was chosen."""
+    right, chosen = int((table["chosen"] == table["right"]).sum()), int((table["chosen"].map(len) > 0).sum())
+    if ENOUGH <= chosen < len(table) and right >= 0.99 * chosen:
+        others = f"the other {len(table) - chosen:,} chose none: wrong answers may have been taken out"
         yield f"{right:,} of the {chosen:,} answers that chose an option are right, and {others}"
+
+
+def _against_the_key(table: pd.DataFrame) -> Iterator[str]:
+    """Flag an arm that is right far less often than its own preferences give by chance: without the image a model guesses, and only who
+    has the key can avoid it."""
+    table = table[table["chosen"].map(len).eq(1) & table["right"].map(len).eq(1)]
+    rows = [
+        (text, position == right[0], position == chosen[0], 1 / len(options))
+        for chosen, right, options in table.itertuples(index=False)
+        for position, text in enumerate(options)
+    ]
+    offered = pd.DataFrame(rows, columns=["text", "is_key", "is_chosen", "guess"])
+    # "Yes" or "None of the above" stands under many questions, and a model may like or avoid it; other options are a guess.
+    by_text = offered.groupby("text")["is_chosen"].agg(["mean", "size"]).loc[offered["text"]]
+    chance = pd.Series(np.where(by_text["size"] >= OFTEN * len(table), by_text["mean"], offered["guess"]))[
+        offered["is_key"]
+    ]
+    right = int((offered["is_key"] & offered["is_chosen"]).sum())
+    if chance.sum() - right > BELOW * math.sqrt((chance * (1 - chance)).sum() + 1):
+        yield f"{right:,} of its {len(table):,} choices without the right images are right, and {chance.sum():,.0f} would be by chance"
 
 
 def _odd_method(result: Result, readings: pd.DataFrame) -> Iterator[str]:
@@ -96,13 +182,15 @@ def _tuple(choice: Any) -> tuple[int, ...]:
 def look_alike(
     name: str, others: Iterable[str] = (), published: Published | None = None, kind: str | None = None
 ) -> list[str]:
-    """Flags for a name that looks like one of `others` but differs, or like a published or baseline name; also for a model (`kind`) with
-    the name of a baseline, and a baseline with that of a published model."""
+    """Flags for a name that looks like one of `others` but differs in more than case and punctuation, or like a published or baseline
+    name; for a model (`kind`) with the name of a baseline, and a baseline with that of a published model; for a name that makes claims."""
     seen = skeleton(name)
-    found = [
+    claim = CLAIMS.search(unicodedata.normalize("NFKC", name))
+    found = [f"the model's name claims something or links somewhere: {clip(claim[0])}"] if claim else []
+    found += [
         f"the model's name looks like {clip(ascii(other))}, which is another result's"
         for other in dict.fromkeys(others)
-        if other != name and skeleton(other) == seen
+        if _plain(other) != _plain(name) and skeleton(other) == seen
     ]
     for other, its_kind in {**OWN, **(published or {})}.items():
         if skeleton(other) != seen:
@@ -129,7 +217,7 @@ def skeleton(name: str) -> str:
 
 
 def _one_pass(name: str) -> str:
-    looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", name.translate(_INVISIBLE)))
+    looks = "".join(_latin(letter) for letter in unicodedata.normalize("NFKC", re.sub(f"[{JOINERS}]", "", name)))
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", looks) if not unicodedata.combining(letter))
     same = re.sub(r"[\W_]+", "", plain.casefold()).translate(_SAME)
     return same.replace("rn", "m").replace("vv", "w")

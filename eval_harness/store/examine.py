@@ -82,7 +82,7 @@ def examine(sent: Sent, find: Find) -> Submission:
         sent=sent,
         result=derived.result,
         derived=derived_files(derived),
-        digests=digests_of(derived.readings),
+        digests=digests_of(derived.readings, questions),
         questions=questions.to_parquet(index=False) if dataset.ours else None,
         problems=[printable(line) for line in (*wrong, *problems.problems)],
         flags=[printable(line) for line in flags],

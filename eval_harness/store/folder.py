@@ -8,17 +8,20 @@ added (`submit.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+
+import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import is_unavailable
-from eval_harness.derive.files import ANSWERS
-from eval_harness.records.result import UNDELIVERED, Result, read_result
+from eval_harness.derive.files import ANSWERS, READINGS
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
-from eval_harness.store.checks import Published, look_alike
-from eval_harness.store.likeness import Digests, likeness, stored_digests
+from eval_harness.store.checks import Published, look_alike, remarkable, skeleton
+from eval_harness.store.likeness import Digests, likeness, right_answers, stored_choices, stored_digests
+from eval_harness.store.scan import StoredResult
 from eval_harness.store.submission import Submission
 
 
@@ -50,65 +53,80 @@ def duplicate_submissions(
     store: Path,
     submission: Submission,
     account: str | None = None,
-    fetch: Callable[[Path], Path] = lambda folder: folder,
+    fetch: Callable[[Path], object] = lambda file: None,
     others: Mapping[str, tuple[str, Digests]] | None = None,
     published: Published | None = None,
 ) -> list[str]:
-    """Flags for stored results with (nearly) the same answers as the submission, or with a confusingly similar model name.
+    """Flags for what a submission looks like beside the stored results: (nearly) the answers of another one, errors or a score unlike those
+    of all others, a confusingly similar name.
 
-    `account`: the submitter; two runs of a model by one account may agree completely, and so may an arm and its run.
-    `fetch` brings the files of a result's folder here; it is called only for results whose scores come near. `others`: name -> (account,
-    digests) of submissions that were sent before and wait. `published`: names in papers.
+    Reruns and checkpoints of one account may agree, and so may an arm and its run; an account's withdrawn results may not come back.
+
+    Args:
+        account: the submitter, if known.
+        fetch: brings a file of a result here; texts only of results whose choices come near.
+        others: name -> (account, digests) of submissions that were sent before and wait.
+        published: names in papers.
+
+    Returns:
+        A line per flag.
     """
-    result, flags = submission.result, []
-    may_be_a_copy = result.model.responder == "model"  # a baseline was reproduced: every one has the same answers
-    names: set[str] = set()
+    result, ours, flags = submission.result, submission.digests, []
+    is_model = result.model.responder == "model"  # a baseline was reproduced: every one has the same answers
+    look, names, own_looks = skeleton(result.model.name), set(), set()
+    peers: dict[str, pd.Series] = {}
     for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
         name = path.parent.relative_to(store).as_posix()
         if name == submission.folder:
             continue
         try:
-            other = read_result(path)
-            names.add(other.model.name)
-            again = other.model.name == result.model.name
-            if again and "reproduced" in (other.provenance, result.provenance):
+            stored = StoredResult.read(path)
+            other, withdrawn = stored.result, stored.withdrawal is not None
+            is_own = account is not None and account == _account(path.parent)
+            other_look = skeleton(other.model.name)
+            own_looks.update([other_look] if is_own else [])
+            names.update([] if is_own else [other.model.name])
+            if other_look == look and "reproduced" in (other.provenance, result.provenance) and not withdrawn:
                 continue  # the same model run again: the same answers are what was hoped for
-            if not may_be_a_copy or other.kind != "measured" or not _near(result, other):
+            if not is_model or other.kind != "measured" or other.model.responder != "model":
                 continue
-            found = likeness(submission.digests, stored_digests(fetch(path.parent)))
-            # Another run of one account's model may be alike; one with other images also the same: it does not look at them.
-            own = again and account is not None and account == _account(path.parent)
-            if found and not (own and ("identical" not in found or other.method.image != result.method.image)):
-                flags.append(f"{found} {name}")
+            if is_own and not withdrawn and (other_look == look or other.method.image != result.method.image):
+                continue
+            fetch(path.parent / READINGS)
+            theirs = stored_choices(path.parent)
+            alike = likeness(ours, theirs, partial(_texts, path.parent, fetch), withdrawn)
+            # Checkpoints of one account may agree in most answers, not in the words of all.
+            if alike and (not is_own or withdrawn or "every response" in alike):
+                flags.append(f"{alike} {name}{', which was withdrawn' if withdrawn else ''}")
+            if not is_own and not withdrawn and other.method.image == "real":
+                peers[name] = right_answers(theirs, ours)
         except (BadInput, KeyError, OSError, ValueError, TypeError) as error:
             if is_unavailable(error):
                 raise
             continue  # a result that cannot be read is set aside by the board as well
     for name, (author, digests) in (others or {}).items():
-        found = likeness(submission.digests, digests) if may_be_a_copy and author != account else None
-        if found:
-            flags.append(f"{found} {name} of {author}, which was opened before")
-    alike = look_alike(result.model.name, sorted(names), published, result.model.kind)
-    return [*flags, *(line for line in alike if line not in submission.flags)]
+        if is_model and author != account and (alike := likeness(ours, digests)):
+            flags.append(f"{alike} {name} of {author}, which was opened before")
+    if is_model and result.method.image == "real":
+        flags += _beside(submission, peers)
+    if look not in own_looks:  # a spelling of a name that the account uses is that name
+        flags += look_alike(result.model.name, sorted(names), published, result.model.kind)
+    return [line for line in flags if line not in submission.flags]
 
 
-NEAR = 10.0
-"""Percentage points that the scores of answers which are nearly the same may lie apart, where all were delivered."""
+def _beside(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[str]:
+    """Flags for the scores and errors of a submission beside those of others on most of its questions."""
+    ours, result = submission.digests, submission.result
+    right = right_answers(ours, ours)
+    table = pd.DataFrame({name: share.reindex(right.index) for name, share in peers.items()}, index=right.index)
+    table = table.loc[:, table.notna().mean() > 0.5]
+    due = result.benchmark.questions * (result.method.samples or 1)
+    return remarkable(right, round(right.mean() * len(ours)), due, table, float((1 / ours["options"]).mean()))
 
 
-def _near(one: Result, other: Result) -> bool:
-    """True if two results may have nearly the same answers: their score over the most questions lies near, or cannot be compared. What was
-    left out of a copy counts as wrong."""
-    asked = [(each.benchmark.fingerprint, each.method.extraction, each.method.samples) for each in (one, other)]
-    if asked[0] != asked[1] or one.method.samples != 1:  # one sample of many may be a copy, whatever the others score
-        return True
-    both = [name for name in one.scores if name in other.scores]
-    name = max(both, key=lambda name: one.scores[name].n, default=None)
-    left, right = (None if name is None else each.scores[name].value for each in (one, other))
-    missing = max(
-        sum(each.statuses.get(name, 0) for name in UNDELIVERED) / each.benchmark.questions for each in (one, other)
-    )
-    return left is None or right is None or abs(left - right) <= NEAR + 100 * missing
+def _texts(folder: Path, fetch: Callable[[Path], object]) -> Digests:
+    fetch(folder / ANSWERS)
+    return stored_digests(folder)
 
 
 def _account(folder: Path) -> str | None:

@@ -1,13 +1,16 @@
 """Compare the answers of two results, to detect near-copies.
 
-Two runs of a model at temperature 0 are alike, too, so this is only reported, never a reason to refuse. See also: where it is
-reported (`folder.py`).
+Two honest models agree, too: both know some answers, and both favour the same wrong ones. So agreement is
+measured beyond what two models of these accuracies share anyway, with the uncertainty that the number of
+questions leaves. It is only reported, never a reason to refuse. See also: where it is reported
+(`folder.py`), and what a result's errors say beside those of others (`checks.py`).
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,104 +18,161 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow.parquet as pq
 
+from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.files import READINGS, read_readings
 from eval_harness.records.result import UNDELIVERED
 
-ALIKE = 0.95
-"""Cohen's kappa (Cohen 1960, eq. 1) from which answers are flagged as alike: 0 is agreement by chance, given the words or options that
-both models favour, 1 is a copy. A copy in which one answer in thirty was changed has about .96."""
-CHANCE = 1e-4
-"""Probability that two unrelated results reach it, for the best-agreeing of many pairs of samples."""
-ENOUGH = 30
-"""Minimum number of common answers for their likeness to be meaningful."""
+ALIKE = 0.75
+"""Agreement beyond chance, at the lower end of its interval, from which answers are flagged as alike: 1 is a copy, 0 what two unrelated
+models of these accuracies share. Of five real models on 4,550 questions a model and its fine-tune reach .39, a copy of which 10 % (20 %)
+was changed .89 (.79)."""
+IDENTICAL = 0.5
+"""The same where every response is the same: below, so few questions have errors that two good models may well make the same ones."""
+Z = 1.645
+"""Standard normal quantile of one-sided 95 % bounds."""
+NEAR = 0.8
+"""Share of equal choices from which the texts are compared as well."""
+LONG = 150
+"""Characters (letters and digits) from which a response is a text of its own and no option's: two models never write the same one."""
+LONG_SHARED, LEAST_SHARED = 0.1, 5
+"""Share and minimum number of different long responses that two results must have in common to be flagged."""
 BUCKETS = 509
 """Hash buckets in which the values of a sample are counted."""
 SIGNS = re.compile(r"[\W_]+")
 
 Numbers = npt.NDArray[Any]
+Table = npt.NDArray[np.int64]
 
 
 Digests = pd.DataFrame
-"""64 bits of each answer of a result: `question` that it answers, `exact` over its text and option scores, `texts` over its letters and
-digits in lower case, `choices` over the options that were read out of it. `sample`: its number."""
+"""64 bits of each answer of a result: `question` that it answers, `choices` over the options that were read out of it; where the texts were
+read, `texts` over its letters and digits in lower case and its option scores, and whether that is `long`; where the questions are at hand,
+`key` over the right options (0 where unknown) and their number of `options`. `sample`: its number."""
 
 
-def digests_of(readings: pd.DataFrame) -> Digests:
-    """The digests of what a model answered (readings with `response` and `scores`): what never came is no answer that two may share."""
+def digests_of(readings: pd.DataFrame, questions: pd.DataFrame | None = None) -> Digests:
+    """The digests of what a model answered; what never came is no answer that two may share.
+
+    Args:
+        readings: with `response` and `scores`, or without both.
+        questions: those asked, by whose key the result can be compared with others.
+    """
     readings = readings[~readings["status"].isin(UNDELIVERED)].reset_index(drop=True)
-    said = readings["response"].fillna("").astype(object)
-    scores = ["" if not isinstance(each, list) else repr(list(map(_float, each))) for each in readings["scores"]]
-    plain = pd.Series([SIGNS.sub("", text.casefold()) for text in said], dtype=object)
-    columns = {
-        "question": readings["question_id"].astype(str),
-        "exact": said + "\0" + pd.Series(scores, index=readings.index, dtype=object),
-        "texts": plain,
-        "choices": readings["choice"].map(lambda choice: repr(sorted(map(int, choice)))),
+    columns: dict[str, Any] = {
+        "question": _hashes(readings["question_id"].astype(str)),
+        "choices": _options(readings["choice"]),
     }
-    hashes = {name: pd.util.hash_array(column.to_numpy(dtype=object)) for name, column in columns.items()}
-    return pd.DataFrame(hashes | {"sample": readings["sample"].to_numpy(np.int64)})
+    if "response" in readings:
+        plain = readings["response"].fillna("").astype(object).map(lambda text: SIGNS.sub("", text.casefold()))
+        scores = readings["scores"].map(lambda row: repr(list(map(_float, row))) if isinstance(row, list) else "")
+        columns |= {"texts": _hashes(plain + "\0" + scores), "long": (plain + scores).str.len() >= LONG}
+    digests = pd.DataFrame(columns | {"sample": readings["sample"].to_numpy(np.int64)})
+    if questions is None:
+        return digests
+    known = questions["answer"].map(len).to_numpy() > 0
+    key = {
+        "question": _hashes(questions["question_id"].astype(str)),
+        "key": np.where(known, _options(questions["answer"]), 0),
+        "options": questions["options"].map(len).to_numpy(),
+    }
+    return digests.merge(pd.DataFrame(key), on="question")
+
+
+def stored_choices(folder: Path) -> Digests:
+    """The digests of a stored result without its texts. Raises OSError, ValueError and others where its file is not there or none."""
+    about = (folder / READINGS).stat()
+    return _stored_choices(folder.resolve(), about.st_mtime_ns, about.st_size)
 
 
 def stored_digests(folder: Path) -> Digests:
-    """The digests of a result in a store. Raises OSError, ValueError and others where its files are not there or none."""
-    about = (folder / READINGS).stat()
-    return _stored_digests(folder.resolve(), about.st_mtime_ns, about.st_size)
-
-
-@lru_cache(maxsize=64)
-def _stored_digests(folder: Path, changed: int, size: int) -> Digests:
+    """The digests of a stored result with its texts. Raises as `stored_choices` does."""
     return digests_of(read_readings(folder, ("response", "scores")))
 
 
-def likeness(ours: Digests, theirs: Digests) -> str | None:
+@lru_cache(maxsize=256)
+def _stored_choices(folder: Path, changed: int, size: int) -> Digests:
+    return digests_of(frame_of(pq.read_table(folder / READINGS)))
+
+
+def right_answers(digests: Digests, ours: Digests) -> pd.Series:
+    """Question -> the share of its samples that are right by the key of `ours`; questions without a known key are left out."""
+    key = ours.loc[ours["key"] != 0, ["question", "key"]].drop_duplicates()
+    answers = digests[["question", "choices"]].merge(key, on="question")
+    return (answers["choices"] == answers["key"]).groupby(answers["question"]).mean()
+
+
+def likeness(
+    ours: Digests, theirs: Digests, with_texts: Callable[[], Digests] | None = None, withdrawn: bool = False
+) -> str | None:
     """Description of how alike two results' answers are, to be followed by the name of the other; None if they are not.
 
     Compared over the questions that both answer, each sample of one with each of the other: however often a copy is repeated, and whatever
     stands beside it, one of its samples is that of the original.
+
+    Args:
+        ours: digests with texts and key.
+        theirs: digests, without texts where `with_texts` gives them; it is called only where the choices come near.
+        withdrawn: the other was withdrawn: the same responses are told, however few.
     """
-    asked = [each["question"].nunique() for each in (ours, theirs)]
+    asked = [digests["question"].nunique() for digests in (ours, theirs)]
     common = np.intersect1d(ours["question"], theirs["question"])
     if not len(common) or 2 * len(common) < min(asked):
         return None
-    own_words = ours["exact"].nunique() > 1  # a constant text, such as a refusal, is not specific to a model
-    said = [set(zip(each["question"], each["exact"], strict=True)) for each in (ours, theirs)]
-    if own_words and len(common) == max(asked) and said[0] == said[1]:
-        return "every response is identical to that of"
-    if len(common) < ENOUGH:
+    same, beyond = _nearest_samples(ours, theirs, common)
+    if same >= NEAR * len(common):
+        theirs = with_texts() if with_texts is not None else theirs
+        texts = [digests[["question", "texts", "long"]].drop_duplicates() for digests in (ours, theirs)]
+        shared = texts[0].merge(texts[1])
+        whole = len(common) == max(asked) and len(shared) == len(texts[0]) == len(texts[1])
+        # A constant text, such as a refusal, is not specific to a model.
+        if whole and ours["texts"].nunique() > 1 and (withdrawn or beyond >= IDENTICAL):
+            return "every response is identical, but for case and punctuation, to that of"
+        long = shared[shared["long"]]
+        if long["texts"].nunique() >= max(LEAST_SHARED, LONG_SHARED * len(common)):
+            return f"{len(long):,} long responses, but for case and punctuation, are the same as those of"
+    if beyond < ALIKE:
         return None
-    for what, words in (("texts", "responses, but for case and punctuation,"), ("choices", "chosen options")):
-        if found := _nearest_samples(ours, theirs, what, common):
-            alike = f"the {words} are the same (Cohen's kappa {found[1]:.3f}) as those of"
-            return f"to {found[0]:,} of {len(common):,} questions {alike}"
-    return None
+    return (
+        f"to {same:,} of {len(common):,} questions the chosen options are the same (at least {100 * beyond:.0f} % of the agreement that "
+        "is possible beyond two models of these accuracies) as those of"
+    )
 
 
-def _nearest_samples(ours: Digests, theirs: Digests, what: str, common: Numbers) -> tuple[int, float] | None:
-    """In how many of the `common` questions the two samples that agree best give the same value, and Cohen's kappa; None where none are
-    alike."""
-    codes = pd.factorize(pd.concat([ours[what], theirs[what]]))[0]
+def _nearest_samples(ours: Digests, theirs: Digests, common: Numbers) -> tuple[int, float]:
+    """In how many of the `common` questions the two samples that agree best choose the same, and the agreement beyond chance."""
+    asked = ours.drop_duplicates("question").set_index("question").loc[common]
+    wrong = (1 / np.maximum(asked["options"] - 1, 1)).mean()
+    codes = pd.factorize(pd.concat([ours["choices"], theirs["choices"], asked["key"]]))[0]
+    right = codes[len(ours) + len(theirs) :]
     one, other = (
-        each.assign(code=code)
+        digests.assign(code=code)
         .pivot(index="sample", columns="question", values="code")
         .reindex(columns=common)
         .fillna(-1)
         .to_numpy(np.int64)
-        for each, code in ((ours, codes[: len(ours)]), (theirs, codes[len(ours) :]))
+        for digests, code in ((ours, codes[: len(ours)]), (theirs, codes[len(ours) : len(ours) + len(theirs)]))
     )
-    values, other_values = _frequencies(one), _frequencies(other)
-    best: tuple[int, float] | None = None
-    for sample, frequencies in zip(one, values, strict=True):
-        both = ((other >= 0) & (sample >= 0)).sum(axis=1)
-        same = ((other == sample) & (sample >= 0)).sum(axis=1)
-        kappa = _kappa(same, both, other_values @ frequencies, len(one) * len(other))
-        at = int(np.where((both >= ENOUGH) & (2 * both >= len(common)), kappa, 0).argmax())
-        if kappa[at] >= max(ALIKE, best[1] if best else 0):
-            best = int(same[at]), float(kappa[at])
+    shares = _frequencies(other)
+    best = (0, -math.inf)
+    for sample, frequencies in zip(one, _frequencies(one), strict=True):
+        answered = (other >= 0) & (sample >= 0)
+        both = answered.sum(axis=1)
+        same = ((other == sample) & answered).sum(axis=1)
+        ours_right, theirs_right = (
+            (answered & (choices == right)).sum(axis=1) / np.maximum(both, 1) for choices in (sample, other)
+        )
+        # What unrelated models share: the right answers, wrong ones by chance; or the options that both favour.
+        by_key = ours_right * theirs_right + (1 - ours_right) * (1 - theirs_right) * wrong
+        beyond = _beyond(same, both, np.maximum(by_key, shares @ frequencies))
+        at = int(np.where(2 * both >= len(common), beyond, -1).argmax())
+        if 2 * both[at] >= len(common) and beyond[at] > best[1]:
+            best = int(same[at]), float(beyond[at])
     return best
 
 
-def _frequencies(table: npt.NDArray[np.int64]) -> Numbers:
+def _frequencies(table: Table) -> Numbers:
     """(samples, BUCKETS): how often a sample has each value, of its answers; many values share a bucket."""
     counts = np.zeros((len(table), BUCKETS))
     rows, columns = np.nonzero(table >= 0)
@@ -120,15 +180,25 @@ def _frequencies(table: npt.NDArray[np.int64]) -> Numbers:
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
-def _kappa(same: Numbers, of: Numbers, expected: Numbers, tries: int) -> Numbers:
-    """Agreement beyond chance, (observed - expected) / (1 - expected); 0 where chance explains it: where one of so many `tries` reaches it
-    with a probability over `CHANCE` (the normal distribution's tail is under exp(-z^2 / 2))."""
-    observed = same / np.maximum(of, 1)
-    expected = np.clip(expected, 1 / np.maximum(of, 2), 1)
-    beyond = np.maximum(observed - expected, 0)
-    by_chance = beyond**2 * of < 2 * math.log(tries / CHANCE) * expected * (1 - expected)
-    return np.where(by_chance | (expected >= 1), 0, beyond / np.maximum(1 - expected, 1e-9))
+def _beyond(same: Numbers, of: Numbers, expected: Numbers) -> Numbers:
+    """Agreement beyond what is expected, (observed - expected) / (1 - expected), at the lower bound of what was observed."""
+    beyond = (wilson_low(same, np.maximum(of, 1)) - expected) / np.maximum(1 - expected, 1e-9)
+    return np.where(expected < 1, beyond, -1)
+
+
+def wilson_low(count: Any, of: Any) -> Any:
+    """Lower bound (one-sided 95 %) of a share, of numbers or arrays (Wilson 1927)."""
+    half = Z * np.sqrt(count * (of - count) / of + Z**2 / 4)
+    return (count + Z**2 / 2 - half) / (of + Z**2)
+
+
+def _hashes(values: pd.Series) -> Numbers:
+    return pd.util.hash_array(values.to_numpy(dtype=object))
+
+
+def _options(choices: pd.Series) -> Numbers:
+    return _hashes(choices.map(lambda choice: repr(sorted(map(int, choice)))))
 
 
 def _float(score: float | None) -> float:
-    return float("nan") if score is None else float(score)
+    return math.nan if score is None else float(score)

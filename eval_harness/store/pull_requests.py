@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Literal
 from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.hub.client import hub_errors, quiet, with_retries
 from eval_harness.answer_files.untrusted import printable_lines
-from eval_harness.derive.files import ANSWERS, JUDGE, READINGS, RESULT, RUN, SENT, Sent
+from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, SENT, Sent
 from eval_harness.records.limits import MAX_FILE, MAX_RUN
-from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, Acceptance, now
+from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, now
 from eval_harness.store.checks import Published
 from eval_harness.store.datasets import dataset_for
 from eval_harness.store.examine import examined
@@ -249,17 +249,15 @@ class PullRequests:
         """Flags for results on main and older open pull requests that give nearly the same answers, and for names that look the same."""
         inside, main = f"results/{submission.result.benchmark.name}", self._head()
         others = self._older(inside, details.num, str(details.author))
-        patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE)]
+        patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE, WITHDRAWN)]
         folder = Path("no such store")  # where nothing was ever committed
         if main is not None:
             download = partial(self.api.snapshot_download, self.repo, repo_type="dataset", revision=main)
             folder = Path(with_retries(lambda: download(allow_patterns=patterns)))
 
-        def fetch(at: Path) -> Path:
-            for name in (READINGS, ANSWERS):
-                path = (at / name).relative_to(folder).as_posix()
-                with_retries(partial(self.api.hf_hub_download, self.repo, path, revision=main, repo_type="dataset"))
-            return at
+        def fetch(file: Path) -> None:
+            path = file.relative_to(folder).as_posix()
+            with_retries(partial(self.api.hf_hub_download, self.repo, path, revision=main, repo_type="dataset"))
 
         return duplicate_submissions(folder, submission, str(details.author), fetch, others, self.published)
 

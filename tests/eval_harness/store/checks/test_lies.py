@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import pandas as pd
@@ -37,6 +38,7 @@ from eval_harness.store.acceptance import Acceptance, now
 from eval_harness.store.checks import OWN
 from eval_harness.store.datasets import Dataset, dataset_of
 from eval_harness.store.examine import examine
+from eval_harness.store.notes import withdraw
 from eval_harness.store.submission import Submission
 from tests.eval_harness.store.honest import NAMES
 
@@ -63,6 +65,7 @@ class World:
     dataset: Dataset = field(repr=False)
     store: Path
     victim: Attempt = field(repr=False)
+    withdrawn: Attempt = field(repr=False)
 
     def run(self, samples: int = 1, permute: bool = False, method: str = "mc", name: str = "Model E") -> RunRecord:
         benchmark = self.dataset.benchmark(self.dataset.questions, None)
@@ -78,13 +81,21 @@ class World:
     def answers(
         self, draw: random.Random, run: RunRecord, skill: float | Callable[[int, int], float] = 0.6
     ) -> list[Row]:
-        """Answers that are right in such a share of the questions, or by (number, sample) -> share, in a wording of their own."""
+        """Answers of a model that is right in such a share of the questions, or by (number, sample) -> share, in a wording of its own.
+
+        Models find the same questions hard and the same wrong options likely; who has the key does not.
+        """
         style = draw.choice(STYLES)
         rows = []
         for number, row in enumerate(self.dataset.questions.itertuples(index=False)):
             for sample in range(run.request.samples):
-                right = draw.random() < (skill(number, sample) if callable(skill) else skill)
                 others = [[at] for at in range(len(row.options)) if [at] != list(row.answer)]
+                if callable(skill):
+                    right = draw.random() < skill(number, sample)
+                else:
+                    asked = random.Random(row.question_id)
+                    right = asked.gauss(0, 1) + draw.gauss(0, 0.9) < NormalDist().inv_cdf(skill) * math.hypot(1, 0.9)
+                    others += [asked.choice(others)] * len(others)
                 choice = list(row.answer) if right else draw.choice(others)
                 rows.append(self.said(run, row, sample, choice, style))
         return rows
@@ -114,6 +125,17 @@ class World:
         found.flags.extend(folder.duplicate_submissions(self.store, found, attempt.account, published=PUBLISHED))
         return found
 
+    def add(self, attempt: Attempt) -> str:
+        """Its folder in the store, where an honest result lands unflagged."""
+        found = self.judged(attempt)
+        assert found.problems == [] and found.flags == [], found.flags
+        folder.add(
+            self.store,
+            found,
+            Acceptance(account=attempt.account, accepted_at=now(), verified_by=attempt.account),
+        )
+        return found.folder
+
     def caught(self, attempt: Attempt) -> list[str]:
         """Every reason why it does not land unseen."""
         try:
@@ -129,28 +151,36 @@ FAMILIES = ("probmed", "halt-medvqa", "gmai-mmbench")
 
 @pytest.fixture(scope="module")
 def worlds(phantoms, tmp_path_factory):
-    made = {}
-    for family in FAMILIES:
-        repository = open_repository(phantoms / family)
+    return {family: world_of(phantoms / family, tmp_path_factory.mktemp("store")) for family in FAMILIES}
+
+
+def world_of(data: Path, store: Path, least: int = 150) -> World:
+    """Phantoms, repeated to at least so many questions; a store with Ann's result, four of other models, and one that Eve withdrew."""
+    if True:
+        family = data.name
+        repository = open_repository(data)
         dataset = dataset_of(repository, repository.splits[0], ours=True)
         parts = [
             dataset.questions.assign(
                 **{name: dataset.questions[name].astype(str) + f"x{part}" for name in ("question_id", "case_id")}
             )
-            for part in range(-(-150 // len(dataset.questions)))
+            for part in range(-(-least // len(dataset.questions)))
         ]
         dataset = replace(
             dataset, questions=pd.concat(parts, ignore_index=True), repo=REPO, revision=COMMIT, partial=None
         )
-        world = World(dataset, tmp_path_factory.mktemp("store"), None)  # type: ignore[arg-type]
+        world = World(dataset, store, None, None)  # type: ignore[arg-type]
         run = world.run(name="Ann's model")
         victim = Attempt(run, world.answers(random.Random(family), run), "ann")
-        world = replace(world, victim=victim)
-        found = world.judged(victim)
-        assert found.problems == [] and found.flags == []
-        folder.add(world.store, found, Acceptance(account="ann", accepted_at=now(), verified_by="ann"))
-        made[family] = world
-    return made
+        run = world.run(name="Eve's first")
+        withdrawn = Attempt(run, world.answers(random.Random(f"{family} withdrawn"), run, 0.65))
+        world = replace(world, victim=victim, withdrawn=withdrawn)
+        world.add(victim)
+        for number, share in enumerate((0.45, 0.55, 0.7, 0.8)):
+            run = world.run(name=f"Peer {number}")
+            world.add(Attempt(run, world.answers(random.Random(f"{family} {number}"), run, share), f"account {number}"))
+        withdraw(store, world.add(withdrawn), "a wrong prompt", "eve")
+        return world
 
 
 @pytest.fixture(autouse=True)
@@ -176,12 +206,51 @@ def key_in_most_samples(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, world.answers(draw, run, lambda number, sample: number in chosen and sample >= random_ones))
 
 
+def key_with_noise(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A key of which so much was changed that no score is remarkable."""
+    share = draw.uniform(0.5, 0.85)
+    run = world.run()
+    yield Attempt(run, world.answers(draw, run, lambda number, sample: share))
+
+
+def withdrawn_again(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """What Eve withdrew, with one blank added or a few answers changed, under the same or another name."""
+    run, rows = (
+        world.run(name=draw.choice(["Eve's first", "Eve's second"])),
+        [dict(row) for row in world.withdrawn.rows],
+    )
+    rows[draw.randrange(len(rows))]["response"] += " "
+    changes = world.answers(draw, run)
+    for at in draw.sample(range(len(rows)), draw.choice([0, 1, len(rows) // 50])):
+        rows[at]["response"] = changes[at]["response"]
+    yield Attempt(run, rows)
+
+
+def forged_arms(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """An own run without the right images whose answers avoid the key, so that all of a score seems to come from them."""
+    if world.dataset.family == "halt-medvqa":
+        return  # its key is "I do not know", which honest models avoid as well
+    image = draw.choice(["withheld", "blank", "swapped"])
+    run = changed(world.run(), request={"image": image}, method={"image": image})
+    yield Attempt(run, world.answers(draw, run, lambda number, sample: 0.02))
+
+
+def claims(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A name that says more than a name, or that consists of signs that only look like letters."""
+    name = draw.choice(
+        ["{} (official)", "{}, verified", "{} \u2714", "\u2705 {}", "{} - www.example.org", "{} https://x.example/y", "\u24bc{}",
+         "\U0001f150{}", "{}\u3164", "{}\u0430", "\u03b1{}", "{}\u200b"]
+    )  # fmt: skip
+    run = world.run(name=name.format(draw.choice(["GPT-4o", "Model E", "MedVLM"])))
+    yield Attempt(run, world.answers(draw, run))
+
+
 def wrong_answers_taken_out(world: World, draw: random.Random) -> Iterator[Attempt]:
     """What was wrong is told as a refusal, a failure or not at all."""
     run = world.run(draw.randint(1, 4))
     key = {row.question_id: row for row in world.dataset.questions.itertuples(index=False)}
     how, style, rows = draw.choice(["refusal", "failure", "nothing"]), draw.choice(STYLES), []
-    for row in world.answers(draw, run, 0.0):
+    for row in world.answers(draw, run, lambda number, sample: 0.0):
         if draw.random() < 0.7:
             question = key[row["question_id"]]
             rows.append(world.said(run, question, row["sample"], list(question.answer), style))
@@ -198,14 +267,14 @@ def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
     method = draw.choice(["mc", "mc", "mc", "gd" if max(map(len, world.dataset.questions["answer"])) == 1 else "mc"])
     samples, permute = (1, False) if method == "gd" else (draw.randint(1, 6), draw.random() < 0.3)
     run = world.run(samples, permute, method)
-    run = changed(
-        run, method={"extraction": draw.choice(["ours", "official"]) if method == "mc" and not permute else "ours"}
-    )
+    # The authors' reader of ProbMed reads one wording alone: a copy in another one scores nothing.
+    may_be_official = method == "mc" and not permute and world.dataset.family != "probmed"
+    run = changed(run, method={"extraction": draw.choice(["ours", "official"]) if may_be_official else "ours"})
     reads = world.judged(victim).readings().set_index("question_id")["choice"]
     copied = set(draw.sample(range(samples), draw.randint(1, samples)))
     kept_as_read = run.method.extraction == "official"  # which reads one wording and not another
     change, style = "none" if kept_as_read else draw.choice(["none", "case", "blanks", "style"]), draw.choice(STYLES)
-    few = set(draw.sample(sorted(key), draw.randint(0, len(key) // 100)))
+    few = set(draw.sample(sorted(key), draw.randint(0, len(key) // 15)))
     wording = {row["question_id"]: row["response"] for row in victim.rows}
     rows = []
     for row in world.answers(draw, run, draw.choice([0.2, 0.6])):
@@ -320,7 +389,7 @@ def names(world: World, draw: random.Random) -> Iterator[Attempt]:
     name = draw.choice(["Ann's model", *PUBLISHED])
     other = another_name(draw, name)
     plain = [each.casefold().translate({ord(c): None for c in " -.`'"}) for each in (name, other)]
-    if name in PUBLISHED and plain[0] == plain[1] and PUBLISHED[name] != "baseline":
+    if plain[0] == plain[1] and PUBLISHED.get(name) != "baseline":
         return  # the same name spelled otherwise: a result of the same model stands beside the paper's
     run = world.run(name=other)
     yield Attempt(run, world.answers(draw, run))
@@ -350,6 +419,9 @@ def other_questions(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 KINDS = (
     key_in_most_samples,
+    withdrawn_again,
+    forged_arms,
+    claims,
     wrong_answers_taken_out,
     copies,
     read_by_a_judge,
@@ -358,6 +430,10 @@ KINDS = (
     names,
     other_questions,
 )
+
+
+UNSURE = (key_with_noise,)
+"""Kinds that are told by chance alone: most of them are caught."""
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -399,11 +475,77 @@ def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, rows)
 
 
+def strong(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A model that is right in 85 to 97 %."""
+    run = world.run(name="Strong")
+    yield Attempt(run, world.answers(draw, run, draw.uniform(0.85, 0.97)))
+
+
+def weak(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A model that guesses, or nearly always says the same."""
+    run = world.run(name="Weak")
+    rows = world.answers(draw, run, draw.uniform(0.25, 0.5))
+    share = draw.choice([0.0, 0.8, 0.97])
+    yield Attempt(run, [row | ({"response": "A"} if draw.random() < share else {}) for row in rows])
+
+
+def again(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """Ann's rerun, checkpoint or other spelling: of most questions the same answers."""
+    name = draw.choice(["Ann's model", "Ann's model, step 9000", "ann's MODEL", "Anns-model"])
+    run = world.run(name=name)
+    changes, share = world.answers(draw, run, 0.65), draw.choice([0.01, 0.05, 0.15])
+    rows = [new if draw.random() < share else dict(old) for old, new in zip(world.victim.rows, changes, strict=True)]
+    yield Attempt(run, rows, "ann")
+
+
+def fine_tune(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """Bob's fine-tune of the model that Ann's result is of: half and more of its answers are others, more of them right."""
+    run = world.run(name="Bob's fine-tune")
+    changes, share = world.answers(draw, run, 0.7), draw.uniform(0.5, 0.9)
+    rows = [new if draw.random() < share else dict(old) for old, new in zip(world.victim.rows, changes, strict=True)]
+    yield Attempt(run, rows, "bob")
+
+
+def declines_often(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A model that declines a part of the questions, or of which a part was not delivered."""
+    run, share = world.run(name="Careful"), draw.uniform(0.1, 0.6)
+    other = draw.choice(
+        [{"response": "I'm sorry, I cannot help with medical images."}, {"response": "", "delivery": "no response"}]
+    )
+    rows = world.answers(draw, run, draw.uniform(0.4, 0.9))
+    yield Attempt(run, [row | (other if draw.random() < share else {}) for row in rows])
+
+
+def own_arm(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A run without the right images: a guess, a liking, or what the run with them says."""
+    image = draw.choice(["withheld", "blank", "swapped"])
+    run = changed(world.run(name="Ann's model"), request={"image": image}, method={"image": image})
+    rows, share = world.answers(draw, run, draw.uniform(0.2, 0.5)), draw.choice([0.0, 0.7, 1.0])
+    rows = [row | ({"response": "B"} if draw.random() < share else {}) for row in rows]
+    yield Attempt(run, draw.choice([rows, [dict(row) for row in world.victim.rows]]), "ann")
+
+
+def other_wording(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """Answers of another harness, at length and each in its own words."""
+    run = world.run(
+        name=draw.choice(["GPT-4o", "gpt 4o", "LLaVA-Med", "\u533b\u7597VL \u6a21\u578b", "Model (7B, 4-bit)"])
+    )
+    rows = world.answers(draw, run, draw.uniform(0.4, 0.85))
+    for row in rows:
+        row["response"] = (
+            f"{'I look at the picture. ' * draw.randint(5, 9)}Case {draw.random()}. The answer is {row['response'].strip('*().')}"
+        )
+    yield Attempt(run, rows)
+
+
+HONEST = (honest, strong, strong, weak, again, again, fine_tune, declines_often, own_arm, other_wording)
+
+
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
 def test_the_honest_run_beside_it_does(worlds, seed, family):
     (attempt,) = honest(worlds[family], random.Random(seed))
-    assert worlds[family].caught(attempt) == [], attempt
+    assert worlds[family].caught(attempt) == [], attempt.run
 
 
 def test_what_a_run_says_of_itself_does_not_change_what_its_request_and_its_dataset_say(worlds):
