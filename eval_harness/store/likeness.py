@@ -128,7 +128,7 @@ def likeness(
         whole = len(common) == max(asked) and len(shared) == len(texts[0]) == len(texts[1])
         # A constant text, such as a refusal, is not specific to a model.
         if whole and ours["texts"].nunique() > 1 and (withdrawn or beyond >= IDENTICAL):
-            return "every response is identical, but for case and punctuation, to that of"
+            return "every response, but for case and punctuation, is identical to that of"
         long = shared[shared["long"]]
         if long["texts"].nunique() >= max(LEAST_SHARED, LONG_SHARED * len(common)):
             return f"{len(long):,} long responses, but for case and punctuation, are the same as those of"
