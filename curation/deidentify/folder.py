@@ -114,7 +114,9 @@ def deidentify(
                     # The header is read again by a call that continues: the names in it are stored nowhere.
                     is_header = path.suffix.lower() not in SUFFIXES or is_dicom(path)
                     data = header(path, ignored) if is_header else None
-                    patient, words = _identity(data)
+                    with reading(USED):
+                        patient = str(data.get("PatientID", "") or "") if is_header else ""
+                        words = identifiers_of(data) if is_header else set[str]()
                     entry = finished.get(key, {})
                     if entry.get("state") != state:
                         entry = {"id": key, "state": state}
@@ -200,14 +202,6 @@ def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
     if not found and not any(each.volumes for each in labels):
         raise BadInput(f"{folder}: holds no images and no DICOM files. --labels takes NIfTI with its labels.")
     return found
-
-
-def _identity(data: Any) -> tuple[str, set[str]]:
-    """The patient's id in a DICOM header, and the words in it that name people."""
-    if data is None:
-        return "", set()
-    with reading(USED):
-        return str(data.get("PatientID", "") or ""), identifiers_of(data)
 
 
 def _write_picture(

@@ -1,4 +1,4 @@
-"""Whether what a dataset states agrees: one check for all readers.
+"""Consistency of what a dataset states: one check for all readers.
 
 A broken file is left out (`Skipped`). An entry that contradicts its image, its list of classes or itself (`Contradiction`) speaks
 against the whole dataset: whatever shifted its number or its box shifted those of the others, too, where nothing shows it. So one such
@@ -8,12 +8,13 @@ entry refuses the dataset (`refuse_contradictions`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from yaml import YAMLError
 
 from curation.readers.pixels import Skipped
 from dataset_builders.errors import BadInput, Problems
@@ -69,30 +70,45 @@ def refuse_contradictions(skips: Iterable[Skip]) -> None:
     )
 
 
-def agreed_names(lists: Mapping[Path, Sequence[tuple[Any, str]]], where: str, remedy: str) -> dict[Any, str]:
+Names = tuple[dict[Any, str], tuple[Path, ...]]
+"""Number -> name of each class, and the files that say it."""
+
+
+def listed_names(
+    where: str, files: Iterable[Path], read: Callable[[Path], Iterable[tuple[Any, Any]] | None], form: str, remedy: str
+) -> Names:
     """The names of classes by their numbers, if all lists of a dataset say the same.
 
     Args:
-        lists: file -> (number, name) of each class, as the file lists them.
         where: begins the message of an error.
-        remedy: ends it.
+        files: that may be such lists.
+        read: gives the (number, name) of each class in a file; None for a file about something else. Whatever it raises is a file of
+            another form.
+        form: of such files, for the message.
+        remedy: ends the message.
 
     Raises:
-        BadInput: a list gives a number two names or none, or two lists differ.
+        NoNames: there is no list.
+        BadInput: a file has another form, a list gives a number two names or none, or two lists differ.
     """
-    numbered: list[dict[Any, str]] = []
-    for path, pairs in lists.items():
-        names: dict[Any, str] = {}
+    lists: dict[Path, dict[Any, str]] = {}
+    for path in sorted(set(files)):
+        try:
+            pairs = [(number, str(name).strip()) for number, name in read(path) or ()]
+        except (YAMLError, TypeError, KeyError, AttributeError, ValueError):
+            raise BadInput(f"{where}: {path} is not {form}. {remedy}") from None
         for number, name in pairs:
-            if not name.strip():
+            names = lists.setdefault(path, {})
+            if not name:
                 raise BadInput(f"{where}: {path} gives class {number} no name (a blank line counts, too). {remedy}")
-            if names.setdefault(number, name.strip()) != name.strip():
+            if names.setdefault(number, name) != name:
                 raise BadInput(f"{where}: {path} gives {number} two names, {names[number]!r} and {name!r}. {remedy}")
-        numbered.append(names)
+    if not lists:
+        raise NoNames(f"{where}: there is no {form} beside its files. {remedy}")
     # Lists of which one is longer differ, too: nothing says which of them the numbers were written by.
-    if len({frozenset((number, name.casefold()) for number, name in names.items()) for names in numbered}) > 1:
+    if len({frozenset((number, name.casefold()) for number, name in names.items()) for names in lists.values()}) > 1:
         raise BadInput(f"{where}: {', '.join(map(str, lists))} number the classes differently. {remedy}")
-    return numbered[0] if numbered else {}
+    return next(iter(lists.values())), tuple(lists)
 
 
 def box_of(values: Any, shape: tuple[int, ...]) -> Box:

@@ -123,8 +123,8 @@ def _volume(data: Any, path: Path, slices: list[Any], dataset: SourceDataset, un
     if not masks:
         raise Skipped("holds no contour or segment on the slices that are there")
     first = slices[0]
-    orientation = np.asarray(first.get("ImageOrientationPatient", (1, 0, 0, 0, 1, 0)), np.float64)
-    spacing = [float(each) for each in first.get("PixelSpacing", (1, 1))]
+    orientation = np.asarray(first.get("ImageOrientationPatient") or (1, 0, 0, 0, 1, 0), np.float64)
+    spacing = [float(each) for each in first.get("PixelSpacing") or (1, 1)]
     swapped = upright(np.zeros((1, 2)), orientation).shape == (2, 1)
     said = about(first)
     return Labelled(
@@ -145,7 +145,7 @@ def _along(data: Any) -> tuple[float, int]:
     """Position of a slice along the normal of its plane, then its number."""
     position, orientation = data.get("ImagePositionPatient"), data.get("ImageOrientationPatient")
     number = int(data.get("InstanceNumber", 0) or 0)
-    if position is None or orientation is None:
+    if not position or not orientation:
         return 0.0, number
     normal = np.cross(np.asarray(orientation[:3], float), np.asarray(orientation[3:], float))
     return float(normal @ np.asarray(position, float)), number
@@ -223,10 +223,8 @@ def _of_structures(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.nda
     regions = [(int(region.ROINumber), str(region.ROIName)) for region in data.get("StructureSetROISequence", [])]
     drawn = [(int(region.ReferencedROINumber), region) for region in data.get("ROIContourSequence", [])]
     names = dict(regions)
-    if len(names) < len(regions) or len(dict(drawn)) < len(drawn):
-        raise Contradiction("several regions of an RTSTRUCT have one number")
-    if not names.keys() >= dict(drawn).keys():
-        raise Contradiction("contours of an RTSTRUCT belong to a region that it does not list")
+    if len(names) < len(regions) or len(dict(drawn)) < len(drawn) or not names.keys() >= dict(drawn).keys():
+        raise Contradiction("an RTSTRUCT gives several regions one number, or one that it does not list")
     index_of = {str(image.SOPInstanceUID): at for at, image in enumerate(slices)}
     to_image = [_transformer(image) for image in slices]
     masks: dict[str, np.ndarray] = {}
@@ -276,7 +274,7 @@ def _transformer(data: Any) -> Any:
     Raises Skipped without a position in space."""
     from highdicom.spatial import ReferenceToImageTransformer
 
-    if "ImagePositionPatient" not in data or "ImageOrientationPatient" not in data:
+    if not data.get("ImagePositionPatient") or not data.get("ImageOrientationPatient"):
         raise Skipped("an RTSTRUCT on images without a position in space")
     return ReferenceToImageTransformer(
         image_position=[float(each) for each in data.ImagePositionPatient],

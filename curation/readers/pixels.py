@@ -5,7 +5,7 @@ be seen: rescale, VOI or a window, MONOCHROME1, orientation, square pixels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -148,35 +148,23 @@ IGNORED = "what its header says of {} cannot be meant and is ignored"
 def _mend(data: Any) -> list[str]:
     """Take out of a header, in place, what it cannot mean, as viewers do; returns the keywords. So every library and every route reads
     the same header."""
+    allocated, stored = ((*_numbers(data, name), 0)[0] for name in ("BitsAllocated", "BitsStored"))
+    stored = stored if 0 < stored <= allocated else allocated
+    rules: dict[str, tuple[int, Callable[[np.ndarray], Any], Any]] = {
+        "RescaleSlope": (1, np.all, 1),
+        "RescaleIntercept": (1, np.isfinite, 0),
+        "PixelSpacing": (2, lambda spacing: min(spacing) > 0, None),
+        "ImagerPixelSpacing": (2, lambda spacing: min(spacing) > 0, None),
+        "ImageOrientationPatient": (6, lambda axes: np.linalg.norm(np.cross(axes[:3], axes[3:])) > 0.5, None),
+        "BitsStored": (1, lambda bits: bits == stored, int(stored)),
+        "HighBit": (1, lambda bit: stored - 1 <= bit < allocated, int(stored) - 1),
+    }
     wrong = []
-    if any(name in data for name in ("RescaleSlope", "RescaleIntercept")):
-        for name, default in (("RescaleSlope", 1), ("RescaleIntercept", 0)):
-            number = _numbers(data, name)[:1]
-            if not number or (name == "RescaleSlope" and number == [0]):
-                wrong.append(name)
-                setattr(data, name, default)
-    windows = list(zip(_numbers(data, "WindowCenter"), _numbers(data, "WindowWidth"), strict=False))
-    usable = [(centre, width) for centre, width in windows if width > 0]
-    if "WindowCenter" in data or "WindowWidth" in data:
-        wrong += ["WindowWidth"] if not usable or len(usable) < len(windows) else []
-        data.WindowCenter, data.WindowWidth = ([float(pair[at]) for pair in usable] for at in (0, 1))
-    for name, count in (("ImageOrientationPatient", 6), ("PixelSpacing", 2), ("ImagerPixelSpacing", 2)):
+    for name, (count, is_meant, default) in rules.items():
         numbers = np.array(_numbers(data, name))
-        is_usable = len(numbers) == count and (numbers > 0).all()
-        if name == "ImageOrientationPatient" and len(numbers) == count:
-            is_usable = np.linalg.norm(np.cross(numbers[:3], numbers[3:])) > 0.5  # two directions at right angles
-        if name in data and not is_usable:
+        if name in data and not (numbers.size == count and is_meant(numbers)):
             wrong.append(name)
-            del data[name]
-    if "BitsAllocated" in data:
-        allocated, stored, high = ((*_numbers(data, name), 0)[0] for name in ("BitsAllocated", "BitsStored", "HighBit"))
-        if not 0 < stored <= allocated:
-            wrong.append("BitsStored")
-            stored = allocated
-        if not stored - 1 <= high < allocated:
-            wrong.append("HighBit")
-            high = stored - 1
-        data.BitsStored, data.HighBit = int(stored), int(high)
+            setattr(data, name, default)
     # MONOCHROME1 demands INVERSE, which inverts whatever else: one element says it from here on.
     if data.get("PresentationLUTShape") == "INVERSE":
         data.PhotometricInterpretation = "MONOCHROME1"
@@ -290,14 +278,15 @@ def _by_voi(values: np.ndarray, data: Any, ignored: list[str]) -> np.ndarray:
             ignored.append(IGNORED.format("VOILUTSequence"))
     function = str(data.get("VOILUTFunction", ""))
     for centre, width in zip(_numbers(data, "WindowCenter"), _numbers(data, "WindowWidth"), strict=False):
-        if function == "SIGMOID":
-            grey = (255 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -500, 500)))).round().astype(np.uint8)
-        elif function == "LINEAR_EXACT" or width < 1:
+        if function == "LINEAR_EXACT" or width < 1:  # black where the width is not above 0
             grey = to_grey(values, (centre, width))
+        elif function == "SIGMOID":
+            grey = (255 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -500, 500)))).round().astype(np.uint8)
         else:  # PS3.3 C.11.2.1.2.1; a width of 1 parts the values in two
             grey = to_grey(values, (centre - 0.5, max(width - 1, 1e-6)))
         if np.ptp(grey) or not np.ptp(values):
             return grey
+    if "WindowCenter" in data or "WindowWidth" in data:
         ignored.append(IGNORED.format("WindowCenter"))
     return to_grey(values, window_for("", None) if data.get("Modality") == "CT" else None)
 

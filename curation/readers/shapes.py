@@ -21,13 +21,14 @@ from pydantic import BaseModel, BeforeValidator, FiniteFloat, StrictInt, StrictS
 from curation.images.pairing import same_path, split, without_suffix
 from curation.readers.consistency import (
     Contradiction,
+    Names,
     NoNames,
     Skip,
-    agreed_names,
     box_of,
     check_area,
     check_mask,
     check_size,
+    listed_names,
     size_mismatch,
 )
 from curation.readers.dataset import SourceDataset
@@ -80,7 +81,7 @@ class CocoFile(BaseModel):
 
 def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
     """Annotations of a COCO JSON. Images that share an id are refused: their annotations cannot be distinguished. Raises BadInput for a
-    file of another form, and as `agreed_names` does."""
+    file of another form, and as `listed_names` does."""
     file = files.folder
     try:
         document = CocoFile.model_validate(read_json(file))
@@ -88,8 +89,10 @@ def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise BadInput(f"dataset {dataset.name}: {file} is no COCO JSON ({where}: {first['msg']}).") from None
-    listed = [(category.id, category.name) for category in document.categories]
-    names = agreed_names({file: listed}, f"dataset {dataset.name}", "Correct the file.")
+    categories = [(category.id, category.name) for category in document.categories]
+    names, _ = listed_names(
+        f"dataset {dataset.name}", [file], lambda _: categories, "a list of categories", "Correct it."
+    )
     own: dict[int | str, list[CocoAnnotation]] = defaultdict(list)
     for annotation in document.annotations:
         own[annotation.image_id].append(annotation)
@@ -178,7 +181,7 @@ def voc(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
             root = ElementTree.fromstring(page.read_bytes())
             named = _stem(root.findtext("filename") or "")
             is_other = named in images and named != _stem(own)
-            targets = partial(_voc_targets, root)
+            targets: Targets = partial(_voc_targets, root)
             if is_other:
                 targets = refused(Contradiction("its XML names another image"))
         except (ElementTree.ParseError, ValueError, LookupError) as error:
@@ -222,45 +225,35 @@ def is_class_list(path: Path) -> bool:
 
 def yolo(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """Annotations of text files, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
-    image. Raises BadInput if nothing says what the classes are called, and as `agreed_names` does."""
-    classes, lists = _yolo_classes(dataset, files)
+    image. Lists of classes lie among its files, or up to two folders above (data.yaml stands above `train/labels`). Raises BadInput as
+    `listed_names` does."""
+    above = {folder for root in (files.folder, dataset.path) for folder in (root, *root.parents[:2])}
+    places = {*files.marks, *files.all, *(path for folder in above for path in folder.glob("*.*"))}
+    named: Names = dataset.named_classes, ()
+    if not dataset.named_classes:
+        listed = [path for path in places if is_class_list(path) and path.is_file()]
+        form, remedy = "a list of classes (data.yaml, classes.txt)", "Give `classes: {0: name, ...}` in sources.yaml."
+        named = listed_names(f"dataset {dataset.name}", listed, _yolo_list, form, remedy)
     for path in files.marks:
         if path.suffix.lower() == ".txt" and not is_class_list(path):
-            targets = partial(_yolo_targets, path, classes)
-            yield Annotation(without_suffix(below(path, files.folder)), (path, *lists), targets)
+            targets = partial(_yolo_targets, path, named[0])
+            yield Annotation(without_suffix(below(path, files.folder)), (path, *named[1]), targets)
 
 
-def _yolo_classes(dataset: SourceDataset, files: Files) -> tuple[dict[int, str], tuple[Path, ...]]:
-    """Number -> label by every list of a dataset, and these: they lie among its files, or up to two folders above (data.yaml stands above
-    `train/labels`)."""
-    if dataset.named_classes:
-        return dataset.named_classes, ()
-    where, remedy = f"dataset {dataset.name}", "Give `classes: {0: name, ...}` in sources.yaml."
-    above = {folder for root in (files.folder, dataset.path) for folder in (root, *root.parents[:2])}
-    lists = {}
-    for path in sorted({*files.marks, *files.all, *(path for folder in above for path in folder.glob("*.*"))}):
-        if not is_class_list(path) or not path.is_file():
-            continue
-        try:
-            if path.suffix == ".json":
-                lists[path] = [(category["id"], str(category["name"])) for category in read_json(path)["categories"]]
-            elif path.suffix in (".yaml", ".yml"):
-                document = yaml.safe_load(read_text(path))
-                if not isinstance(document, dict) or "names" not in document:
-                    continue  # about something else
-                given: Any = None if "kpt_shape" in document else document["names"]  # keypoints mark no region
-                numbered = given.items() if isinstance(given, dict) else enumerate(list(given))
-                lists[path] = [(int(number), str(name)) for number, name in numbered]
-                if document.get("nc", len(lists[path])) != len(lists[path]):
-                    raise ValueError
-            else:
-                lists[path] = list(enumerate(read_text(path).rstrip().splitlines()))
-        except (yaml.YAMLError, TypeError, KeyError, ValueError):
-            what = "no `names` of boxes or polygons (a list, or number: name), as many as `nc` says"
-            raise BadInput(f"{where}: {path} has {what}. {remedy}") from None
-    if not lists:
-        raise NoNames(f"{where}: there is no {' or '.join(LISTS)} in {files.folder}, nor above it. {remedy}")
-    return agreed_names(lists, where, remedy), tuple(lists)
+def _yolo_list(path: Path) -> list[tuple[Any, Any]] | None:
+    """(number, name) of the classes in a list; None for YAML about something else. Raises errors of many kinds for another form."""
+    if path.suffix == ".json":
+        return [(category["id"], category["name"]) for category in read_json(path)["categories"]]
+    if path.suffix not in (".yaml", ".yml"):
+        return list(enumerate(read_text(path).rstrip().splitlines()))
+    document = yaml.safe_load(read_text(path))
+    if not isinstance(document, dict) or "names" not in document:
+        return None
+    names: Any = None if "kpt_shape" in document else document["names"]  # keypoints mark no region
+    pairs = [(int(number), name) for number, name in (names.items() if isinstance(names, dict) else enumerate(names))]
+    if document.get("nc", len(pairs)) != len(pairs):
+        raise ValueError("another number of classes than `nc` says")
+    return pairs
 
 
 def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -> list[PictureLabel]:
@@ -368,7 +361,7 @@ def _whole_class(image: Image.Image, is_lossy: bool) -> np.ndarray:
 
 
 def _numbers(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.ndarray:
-    """(height, width) of whole numbers, one for each class: grey values, or a palette's indices where its colours say nothing else."""
+    """(height, width) of whole numbers, one for each class: grey values, or a coloured palette's indices."""
     if is_lossy:
         raise Contradiction(
             "a mask of several classes is compressed with losses, which blurs its numbers: save it as PNG"
@@ -377,17 +370,9 @@ def _numbers(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.
         return np.asarray(image).astype(np.int64)
     if image.mode != "P":
         return _greys(image)[0]
-    indices, colours = np.asarray(image).astype(np.int64), np.asarray(image.convert("RGB"))
-    if (colours != colours[..., :1]).any():
-        return indices
-    # A grey palette: what made the file may have sorted it, by how often a shade occurs.
-    greys = colours[..., 0].astype(np.int64)
-    if {int(value) for value in np.unique(greys)} <= {0, *classes}:
-        return greys
-    first = np.unique(indices, return_index=True)[1]
-    if (np.diff(greys.ravel()[first]) <= 0).any():
-        raise Contradiction("the numbers of a mask and the greys of its palette are in different orders")
-    return indices
+    colours = np.asarray(image.convert("RGB"))
+    is_grey = (colours == colours[..., :1]).all()  # programs sort the greys of a palette, e.g. by how often they occur
+    return colours[..., 0].astype(np.int64) if is_grey else np.asarray(image).astype(np.int64)
 
 
 def _greys(image: Image.Image) -> tuple[np.ndarray, int]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from curation.images.pairing import split, without_suffix
-from curation.readers.consistency import Contradiction, NoNames, agreed_names
+from curation.readers.consistency import Contradiction, Names, listed_names
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
@@ -32,7 +32,6 @@ from curation.readers.pictures import (
     refused,
 )
 from curation.readers.pixels import VIEWS, Skipped, reading, square_pixels, to_grey, to_rgb, turn_to, window_for
-from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_json
 
 
@@ -134,23 +133,21 @@ def without_channels(images: Iterable[str], labels: Iterable[str]) -> list[str]:
     return [name if split(name)[-1:] in last else name.removesuffix("_0000") for name in map(without_suffix, images)]
 
 
-def volume_classes(dataset: SourceDataset) -> tuple[dict[int, str], tuple[Path, ...]]:
-    """Value -> label, and the files that say it: every dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value ->
-    name) of a dataset. Raises NoNames if there is none, and BadInput as `agreed_names` does."""
-    where, remedy = f"dataset {dataset.name}", "Give `classes: {1: name, ...}` in sources.yaml."
+def volume_classes(dataset: SourceDataset) -> Names:
+    """Value -> label by every dataset.json of a dataset. Raises BadInput as `listed_names` does."""
     roots = [root for root in (dataset.path, dataset.annotations) if root is not None]
-    lists = {}
-    for file in sorted({folder / "dataset.json" for root in roots for folder in (root, root.parent)}):
-        if file.is_file():
-            try:
-                labels = read_json(file)["labels"].items()
-                pairs = [(key, value) if str(key).isdigit() else (value, key) for key, value in labels]
-                lists[file] = [(int(value), str(name)) for value, name in pairs if int(value)]
-            except (TypeError, KeyError, AttributeError, ValueError):
-                raise BadInput(f"{where}: `labels` of {file} is no map of names and whole numbers. {remedy}") from None
-    if not lists:
-        raise NoNames(f"{where}: there is no dataset.json beside the volumes. {remedy}")
-    return agreed_names(lists, where, remedy), tuple(lists)
+    files = {folder / "dataset.json" for root in roots for folder in (root, root.parent)}
+    form, remedy = (
+        "a dataset.json whose `labels` are names and whole numbers",
+        "Give `classes: {1: name, ...}` in sources.yaml.",
+    )
+    return listed_names(f"dataset {dataset.name}", filter(Path.is_file, files), _volume_list, form, remedy)
+
+
+def _volume_list(path: Path) -> list[tuple[int, Any]]:
+    """(value, label) of a dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value -> name)."""
+    pairs = [(key, value) if str(key).isdigit() else (value, key) for key, value in read_json(path)["labels"].items()]
+    return [(int(value), name) for value, name in pairs if int(value)]
 
 
 def _load(
@@ -200,7 +197,9 @@ def open_volume(path: Path) -> Any:
             turns = [nibabel.io_orientation(affine) for affine in (sform, qform)]
             sizes = [nibabel.affines.voxel_sizes(affine) for affine in (sform, qform)]
             is_same_space = s_code != q_code or np.allclose(sform, qform, rtol=1e-3, atol=1e-2)
-            if not (np.array_equal(*turns) and np.allclose(*sizes, rtol=0.05) and is_same_space):
+            if not (
+                np.array_equal(turns[0], turns[1]) and np.allclose(sizes[0], sizes[1], rtol=0.05) and is_same_space
+            ):
                 raise Contradiction("its sform and its qform disagree")
     return loaded
 

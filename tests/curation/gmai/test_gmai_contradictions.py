@@ -53,7 +53,7 @@ def yolo(base, rng):
         "blank line": (lambda: (base / "labels/classes.txt").write_text("\n" + listed), "blank line"),
         "yaml above": (lambda: (base / "data.yaml").write_text(f"nc: 4\nnames: {other}"), "differently"),
         "yaml beside": (lambda: (base / "images/x.yaml").write_text(f"names: {other}"), "differently"),
-        "too few": (lambda: (base / "data.yaml").write_text(f"nc: 5\nnames: {NAMES}"), "as many as"),
+        "too few": (lambda: (base / "data.yaml").write_text(f"nc: 5\nnames: {NAMES}"), "not a list of classes"),
         "notes": (lambda: (base / "notes.json").write_text(json.dumps({"categories": categories})), "differently"),
         "corners": (lambda: change_lines(base, corners), "outside"),
         "pixels": (lambda: change_lines(base, lambda number, row: (number, *(64 * n for n in row))), "outside 0 to 1"),
@@ -154,7 +154,7 @@ def masks(base, rng):
     return {
         "no name": (lambda: save(path, np.where(values == 1, 9, values).astype(np.uint8)), "no name"),
         "jpeg": (blurred, "compressed with losses"),
-        "palette": (lambda: by_palette([3, 0, 1, 2, 4]), "different orders"),
+        "palette": (lambda: by_palette([3, 0, 1, 2, 4]), "no name"),
     }
 
 
@@ -220,7 +220,7 @@ def dicom(base, rng):
         )
 
     return {
-        "one number": (lambda: structures(lambda data: number(data, 1)), "have one number"),
+        "one number": (lambda: structures(lambda data: number(data, 1)), "one number"),
         "unlisted": (lambda: structures(unlisted), "does not list"),
         "twice": (lambda: structures(lambda data: shifted(data, 0)), "twice"),
         "crossing": (lambda: structures(lambda data: shifted(data, 6)), "cross"),

@@ -336,4 +336,4 @@ def test_a_class_of_yolo_is_the_line_of_its_name_and_lists_that_differ_are_refus
     (tmp_path / "t" / "more" / "data.yaml").write_text("names: [spleen, liver, lung]")
     assert "number the classes differently" in refused(units_of, sources.datasets[0])
     (tmp_path / "t" / "more" / "data.yaml").write_text("names: [liver]\nkpt_shape: [17, 2]")
-    assert "boxes or polygons" in refused(units_of, sources.datasets[0])
+    assert "is not a list of classes" in refused(units_of, sources.datasets[0])
