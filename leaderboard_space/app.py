@@ -73,7 +73,7 @@ def build_app(
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
         "model": (partial(model.page, service.memory), partial(model.file, service.memory)),
-        "compare": (partial(compare.page, board), partial(compare.file, board)),
+        "compare": (partial(compare.page, service.memory), partial(compare.file, service.memory)),
         "cases": (partial(cases.page, board), partial(cases.file, board)),
         "submit": (submitting.page, submitting.file),
     }

@@ -1,4 +1,5 @@
-"""Compare results on the same questions: paired if the answers of both are known, else by their numbers.
+"""Compare results on the same questions: paired if the answers of both are known, else by their numbers. Scores, the correction for many
+comparisons and what a selection means are those of the leaderboard.
 
 See also: drawing (`views/compare.py`), sentences (`sentences.py`).
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -21,12 +23,14 @@ from eval_harness.scores.unpaired import METHOD as UNPAIRED
 from eval_harness.scores.unpaired import unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.cells import scores_by_entry
 from leaderboard_space.data.model_names import find_result, identity_of, labels
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import Owner, group_of, order_of, owner_of
-from leaderboard_space.data.ranks.standings import info_of, metrics_of
-from leaderboard_space.data.scoring import scores_of
+from leaderboard_space.data.ranks.standings import ALL, ONE, info_of
 from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.memory import ViewCache
+from leaderboard_space.query import BoardQuery, selection_of
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """The keys of an address that name the results to compare."""
@@ -35,8 +39,9 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Difference:
-    """A pair of results: the difference in points (one - other), its interval, and two-sided p-values, uncorrected and corrected for all
-    pairs compared here (Holm). `n` units, and the numbers that only one of them got right; None if unpaired."""
+    """A pair of results: the difference in points (one - other), its interval, and two-sided p-values: `p` of the pair alone, `corrected`
+    for the ranking of so many `models` (0: for the pairs compared here, Holm). `n` units, and
+    the numbers that only one of them got right; None if unpaired."""
 
     one: Entry
     other: Entry
@@ -46,6 +51,7 @@ class Difference:
     p: float
     corrected: float
     method: str
+    models: int = 0
     n: int | None = None
     only_one: int | None = None
     only_other: int | None = None
@@ -56,7 +62,7 @@ class Difference:
 
     @property
     def is_sure(self) -> bool:
-        """True if the two differ significantly, corrected for all pairs of the comparison."""
+        """True if the two differ significantly, corrected for all comparisons."""
         return self.corrected < LEVEL and abs(self.value) > 1e-9
 
 
@@ -65,19 +71,31 @@ class Comparison:
     """Results on the same questions, as a request chooses them. `named`: a name for every result of the section, none twice.
     Of two, the one with the higher score is the first of `chosen`: every difference of the page is the first less the second.
 
-    `unknown`: what the request names and is not there; `is_example`: whether it names none;
-    `fields`: what stands in the fields, each name where it was typed; `chosen_set`: whether the request names the set of questions."""
+    `query`: the set, the selection of its questions and the score, as on the leaderboard. `unknown`: what the request names and is not
+    there; `is_example`: whether it names none; `fields`: what stands in the fields, each name where it was typed; `chosen_set`: whether the
+    request names the set of questions."""
 
-    section: Section
-    outcomes: Outcomes | None
+    memory: ViewCache
+    query: BoardQuery
     chosen: list[Entry]
     named: dict[str, str]
     metrics: list[str]
-    metric: str
     unknown: tuple[str, ...] = ()
     is_example: bool = False
     fields: tuple[str, ...] = ()
     chosen_set: bool = False
+
+    @property
+    def section(self) -> Section:
+        return self.query.section
+
+    @property
+    def outcomes(self) -> Outcomes | None:
+        return self.query.outcomes
+
+    @property
+    def metric(self) -> str:
+        return self.query.metric
 
     def has_answers(self, entry: Entry) -> bool:
         """True if the result can be compared question by question."""
@@ -91,33 +109,32 @@ class Comparison:
         """The same, by key."""
         return labels(self.chosen)[key]
 
+    @cached_property
+    def _held(self) -> dict[str, dict[str, Score]]:
+        return {}
+
+    def _scores(self, metric: str) -> dict[str, Score]:
+        """Entry key -> score on the selection of the chosen results, as the leaderboard has them."""
+        if metric not in self._held:
+            keys, query = frozenset(entry.key for entry in self.chosen), self.query
+            self._held[metric] = scores_by_entry(
+                query.section, query.outcomes, query.tree, metric, query.branches, keys
+            )
+        return self._held[metric]
+
     def score(self, entry: Entry, metric: str) -> Score | None:
         """The result's score, from its answers if they are known; None if it has none."""
-        found = self._own(entry, metric)
+        found = self._scores(metric).get(entry.key)
         return found if found is not None and found.value is not None else None
 
     def no_score(self, entry: Entry, metric: str) -> str:
-        """Why the result cannot be compared by a score; empty if it can, or if nothing is known about it."""
-        found = self._own(entry, metric)
+        """Why the result has no verdict or no score; empty if it may have them, or if nothing is known about it."""
+        found = self._scores(metric).get(entry.key)
         return sentences.no_score(found, entry.result) if found is not None else ""
-
-    def _own(self, entry: Entry, metric: str) -> Score | None:
-        if self.outcomes is not None and self.has_answers(entry) and metric in self.outcomes.metrics:
-            units = self.outcomes.metrics[metric].part(runs=np.array([self.outcomes.row_of[entry.key]]))
-            return scores_of(units, info_of(metric).higher_is_better)[0]
-        return entry.result.scores.get(metric)
 
     def scores(self, metric: str) -> dict[str, Score]:
         """Entry key -> score, of those chosen that have one."""
-        found = {entry.key: self.score(entry, metric) for entry in self.chosen}
-        return {key: score for key, score in found.items() if score is not None}
-
-    def values(self, metric: str) -> dict[str, float]:
-        """Entry key -> its score, from the answers where they are known; of all results of the section that have one."""
-        printed = {one.key: score.value for one in self.section.entries if (score := one.result.scores.get(metric))}
-        if self.outcomes is not None and metric in self.outcomes.metrics:
-            printed |= dict(zip(self.outcomes.runs, self.outcomes.metrics[metric].shares().tolist(), strict=True))
-        return {key: value for key, value in printed.items() if value is not None and math.isfinite(value)}
+        return {key: score for key, score in self._scores(metric).items() if score.value is not None}
 
     def differences(self, metric: str) -> list[Difference]:
         """Every pair of the chosen results of which both have the score; significant ones first, then by the size of the difference."""
@@ -126,9 +143,25 @@ class Comparison:
             for one, other in combinations(self.chosen, 2)
             if (difference := self._difference(one, other, metric)) is not None
         ]
-        if len(found) > 1:
-            found = _corrected(found)
+        if metric == self.metric:
+            found = self._corrected(found)
         return sorted(found, key=lambda pair: (not pair.is_sure, -abs(pair.value) if pair.is_sure else pair.p))
+
+    def _corrected(self, pairs: list[Difference]) -> list[Difference]:
+        """The same with p-values corrected as the leaderboard's ranking has them, if it ranks all of these results together; else for the
+        pairs compared here (Holm 1979)."""
+        keys = list(dict.fromkeys(entry.key for pair in pairs for entry in (pair.one, pair.other)))
+        for shown in (ONE, ALL) if pairs else ():
+            standings = self.memory.standings(replace(self.query, shown=shown))
+            if (ranked := standings.corrected(keys)) is not None:
+                p, models = ranked
+                at = {key: number for number, key in enumerate(keys)}
+                return [
+                    replace(pair, corrected=float(p[at[pair.one.key], at[pair.other.key]]), models=models)
+                    for pair in pairs
+                ]
+        adjusted = holm_adjusted(np.array([pair.p for pair in pairs])).tolist()
+        return [replace(pair, corrected=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
     def _difference(self, one: Entry, other: Entry, metric: str) -> Difference | None:
         left, right = self.score(one, metric), self.score(other, metric)
@@ -139,7 +172,7 @@ class Comparison:
         if self.has_answers(one) and self.has_answers(other) and self.outcomes and metric in self.outcomes.metrics:
             test = paired_test(self._units(one, metric), self._units(other, metric), metric)
             return Difference(
-                one, other, test.difference, test.low, test.high, test.p, test.p, test.method, test.n, test.only_a,
+                one, other, test.difference, test.low, test.high, test.p, test.p, test.method, 0, test.n, test.only_a,
                 test.only_b,
             )  # fmt: skip
         low, high, p = unpaired_difference(left, right)
@@ -148,10 +181,13 @@ class Comparison:
         return Difference(one, other, left.value - right.value, low, high, p, p, UNPAIRED)
 
     def _units(self, entry: Entry, metric: str) -> pd.DataFrame:
-        """A run's units as the paired test takes them. A unit is named by its number, which is the same for both runs."""
+        """A run's units of the selection as the paired test takes them. A unit is named by its number, which is the same for both runs."""
         assert self.outcomes is not None
-        units = self.outcomes.metrics[metric]
-        top, base = units.run(self.outcomes.row_of[entry.key])
+        mask = self.query.tree.mask(self.query.branches)
+        units = self.outcomes.metrics[metric].part(
+            self.outcomes.rows(metric, mask), np.array([self.outcomes.row_of[entry.key]])
+        )
+        top, base = units.run(0)
         return pd.DataFrame(
             {
                 "metric": metric,
@@ -161,12 +197,6 @@ class Comparison:
                 "denominator": base,
             }
         )
-
-
-def _corrected(pairs: list[Difference]) -> list[Difference]:
-    """The same with p-values corrected for how many pairs are compared (Holm 1979): those that can be tested, whichever they are."""
-    adjusted = holm_adjusted(np.array([pair.p for pair in pairs])).tolist()
-    return [replace(pair, corrected=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
 def comparable_sections(board: Board) -> list[Section]:
@@ -181,10 +211,11 @@ def comparable_sections(board: Board) -> list[Section]:
     return sorted(found, key=order)
 
 
-def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
-    """What a request chooses: `set`, `metric`, and results under the keys SLOTS (by key, by name, or by model). What it does not say is
-    chosen of the first set that has two results (`_next_by_default`). None where no set has."""
-    sections = comparable_sections(board)
+def compared(memory: ViewCache, request: Mapping[str, Any]) -> Comparison | None:
+    """What a request chooses: `set`, `branch` and `facet` (the selection, as the leaderboard's address has it), `metric`, and results under
+    the keys SLOTS (by key, by name, or by model). What it does not say is chosen of the first set that has two results
+    (`_next_by_default`). None where no set has."""
+    sections = comparable_sections(memory.board)
     if not sections:
         return None
     wanted, said = (
@@ -194,53 +225,60 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     # Without a set, the first that has a result of every name.
     has_all = (one for one in sections if all(find_result(one.entries, name) for name in said))
     section = next((one for one in sections if f"{one.family}/{one.key}" == wanted), next(has_all, sections[0]))
-    outcomes, _ = board.outcomes(section)
+    asked = {"format": section.family, "section": section.key, "metric": request.get("metric")}
+    query = memory.query(asked | {"branches": selection_of(request), "shown": ONE})
     named = labels(section.entries)
     taken = [slot for slot in SLOTS if str(request.get(slot) or "").strip()]
     found = [(name, find_result(section.entries, name)) for name in said]
     chosen = list({entry.key: entry for _, entry in found if entry is not None}.values())
     unknown = tuple(name for name, entry in found if entry is None)
-    metrics = [name for name in metrics_of(section, outcomes) if info_of(name).unit != "count"]
-    draft = Comparison(section, outcomes, chosen, named, metrics, "", unknown)
-    asked = str(request.get("metric"))
-    chosen_by = asked if asked in metrics else next(iter(metrics), "")
-    is_example = not said
+    metrics = [name for name in query.metrics if info_of(name).unit != "count"]
     while max(len(chosen), len(said)) < 2 and not unknown:
-        entry = _next_by_default(draft, chosen_by, chosen)
+        entry = _next_by_default(memory, query, chosen)
         if entry is None:
             break
         chosen.insert(0 if said and "first" not in taken else len(chosen), entry)
+    draft = Comparison(memory, query, chosen, named, metrics, unknown)
     known = [name for name in metrics if len(draft.scores(name)) >= min(2, len(chosen))]
     # For a run without a score the page gives the reason, for the requested score.
     without = [name for name in metrics if name not in known and any(draft.no_score(entry, name) for entry in chosen)]
     known = [name for name in metrics if name in known or name in without]
-    metric = asked if asked in known else next(iter(known), "")
+    metric = query.metric if query.metric in known else next(iter(known), "")
     fields = tuple(named[entry.key] if entry is not None else name for name, entry in found)
     if len(chosen) > len(found):
         fields = tuple(named[entry.key] for entry in chosen)
-    shown = Comparison(section, outcomes, chosen, named, known, metric, unknown, is_example, fields, bool(wanted))
+    shown = replace(
+        draft,
+        query=replace(query, metric=metric),
+        metrics=known,
+        is_example=not said,
+        fields=fields,
+        chosen_set=bool(wanted),
+    )
     pairs = shown.differences(metric) if len(chosen) == 2 else []
     return replace(shown, chosen=chosen[::-1]) if pairs and pairs[0].value < 0 else shown
 
 
-def _next_by_default(draft: Comparison, metric: str, chosen: Sequence[Entry]) -> Entry | None:
+def _next_by_default(memory: ViewCache, query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None:
     """The result to compare with those `chosen` where none is named: the best of the results that stand for their models, of another model
     and with another score, since equal answers show nothing. Answers come before numbers alone, models before baselines."""
-    up = info_of(metric).higher_is_better is not False
+    section, outcomes = query.section, query.outcomes
+    up = info_of(query.metric).higher_is_better is not False
     standing: dict[Owner, Entry] = {}
-    for entry in sorted(draft.section.entries, key=order_of):
+    for entry in sorted(section.entries, key=order_of):
         if group_of(entry) == "ranked":
             standing.setdefault(owner_of(entry), entry)
-    values = draft.values(metric)
+    scores = scores_by_entry(section, outcomes, query.tree, query.metric, query.branches)
+    values = {key: score.value for key, score in scores.items() if score.value is not None}
     taken = {identity_of(entry.result.model.name) for entry in chosen}
     scored = {values.get(entry.key) for entry in chosen}
-    answered = draft.outcomes is not None and len(draft.outcomes.runs) > 1
+    answered = outcomes is not None and len(outcomes.runs) > 1
 
     def order(entry: Entry) -> tuple[object, ...]:
         value = values.get(entry.key)
         return (
             value is None,
-            answered and not draft.has_answers(entry),
+            answered and (outcomes is None or entry.key not in outcomes.row_of),
             identity_of(entry.result.model.name) in taken,
             entry.is_baseline,
             entry not in standing.values(),
@@ -248,4 +286,4 @@ def _next_by_default(draft: Comparison, metric: str, chosen: Sequence[Entry]) ->
             -(value or 0.0) if up else value or 0.0,
         )
 
-    return min((entry for entry in draft.section.entries if entry not in chosen), key=order, default=None)
+    return min((entry for entry in section.entries if entry not in chosen), key=order, default=None)

@@ -81,7 +81,13 @@ def number_columns(
 def score_columns(score: Score, result: Result) -> dict[str, Any]:
     """A score as columns of a table; `no_score`: why it has no verdict and no rank."""
     names = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
-    return {name: getattr(score, name) for name in names} | {"no_score": sentences.no_score(score, result) or None}
+    low, high = score.chance_interval or (None, None)
+    return {
+        **{name: getattr(score, name) for name in names},
+        "chance_low": low,
+        "chance_high": high,
+        "no_score": sentences.no_score(score, result) or None,
+    }
 
 
 def as_file(table: Table, name: str, form: str) -> dict[str, str]:

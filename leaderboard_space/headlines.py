@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from eval_harness.derive.metrics import HEADLINE
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.standings import Row, Standings, info_of, is_random_run, shown_method
+from leaderboard_space.data.ranks.standings import Row, Standings, info_of, shown_method
 from leaderboard_space.data.tree import TreePath, selection_name
-from leaderboard_space.html import count, in_words, number, plural, score_text
+from leaderboard_space.html import count, in_words, percent, plural, score_text
 from leaderboard_space.sentences import RANDOM_RUN, SAME, listed, percent_of_chance
 
 NAMED = 3
@@ -24,7 +25,8 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Ranked:
-    """What a sentence knows of one row that holds ranks: `verdict` None where chance is not known, `first` the first rank it may hold."""
+    """What a sentence knows of one row that holds ranks: `verdict` None where chance is not known, `first` the first rank it may hold
+    (0: it holds none)."""
 
     name: str
     value: float
@@ -37,6 +39,7 @@ class HeadlineFacts:
     """What the headline speaks of. `ranked`: best first. `about`: the score where the sentence has to name it, empty for a benchmark's own.
     `guess`: what chance is called ("guessing"). `are_models`: every row is a model of its own (else they are results). `higher`: whether
     the first row has the highest value. `baselines`: baselines with a score; `uncounted`: results whose score is undefined here;
+    `small`: models of which too few independent cases are known;
     `partial`: results of which only other selections are known; `apart`: results that are shown and not ranked with the others."""
 
     about: str
@@ -46,6 +49,7 @@ class HeadlineFacts:
     higher: bool = True
     baselines: int = 0
     uncounted: int = 0
+    small: int = 0
     partial: int = 0
     apart: int = 0
     unit: str = "percent"
@@ -101,6 +105,8 @@ def headline(found: HeadlineFacts) -> str:
 def _nothing(found: HeadlineFacts) -> str:
     if found.uncounted and not found.baselines:
         return "The answer key of these questions is hidden, or none of them counts towards this score."
+    if found.small:
+        return f"Too few independent cases to compare the {plural(found.small, 'model')} here."
     if found.baselines:
         return "Only baselines have this score here."
     if found.apart:
@@ -191,9 +197,9 @@ def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> st
         if rows and does not in none_better:
             best, rivals = rows[0], [row.name for row in rows[1:] if row.first == 1]
             also = f"; {_few(rivals, 'others')} may be as good" if rivals else ""
-            parts.append(f"{best.name} {does} most often ({number(best.value)}%{also})")
+            parts.append(f"{best.name} {does} most often ({percent(best.value)}%{also})")
     if not parts:
-        return f"{label}: no numbers are known yet."
+        return f"{label}: too few independent cases to compare models."
     return f"On {_in_small_letters(label)}, {'. '.join(parts)}."
 
 
@@ -236,7 +242,7 @@ def weakest(label: str, where: str, value: float, chance: float, score: str = ""
     >>> weakest("brain MRI", "ProbMed", 23.2, 50.0, "abnormality")
     'Weakest: “brain MRI” in ProbMed, abnormality 23.2% where guessing gets 50%.'
     """
-    measured = f"{score} {number(value)}".strip()
+    measured = f"{score} {percent(value)}".strip()
     return f"Weakest: “{label}” in {where}, {measured}% where guessing gets {percent_of_chance(chance)}."
 
 
@@ -251,10 +257,12 @@ def guess_of(row: Row, family: str, metric: str) -> str:
 
 
 def ranked(found: Standings) -> tuple[Ranked, ...]:
-    """The ranked models as sentences speak of them, best first."""
+    """The models that can be compared as sentences speak of them, best first."""
     names = display_names([row.entry for row in found.models])
     return tuple(
-        Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 1) for row in found.models
+        Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 0)
+        for row in found.models
+        if not row.score.is_small
     )
 
 
@@ -272,6 +280,7 @@ def finding(family: str, found: Standings) -> str:
             higher=info.higher_is_better is not False,
             baselines=sum(row.is_baseline and row.score.value is not None for row in among),
             uncounted=sum(row.score.value is None for row in among),
+            small=sum(row.score.is_small for row in models),
             apart=len(found.rows) - len(among),
             partial=len(found.hidden),
             unit=info.unit,
@@ -316,7 +325,7 @@ def _chart(found: Standings, known: Sequence[Score]) -> str:
     guess = "guessing, which differs by row"
     tested = [row for row in found.rows if row.score.chance is not None]
     if all(row.run is not None or is_random_run(row.entry.result) for row in tested):
-        guess = f"{RANDOM_RUN}, a sample of guessing"
+        return f"Dots: scores{bars}; band: {RANDOM_RUN}, a sample of guessing, with its interval"
     elif len(levels) == 1:
         guess = f"guessing ({percent_of_chance(levels.pop())})"
     some = " where known" if any(score.chance is None for score in known) else ""

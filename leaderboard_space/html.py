@@ -7,7 +7,9 @@ import math
 import re
 from collections.abc import Sequence
 
-from eval_harness.store.printed import decimals
+from eval_harness.records.result import Score
+from eval_harness.store import printed
+from eval_harness.store.printed import shown
 
 LONGEST = 120
 """Characters of a name or a note that are shown; the rest is behind an ellipsis."""
@@ -80,9 +82,7 @@ def percent(value: float | None) -> str:
     >>> percent(100.0), percent(99.97), percent(0.01), percent(0.0), percent(29.545)
     ('100.0', '>99.9', '<0.1', '0.0', '29.5')
     """
-    if value is not None and 0 < value < 0.05:
-        return "<0.1"
-    return ">99.9" if value is not None and 99.95 <= value < 100 else number(value)
+    return shown(value, 1) if value is not None and 0 <= value <= 100 else number(value)
 
 
 def score_text(value: float | None, unit: str) -> str:
@@ -96,17 +96,9 @@ def score_text(value: float | None, unit: str) -> str:
     return number(value, 0 if unit == "count" and value is not None and value.is_integer() else 1)
 
 
-def interval(low: float | None, high: float | None, level: float | None = None) -> str:
-    """A 95 % interval in whole percent; a dash where there is none. `level`: what it is compared with, such as chance, to whose other side
-    no end is rounded.
-
-    >>> interval(25.3, 37.2), interval(25.3, 37.2, 25.0)
-    ('25–37', '25.3–37.2')
-    """
-    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
-        return "–"
-    digits = decimals(low, high, level, 0)
-    return f"{number(low, digits)}–{number(high, digits)}"
+def interval(score: Score) -> str:
+    """The 95 % interval of a score; a dash where there is none."""
+    return printed.interval(score).replace(" - ", "–") or "–"
 
 
 def count(value: int) -> str:

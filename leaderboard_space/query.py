@@ -16,7 +16,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.standings import ALL, ONE, methods_of, metrics_of
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import Tree, TreePath, branch_name, facets_in
+from leaderboard_space.data.tree import SEPARATOR, Tree, TreePath, branch_name, facets_in
 
 MOST_BRANCHES = 2000
 
@@ -75,6 +75,17 @@ def rankable(section: Section, outcomes: Outcomes | None, branches: Sequence[Tre
     facets = [facet for branch in branches for facet in facets_in(section.family, branch)]
     found = [name for name in metrics_of(section, outcomes) if not gives_away(section.family, name, facets)]
     return found or [name for name in METRICS if not gives_away(section.family, name, facets)][:1]
+
+
+def selection_of(request: Mapping[str, Any]) -> list[TreePath]:
+    """The selection that an address names (`views.parts.selection_address`)."""
+    named = [str(one) for key in ("branch", "facet") for one in listed(request.get(key))]
+    return [(facet, *labels.split(SEPARATOR)) for facet, _, labels in (one.partition(":") for one in named) if labels]
+
+
+def listed(value: Any) -> list[Any]:
+    """What an address says once or several times under a key."""
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def _branches(value: Any) -> list[TreePath]:

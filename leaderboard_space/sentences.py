@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from eval_harness.derive.metrics import cause
+from eval_harness.derive.metrics import untested
 from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.scores.nonresponse import REASONS
 from eval_harness.scores.sight import Sight
 from eval_harness.store.printed import decimals, needs_the_image
+from leaderboard_space.benchmarks import spec
 from leaderboard_space.html import count, in_words, interval, number, percent, plural
 
 SAME = 1e-9
@@ -24,7 +25,19 @@ FEW = 30
 """Cases under which a number is shown in grey."""
 MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
 """The sign of a cell's test against chance, in every table that has such signs; None: not tested."""
-RANKS = "Rank 1 is shared by every model that may be the best; click a rank to see why."
+
+
+def mark(score: Score) -> str:
+    """The sign of a score's test against chance; none for a score of too few independent cases, which says so in words."""
+    return "" if score.is_small else MARK[score.verdict]
+
+
+def too_few(score: Score, case: str) -> str:
+    """What stands in a cell instead of such a sign."""
+    return f"too few independent {case}s" if score.is_small else ""
+
+
+RANKS = "Rank 1 is shared by every model that none significantly beats; click a rank to see why."
 """What the column of ranks says (`ranks.RankRanges`)."""
 SHADES = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"
 
@@ -67,7 +80,7 @@ def behind(score: Score) -> str:
     said = behind_n(score)
     if score.low is None or score.high is None:
         return f"no interval, {said}"
-    return f"95% interval {interval(score.low, score.high, score.chance)}, {said}"
+    return f"95% interval {interval(score)}, {said}"
 
 
 def not_ranked(models: int, published: bool, below: bool) -> str:
@@ -106,21 +119,18 @@ def ends(label: str, known: int, left_out: int, against_chance: bool) -> str:
 
 
 def ranks_in_words(first: int, last: int, ahead: int, behind: int, tied: int) -> str:
-    """What a row's ranks stand for: how many others are significantly better, significantly worse, and neither. Rank 1 is lost by the one
-    comparison with the best, which is stricter than the correction for all pairs (`ranks.RankRanges`).
+    """What a row's ranks stand for: how many others are significantly better, significantly worse, and neither (`ranks.RankRanges`).
 
     >>> ranks_in_words(1, 2, 0, 0, 1)
     'Rank 1 to 2: no model is significantly better; 1 model is not significantly different.'
     """
     models = ahead + behind + tied + 1
     ranks = f"Rank {first}" if first == last else f"Rank {first} to {last}"
-    parts = [
-        _so_many(ahead, "significantly better") if ahead or first == 1 else "significantly worse than the best alone"
-    ]
+    parts = [_so_many(ahead, "significantly better")]
     parts += [
         _so_many(n, said) for n, said in ((behind, "significantly worse"), (tied, "not significantly different")) if n
     ]
-    corrected = f" ({corrected_for(models * (models - 1) // 2)})" if models > 2 else ""
+    corrected = f" ({corrected_for(0, models)})" if models > 2 else ""
     return f"{ranks}: {'; '.join(parts)}{corrected}."
 
 
@@ -128,12 +138,14 @@ def _so_many(models: int, said: str) -> str:
     return f"{plural(models, 'model') if models else 'no model'} {'are' if models > 1 else 'is'} {said}"
 
 
-def corrected_for(tests: int) -> str:
-    """That a significance is corrected for several tests.
+def corrected_for(tests: int, models: int = 0) -> str:
+    """That a significance is corrected: for the ranking of so many models, or for several tests.
 
-    >>> corrected_for(15), corrected_for(1)
-    ('corrected for 15 comparisons', 'one comparison, not corrected')
+    >>> corrected_for(15), corrected_for(1), corrected_for(3, 14)
+    ('corrected for 15 comparisons', 'one comparison, not corrected', 'corrected for the ranking of 14 models')
     """
+    if models:
+        return f"corrected for the ranking of {plural(models, 'model')}"
     return f"corrected for {count(tests)} comparisons" if tests > 1 else "one comparison, not corrected"
 
 
@@ -189,10 +201,9 @@ def _by_reason(abstained: int, ends: Sequence[int]) -> str:
 
 def no_score(score: Score, result: Result) -> str:
     """Why a score has no verdict and no rank, and perhaps no value; empty where it may have them."""
-    if score.nonresponse is None:
-        return ""
-    lead = "no score" if score.value is None else "no verdict"
-    return f"{lead}: {cause(score.nonresponse, result)}"
+    why = untested(score, result, spec(result.benchmark.family).case)
+    lead = "" if score.nonresponse is None else "no score: " if score.value is None else "no verdict: "
+    return f"{lead}{why}"
 
 
 def month(date: str) -> str:
@@ -230,15 +241,17 @@ def exposure(published: str | None, released: str | None) -> str:
     return f"questions public in {month(one)}, {when} this model ({month(other)})"
 
 
-def compared(first: str, second: str, label: str, higher_is_better: bool | None, difference: float, p: float) -> str:
-    """The finding of a paired test: `difference` = first - second in points, `p` two-sided."""
+def compared(
+    first: str, second: str, label: str, higher_is_better: bool | None, difference: float, p: float, corrected: float
+) -> str:
+    """The finding of a test of two results: `difference` = first - second in points; `p` two-sided, `corrected` for the comparisons of the
+    ranking, whose word is the finding's."""
     if p >= 0.05 or abs(difference) <= SAME:
         return f"{first} and {second} do not differ significantly in {in_running_text(label)}."
-    word = {True: "significantly better than", False: "significantly worse than", None: "significantly above"}[
-        higher_is_better
-    ]
+    word = {True: "better than", False: "worse than", None: "above"}[higher_is_better]
     upper, lower = (first, second) if difference > 0 else (second, first)
-    return f"{upper} is {word} {lower} by {number(abs(difference))} points of {in_running_text(label)}."
+    sure, alone = ("significantly ", "") if corrected < 0.05 else ("", ", but not significantly in the ranking")
+    return f"{upper} is {sure}{word} {lower} by {number(abs(difference))} points of {in_running_text(label)}{alone}."
 
 
 def in_running_text(label: str) -> str:
@@ -264,7 +277,16 @@ def difference_interval(low: float, high: float) -> str:
     return f"{number(low, digits)} to {number(high, digits)}"
 
 
-ALONE = "Not corrected for other comparisons that you may have looked at."
+def in_the_ranking(corrected: float, models: int) -> str:
+    """What the leaderboard's correction makes of a pair's p-value; `models`: how many it ranks (0: not these two together).
+
+    >>> in_the_ranking(0.3, 14)
+    'Corrected for the ranking of 14 models: p = 0.300, not significant.'
+    """
+    if models == 0:
+        return "Not corrected for other comparisons that you may have looked at."
+    word = "significant" if corrected < 0.05 else "not significant"
+    return f"{corrected_for(0, models).capitalize()}: {p_value(corrected)}, {word}."
 
 
 def compared_in_full(
@@ -283,7 +305,7 @@ def compared_in_full(
     one, other, alike = alone
     return (
         f"Difference {number(difference)} points (95% interval {difference_interval(low, high)}; {p_value(p)}, {method}). "
-        f"{upper} scored more on {plural(one, case)}, {lower} on {count(other)}; {count(alike)} were alike. {ALONE}"
+        f"{upper} scored more on {plural(one, case)}, {lower} on {count(other)}; {count(alike)} were alike."
     )
 
 
@@ -291,7 +313,7 @@ def compared_unpaired(difference: float, low: float, high: float, p: float) -> s
     """What stands under the finding of a test of two printed numbers."""
     return (
         f"Difference {number(difference)} points (95% interval {difference_interval(low, high)}; {p_value(p)}, unpaired: only the printed "
-        f"scores are known, not the answers). {ALONE}"
+        f"scores are known, not the answers)."
     )
 
 
@@ -301,14 +323,14 @@ def pairs_apart(sure: int, pairs: int, label: str) -> str:
     return f"{many} of {plural(pairs, 'pair')} {'differs' if sure < 2 else 'differ'} significantly in {in_running_text(label)}."
 
 
-def pairs_tested(paired: int, unpaired: int) -> str:
-    """What stands under it: how the pairs were tested."""
+def pairs_tested(paired: int, unpaired: int, models: int) -> str:
+    """What stands under it: how the pairs were tested, and what they are corrected for (`models`: a ranking of so many)."""
     parts = []
     if paired:
         parts.append(f"{plural(paired, 'pair')} on the same answers (paired)")
     if unpaired:
         parts.append(f"{plural(unpaired, 'pair')} by the scores alone (unpaired, assumed independent)")
-    marks = f"Significance is {corrected_for(paired + unpaired)} (Holm)"
+    marks = f"Significance is {corrected_for(paired + unpaired, models)}"
     return f"Tested: {' and '.join(parts)}. {marks}; intervals and the p-values beside them are not corrected."
 
 

@@ -255,7 +255,7 @@ class Service:
         entry = next((entry for entry in query.section.entries if entry.key == wanted), None)
         if entry is None:
             raise BadInput("this result is no longer on the board. Reload the page.")
-        return provenance.detail(entry, query.section)
+        return provenance.detail(entry, query.section, query.metric, query.branches)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown or aspects; `as`: csv or json."""

@@ -23,8 +23,8 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     """Pivot rows of `medprobe.load_results` into a table of models x benchmarks; every cell is a text, empty if there is no result.
 
     Columns: `model`, `asked` (the method, then whatever else distinguishes the result), then one per benchmark, metric and label, whose
-    cells are "value (low-high)" or "no score". Models are sorted by the first of these, the best first: complete runs, then parts, then
-    what was withdrawn; the last row is guessing.
+    cells are "value (low-high)" or "no score", in the order of the rows. Models are sorted by the first of these, the best first: complete
+    runs, then parts, then what was withdrawn; the last row is guessing.
     """
     standing = rows["part"].notna() + 2 * rows["withdrawn"].notna()
     rows = rows.assign(column=_columns(rows), asked=_asked(rows), standing=standing)
@@ -34,12 +34,14 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     several_runs = pd.MultiIndex.from_frame(rows[key[:2]]).isin(pd.MultiIndex.from_frame(several[key[:2]]))
     rows["asked"] += prompts.where(several_runs, "")
     rows["number"] = rows.groupby(key).cumcount()  # identical runs get a line each
-    order = sorted(rows["column"].unique(), key=_official_first)
+    order = sorted(rows["column"].unique(), key=_official_first)  # within a benchmark as the rows have them
     rows["cell"] = [_cell(row) for row in rows.to_dict("records")]
     index = ["standing", "model", "asked", "number"]
     table = rows.pivot(index=index, columns="column", values="cell")[order]
     values = rows.pivot(index=index, columns="column", values="value")[order].astype(float)
-    best = values.iloc[:, 0].sort_values(ascending=False, kind="stable", na_position="last")
+    first = METRICS.get(rows.loc[rows["column"] == order[0], "metric"].iloc[0])
+    lowest = first is not None and first.higher_is_better is False
+    best = values.iloc[:, 0].sort_values(ascending=lowest, kind="stable", na_position="last")
     best = best.sort_index(level="standing", sort_remaining=False, kind="stable")
     table = table.loc[best.index].reset_index().drop(columns=["standing", "number"]).fillna("")
     guessing = {column: _chance(held["chance"]) for column, held in rows.groupby("column")}
@@ -109,14 +111,14 @@ def notes(rows: pd.DataFrame) -> list[str]:
 
 
 def _columns(rows: pd.DataFrame) -> list[str]:
-    """The column heading of each row: its benchmark; the split if there are several; phantoms, metric and label where they apply."""
+    """The column heading of each row: its benchmark; the split if there are several; its metric; phantoms and label where they apply."""
     splits = rows.groupby("benchmark")["split"].nunique()
     drawn = rows["variant"].str.contains(PHANTOMS, na=False)
     mixed = bool(drawn.any()) and not bool(drawn.all())
     names = []
     for row, phantom in zip(rows.to_dict("records"), drawn, strict=True):
         parts = [row["benchmark"], row["split"] if splits[row["benchmark"]] > 1 else ""]
-        parts += ["(phantoms)" if mixed and phantom else "", "" if row["headline"] else row["metric"]]
+        parts += ["(phantoms)" if mixed and phantom else "", row["metric"]]
         parts.append(f"{row['facet']}={row['facet_value']}" if pd.notna(row["facet"]) else "")
         names.append(" ".join(filter(None, parts)))
     return names
@@ -137,15 +139,19 @@ def _asked(rows: pd.DataFrame) -> list[str]:
 
 
 def _official_first(column: str) -> tuple[int, str]:
+    """The place of a column's benchmark, others by their names."""
     name = column.split(" ", maxsplit=1)[0]
-    return (BENCHMARKS.index(name) if name in BENCHMARKS else len(BENCHMARKS), column)
+    return (BENCHMARKS.index(name), "") if name in BENCHMARKS else (len(BENCHMARKS), name)
 
 
 def _cell(row: Mapping[Any, Any]) -> str:
     if pd.isna(row["value"]):
         return "no score"
-    low, high, chance = (None if pd.isna(row[name]) else float(row[name]) for name in ("low", "high", "chance"))
-    between = bounds(low, high, chance).replace(" ", "")
+    low, high, *levels = (
+        None if pd.isna(row[name]) else float(row[name])
+        for name in ("low", "high", "chance", "chance_low", "chance_high")
+    )
+    between = bounds(low, high, levels).replace(" ", "")
     of = " (count)" if row["metric"] in METRICS and METRICS[row["metric"]].unit == "count" else ""
     return f"{shown(float(row['value']))}{f' ({between})' if between else ''}{of}"
 

@@ -189,13 +189,12 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
                 and len(models) == 4
             )
             for (model, benchmark), document in runs.items():
-                name = {"probmed": "organ", "gmai-mmbench": "accuracy"}[benchmark] if metric else None
-                score = document["scores"][name or {"probmed": "overall", "gmai-mmbench": "accuracy"}[benchmark]]
-                column = f"{benchmark} organ" if name == "organ" else benchmark
-                assert cells[model, column].split(" ")[0] == f"{score['value']:.2f}"
-                low, high = map(float, cells[model, column].split(" ")[1].strip("()").split("-"))
+                name = {"probmed": "organ" if metric else "overall", "gmai-mmbench": "accuracy"}[benchmark]
+                score = document["scores"][name]
+                assert cells[model, f"{benchmark} {name}"].split(" ")[0] == f"{score['value']:.2f}"
+                low, high = map(float, cells[model, f"{benchmark} {name}"].split(" ")[1].strip("()").split("-"))
                 assert (low, high) == pytest.approx((score["low"], score["high"]), abs=0.051)
-                assert cells["guessing", column] == f"{score['chance']:.2f}"
+                assert cells["guessing", f"{benchmark} {name}"] == f"{score['chance']:.2f}"
     cell = runs["Chance", "gmai-mmbench"]["breakdown"]["modality"]["CT"]["accuracy"]["value"]
     told = ("results", "runs", "--facet", "Modality=ct", "--benchmark", "gmai_mmbench", "--model", "CHANCE")
     assert f"{cell:.2f}" in medprobe(*told, cwd=tmp_path).stdout
@@ -210,9 +209,12 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
 def test_a_threshold_ends_with_1_and_a_run_without_a_score_reaches_none(workdir, tmp_path):
     run = ("eval", "probmed", "--model", "baseline:oracle", "--out", tmp_path / "run", "--quiet")
     assert medprobe(*run, "--fail-under", "Overall=100", cwd=workdir).stdout.startswith("probmed: overall 100.00 %")
-    failed = medprobe(*run, "--fail-under", "overall=100.01", "--fail-under", "organ=5", cwd=workdir, code=1)
-    assert failed.stderr.splitlines() == ["medprobe: --fail-under overall of Oracle on probmed: 100.00 is under 100.01"]
-    medprobe("score", tmp_path / "run", "--fail-under", "set_accuracy=1", cwd=workdir, code=1)
+    medprobe("score", tmp_path / "run", "--fail-under", "set_accuracy=2", cwd=workdir, code=1)
+    always = ("eval", "probmed", "--model", "baseline:always-A", "--out", tmp_path / "always", "--quiet")
+    failed = medprobe(*always, "--fail-under", "overall=100", "--fail-under", "abnormality=2", cwd=workdir, code=1)
+    assert re.fullmatch(r"medprobe: --fail-under overall of Always A on probmed: [\d.]+ is under 100\n", failed.stderr)
+    for share in ("set_accuracy=0.25", "overall=1", "overall=100.01", "overall=-5"):
+        assert "is in percent" in medprobe(*run, "--fail-under", share, cwd=workdir, code=2).stderr
     write_lines(tmp_path / "none.jsonl", [{"question_id": "brain_mri_1-abnormality", "response": "yes"}])
     silent = ("eval", "probmed", "--model", f"recorded:{tmp_path / 'none.jsonl'}", "--out", tmp_path / "silent")
     failed = medprobe(*silent, "--fail-under", "overall=0", "--format", "json", cwd=workdir, code=1)

@@ -19,7 +19,7 @@ from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
 from dataset_builders.case_groups import connected
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import OVER_ALL
 from eval_harness.derive.scoring import score
 from eval_harness.scores.grading import shown_images
 
@@ -92,7 +92,7 @@ class Quality:
 
 def metrics_of(family: str) -> tuple[str, ...]:
     """The metrics that the report gives of answerers without images; the last one decides whether the text gives answers away."""
-    return (HEADLINE[family], "individual_accuracy") if family == PAIRS else (HEADLINE[family],)
+    return (OVER_ALL[family], "individual_accuracy") if family == PAIRS else (OVER_ALL[family],)
 
 
 def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:

@@ -131,7 +131,9 @@ def units(graded: Graded) -> pd.DataFrame:
 SPEC = EvalSpec(
     units=units,
     read_official=read_official,
-    headline="average",
+    # A model that always answers "I do not know" gets 100 % in the two other scenarios, and 66.7 % in the mean.
+    headline="none",
+    over_all="average",
     metrics=_metrics(),
     prompts=_PROMPTS,
     default_prompts={"mc": "L+D0", **dict.fromkeys(OPEN, "question")},

@@ -39,7 +39,8 @@ class MetricInfo:
 class EvalSpec:
     """The harness side of a benchmark; what is left out has a default.
 
-    `headline`: the metric it is sorted by, one of `metrics`. `prompts`: its templates. `default_prompts`: method, or question type for
+    `headline`: the metric it is ranked by everywhere, one of `metrics`; `over_all`: the metric over every question, where the headline is
+    about a part of them. `prompts`: its templates. `default_prompts`: method, or question type for
     the method `mc`, -> name of the template; `mc` must be there. `system`: the message that the authors sent to API models. `max_tokens`:
     room for an answer of the method `mc`. `judged_free_form`: the judge of free-form answers compares its two options.
 
@@ -55,6 +56,7 @@ class EvalSpec:
     read_official: Callable[[str, Sequence[str], str], Reading]
     more_breakdowns: Callable[[Graded, bool], Breakdown] | None = None
     headline: str
+    over_all: str | None = None
     metrics: Mapping[str, MetricInfo]
     prompts: tuple[Prompt, ...]
     default_prompts: Mapping[str, str]

@@ -11,11 +11,13 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.records.result import Nonresponse, Result, Score
+from eval_harness.records.result import FEWEST, Nonresponse, Result, Score
 from eval_harness.scores.nonresponse import REASONS
 
 HEADLINE: dict[str, str] = {name: spec(name).headline for name in BENCHMARKS}
 """The metric that a benchmark is ranked by."""
+OVER_ALL: dict[str, str] = {name: spec(name).over_all or headline for name, headline in HEADLINE.items()}
+"""The metric over every question of a benchmark: what is right and wrong of a question is read from it."""
 
 _EVERYWHERE = {
     "irrelevant": MetricInfo(
@@ -75,6 +77,14 @@ def headline(result: Result) -> Score | NoScore:
     if score is not None and score.nonresponse is not None:
         return NoScore(f"{cause(score.nonresponse, result)}; {remedy(score.nonresponse)}", score.nonresponse)
     return NoScore(f"no question counts towards {metric}, or the answer key is hidden")
+
+
+def untested(score: Score, result: Result, case: str = "case") -> str:
+    """Why a score has neither verdict nor rank; empty where it may have them. `case`: what a case is called."""
+    if score.nonresponse is not None:
+        return cause(score.nonresponse, result)
+    worth = f"worth {score.n_effective:.1f}, and a test needs {FEWEST}" if score.is_small else ""
+    return f"too few independent {case}s ({worth})" if worth else ""
 
 
 def cause(found: Nonresponse, result: Result) -> str:

@@ -116,7 +116,7 @@ def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
         return Score(value=None, n=0, n_cases=0)
     interval = clustered_interval(top, base, columns["cluster"])
     assert interval is not None
-    low, high = _round(100 * interval.low), _round(100 * interval.high)
+    low, high, worth = _round(100 * interval.low), _round(100 * interval.high), _round(interval.n_effective)
     has_chance = bool(np.isfinite(expected[counted]).all())
     chance = _round(100 * float(expected[counted].sum()) / total) if has_chance else None
     return Score(
@@ -125,9 +125,9 @@ def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
         high=high,
         n=n,
         n_cases=cases,
-        n_effective=_round(interval.n_effective),
+        n_effective=worth,
         chance=chance,
-        verdict=verdict(low, high, chance, info.higher_is_better),
+        verdict=verdict(low, high, worth, chance, info.higher_is_better),
         interval_method=METHOD,
     )
 

@@ -58,6 +58,8 @@ UNDELIVERED = ("failed", "missing")
 Verdict = Literal["better", "no different", "worse"]
 
 
+FEWEST = 5
+"""Independent cases under which a score is neither tested nor ranked: its interval spans nearly everything."""
 NOTABLE = 0.9
 """An effective sample size below this share of n is shown beside n."""
 
@@ -85,7 +87,9 @@ class Score(_Strict):
     `value` is None where the metric is undefined (no case of that kind), and where most responses behind it say nothing (`nonresponse`).
     `n` counts what the metric divides by (questions, pairs, images), `n_cases` the cases behind it, `n_effective` how many independent
     ones give the same 95 % interval (`low`, `high`): less than `n` where cases share images, and more where `value` is a mean over
-    samples. `verdict` is against `chance`, read off the interval; a score with `nonresponse` has none, and is not ranked.
+    samples. `verdict` is against `chance`, read off the interval; a score with `nonresponse` has none, and is not ranked, nor has one of
+    fewer than FEWEST independent cases (`is_small`). `chance_interval`: where guessing is itself a sample, a paper's run of random
+    answers, the 95 % interval of that run's score; `verdict` is then that of the difference between the two.
     """
 
     value: float | None
@@ -95,6 +99,7 @@ class Score(_Strict):
     n_cases: int
     n_effective: float | None = None
     chance: float | None = None
+    chance_interval: tuple[float, float] | None = None
     verdict: Verdict | None = None
     interval_method: str | None = None
     nonresponse: Nonresponse | None = None
@@ -109,6 +114,11 @@ class Score(_Strict):
         if self.n_effective is None or self.n_effective >= NOTABLE * self.n:
             return None
         return max(round(self.n_effective), 1)
+
+    @property
+    def is_small(self) -> bool:
+        """True for a share of fewer than FEWEST independent cases."""
+        return self.value is not None and self.n_effective is not None and self.n_effective < FEWEST
 
 
 class Benchmark(_Strict):

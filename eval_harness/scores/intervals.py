@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from eval_harness.records.result import Verdict
+from eval_harness.records.result import FEWEST, Verdict
 from eval_harness.scores.clustered import (
     LEVEL,
     NORMAL,
@@ -47,12 +47,15 @@ def clopper_pearson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
     return np.minimum(low, share), np.maximum(high, share)
 
 
-def verdict(low: float, high: float, chance: float | None, higher_is_better: bool | None = True) -> Verdict | None:
-    """`better` or `worse` than chance where the 95 % interval excludes it; None where chance is not known, or neither end is good.
+def verdict(
+    low: float, high: float, n_effective: float, chance: float | None, higher_is_better: bool | None = True
+) -> Verdict | None:
+    """`better` or `worse` than chance where the 95 % interval excludes it; None where chance is not known, neither end is good, or fewer
+    than FEWEST independent cases are behind it.
 
     The word judges the responder, not the number: a confusion above chance is `worse` (`higher_is_better` False).
     """
-    if chance is None or higher_is_better is None:
+    if chance is None or higher_is_better is None or n_effective < FEWEST:
         return None
     if low <= chance <= high:
         return "no different"

@@ -31,32 +31,43 @@ def holm_adjusted(p: Floats) -> Floats:
 class RankRanges:
     """The order of M models as far as it is certain; all arrays in their order.
 
-    `apart` (M, M): two models differ significantly, corrected for all pairs (Holm 1979): if all models are equal, any two of them do in at
-    most 5 % of draws.
-    `may_lead` (M,): the model may be the best. Excluded is one that another, ahead of it, beats with one-sided p under 5 % / (M - 1), that
-    is two-sided p under 10 % / (M - 1), and never p >= 5 %: the comparison with the best (Hsu 1984; here with Bonferroni's correction, so
-    that it holds for any dependence). The best model, or of equally good ones any designated one, is wrongly excluded in at most 5 % of
-    draws; that some of many equally good ones is excluded is more frequent.
-    `first`, `last` (M,): the ranks a model may hold. `first` is 1 + the models that are significantly better, at least 2 where it may
-    not lead, so that exactly those share rank 1 who may be the best; `last` is M - the models that are significantly worse. `first` is
-    the rank that is shown.
+    `corrected` (M, M): the p-values of all pairs, corrected as `corrected_for_ranks` does; two models differ significantly (`apart`) where
+    it is under 5 %.
+    `first`, `last` (M,): the ranks a model may hold. `first` is 1 + the models that are significantly better, so that rank 1 is shared by
+    all that none beats; `last` is M - the models that are significantly worse. `first` is the rank that is shown.
 
-    Whether two models differ significantly stands in `apart` alone: two models whose ranks overlap may differ (each may be tied with
-    models in between), and two that do not may hold different first ranks.
+    Ranks follow from the pairs alone, so that neither contradicts the other. Two models whose ranks overlap may still differ (each may be
+    tied with models in between).
     """
 
     first: Ints
     last: Ints
-    apart: NDArray[np.bool_]
-    may_lead: NDArray[np.bool_]
+    corrected: Floats
+    level: float
+
+    @property
+    def apart(self) -> NDArray[np.bool_]:
+        """Which two models differ significantly (M, M)."""
+        return self.corrected < self.level
+
+
+def corrected_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -> Floats:
+    """The p-values (M, M) of all pairs, corrected for how many there are.
+
+    Two models are compared as two of M (M - 1) / 2 pairs (`holm`): if all models are equal, any two of them differ in at most 5 % of draws.
+    A model is compared with the best one, or one of several with its score, as one of M - 1, one-sided: two-sided p x (M - 1) / 2, never
+    less than p. This is the comparison with the best (Hsu 1984; here with Bonferroni's correction, so that it holds for any dependence):
+    the best model, or of equally good ones any designated one, is wrongly beaten in at most 5 % of draws; that some of many equally good
+    ones is beaten is more frequent.
+    """
+    best = value == (value.max(initial=-np.inf) if higher_is_better else value.min(initial=np.inf))
+    with_best = np.where(best[:, None] != best[None, :], np.minimum(p * max((len(value) - 1) / 2, 1.0), 1.0), 1.0)
+    return np.minimum(holm(p), with_best)
 
 
 def rank_ranges(value: Floats, p: Floats, higher_is_better: bool = True, level: float = 0.05) -> RankRanges:
     """The ranks that M models may hold, from their values (M,), no NaN, and the uncorrected p-values (M, M) of `pairwise`."""
-    models = len(value)
-    apart = holm(p) < level
+    corrected = corrected_for_ranks(value, p, higher_is_better)
+    apart = corrected < level
     ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
-    beaten = ahead & (apart | (p < min(level, 2 * level / max(models - 1, 1))))
-    may_lead = np.logical_not(beaten.any(axis=1))
-    first = 1 + (apart & ahead).sum(axis=1)
-    return RankRanges(np.maximum(first, 2 - may_lead), models - (apart & ahead.T).sum(axis=1), apart, may_lead)
+    return RankRanges(1 + (apart & ahead).sum(axis=1), len(value) - (apart & ahead.T).sum(axis=1), corrected, level)

@@ -3,6 +3,7 @@ answers with three examples, and the command by which a judge model reads them."
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -114,27 +115,34 @@ def needs_the_image(score: float, value: float, low: float, high: float) -> str:
     return f"Of {score:.{digits}f} points, {points} the image ({low:.{digits}f} to {high:.{digits}f})."
 
 
-def shown(value: float | None) -> str:
+def shown(value: float | None, digits: int = 2) -> str:
     """A score with two digits; "100.00" and "0.00" stand for all and none, not for nearly.
 
-    >>> shown(99.998), shown(0.002), shown(29.545), shown(None)
-    ('>99.99', '<0.01', '29.55', '-')
+    >>> shown(99.998), shown(0.002), shown(29.545), shown(None), shown(0.04, 1)
+    ('>99.99', '<0.01', '29.55', '-', '<0.1')
     """
     if value is None:
         return "-"
-    return "<0.01" if 0 < value < 0.005 else ">99.99" if 99.995 <= value < 100 else f"{value:.2f}"
+    step = 10**-digits
+    if 0 < value < step / 2:
+        return f"<{step:.{digits}f}"
+    return f">{100 - step:.{digits}f}" if 100 - step / 2 <= value < 100 else f"{value:.{digits}f}"
 
 
 def interval(score: Score) -> str:
     """The 95 % interval of a score; empty if it has none."""
-    return bounds(score.low, score.high, score.chance)
+    return bounds(score.low, score.high, score.chance_interval or (score.chance,))
 
 
-def bounds(low: float | None, high: float | None, chance: float | None) -> str:
-    """An interval, with enough decimals to stay on its side of chance; empty if there is none."""
+def bounds(low: float | None, high: float | None, levels: Sequence[float | None]) -> str:
+    """An interval, with enough decimals to stay on its side of each level (chance, or the ends of a random run); empty if there is none.
+
+    >>> bounds(25.3, 37.2, [25.0]), bounds(25.03, 37.2, [25.0]), bounds(0.0, 0.2, [None])
+    ('25.3 - 37.2', '25.03 - 37.20', '0.0 - 0.2')
+    """
     if low is None or high is None:
         return ""
-    digits = decimals(low, high, chance)
+    digits = max(decimals(low, high, level) for level in levels)
     return f"{low:.{digits}f} - {high:.{digits}f}"
 
 
@@ -151,6 +159,7 @@ def _line(name: str, score: Score, width: int, many: int) -> str:
     value = _value(score)
     chance = "" if score.chance is None else f"{score.chance:.2f}"
     verdict = _VERDICT.get(score.verdict or "", "no score" if score.nonresponse and score.value is None else "")
+    verdict = "too few independent cases" if score.is_small else verdict
     return (
         f"{name:<{width}}  {value:>7}  {interval(score):>13}  {size_of(score):>{many}}  {chance:>6}  {verdict}".rstrip()
     )
@@ -165,6 +174,8 @@ def _in_a_line(metric: str, score: Score) -> str:
         ends.append(f"{_VERDICT[score.verdict]} ({shown(score.chance)}{of})")
     if score.nonresponse is not None:
         ends.append("no verdict: most answers say nothing")
+    if score.is_small:
+        ends.append("no verdict: too few independent cases")
     return f"{metric} {_value(score)}{of} ({', '.join(ends)})"
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.derive.metrics import HEADLINE, cause
+from eval_harness.derive.metrics import HEADLINE, untested
 from eval_harness.records.result import Result, Score
 
 COLUMNS: tuple[str, ...] = (
     "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "headline", "facet", "facet_value",
-    "value", "low", "high", "chance", "verdict", "n", "n_cases", "n_effective", "no_score", "part", "withdrawn", "source", "table", "note",
+    "value", "low", "high", "chance", "chance_low", "chance_high", "verdict", "n", "n_cases", "n_effective",
+    "no_score", "part", "withdrawn", "source", "table", "note",
 )  # fmt: skip
 """The columns of `medprobe results`, in order."""
 
@@ -38,7 +39,7 @@ def tidy(results: Iterable[Result], withdrawn: Mapping[int, str] | None = None) 
     rows = [row | {"withdrawn": reasons.get(at)} for at, result in enumerate(results) for row in _rows(result)]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     table["headline"] = table["headline"].astype("bool")
-    for name in ("value", "low", "high", "chance", "n_effective"):
+    for name in ("value", "low", "high", "chance", "chance_low", "chance_high", "n_effective"):
         table[name] = table[name].astype("Float64")
     for name in ("n", "n_cases"):
         table[name] = table[name].astype("Int64")
@@ -104,11 +105,13 @@ def _numbers(score: Score, result: Result) -> dict[str, Any]:
         "low": score.low,
         "high": score.high,
         "chance": score.chance,
+        "chance_low": score.chance_interval and score.chance_interval[0],
+        "chance_high": score.chance_interval and score.chance_interval[1],
         "verdict": score.verdict,
         "n": None if unknown else score.n,
         "n_cases": None if unknown else score.n_cases,
         "n_effective": score.n_effective,
-        "no_score": None if score.nonresponse is None else cause(score.nonresponse, result),
+        "no_score": untested(score, result) or None,
     }
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.benchmarks.spec import load_spec, module_name
-from eval_harness.derive.metrics import HEADLINE
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 
@@ -25,11 +24,6 @@ def spec(name: str) -> BoardSpec:
 
 LABELS: dict[str, str] = {name: spec(name).label for name in BENCHMARKS}
 """Benchmark -> how it is called."""
-
-
-def headline_of(family: str) -> str:
-    """The score that the board ranks a benchmark by."""
-    return spec(family).headline or HEADLINE[family]
 
 
 def gives_away(family: str, metric: str, facets: Iterable[str]) -> bool:

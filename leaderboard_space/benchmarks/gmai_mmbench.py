@@ -13,6 +13,5 @@ SPEC = BoardSpec(
     first_facet="department",
     aspects={"accuracy": "names what the image shows"},
     hidden_splits=frozenset({"test"}),
-    prints_chance=True,
     published="2024-08",  # arXiv:2408.03361
 )

@@ -16,7 +16,6 @@ SPEC = BoardSpec(
     chance={"fake": 21.617995, "none": 25.0, "swap": 21.662592, "average": 22.760196},
     facet_metrics=("scenario", "average", {name: (name, f"{name}_irrelevant") for name in SCENARIOS}),
     words=("hallucination", "hallucinate findings", "refusal", "abstention"),
-    headline="none",
     aspects={
         "none": "picks “None of the above” when the correct option is removed",
         "fake": "picks “I do not know” when the question makes no sense",

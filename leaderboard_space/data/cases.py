@@ -12,7 +12,7 @@ from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.derive.files import read_readings
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import OVER_ALL
 from eval_harness.scores.grading import shown_images
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.scoring import Bools, Floats, Ints
@@ -26,7 +26,7 @@ MOST_LABELS = 60
 
 def headline_of(outcomes: Outcomes) -> str | None:
     """The score that defines correctness: over every question, not one aspect or scenario. None if every key is hidden."""
-    name = HEADLINE.get(outcomes.family)
+    name = OVER_ALL.get(outcomes.family)
     return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
 
 

@@ -11,7 +11,7 @@ from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.standings import info_of, is_random_run, metrics_of, own_score, random_run, tested
+from leaderboard_space.data.ranks.standings import info_of, metrics_of, own_score
 from leaderboard_space.data.scoring import Bools, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Tree, TreePath, cells_in
@@ -77,17 +77,7 @@ def cells_of(
         for label, scores in printed.get(facet, {}).items():
             if metric in scores and (not branches or (facet, label) in inside):
                 cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
-    return {label: _against_run(section, scores, metric) for label, scores in cells.items()}
-
-
-def _against_run(section: Section, scores: dict[str, Score], metric: str) -> dict[str, Score]:
-    """One column, with verdicts against the paper's random run where exact chance is not known."""
-    run = random_run(section.entries, scores)
-    if run is None:
-        return scores
-    info = info_of(metric, section.family)
-    ours = {entry.key for entry in section.entries if is_random_run(entry.result)}
-    return {key: score if key in ours else tested(score, run, info) or score for key, score in scores.items()}
+    return cells
 
 
 def scores_by_entry(
@@ -101,15 +91,12 @@ def scores_by_entry(
     """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
     found = {entry.key: own_score(entry, metric, branches) for entry in _of(section, keys)}
     known = {key: score for key, score in found.items() if score is not None}
-    known |= _scores(section, outcomes, metric, tree.mask(branches), None, branches, keys)
-    return _against_run(section, known, metric)
+    return known | _scores(section, outcomes, metric, tree.mask(branches), None, branches, keys)
 
 
 def _of(section: Section, keys: frozenset[str] | None) -> list[Entry]:
-    """The results of these keys, and the paper's random run, which the others are compared with; all of them without keys."""
-    if keys is None:
-        return section.entries
-    return [entry for entry in section.entries if entry.key in keys or is_random_run(entry.result)]
+    """The results of these keys; all of them without keys."""
+    return [entry for entry in section.entries if keys is None or entry.key in keys]
 
 
 def _scores(

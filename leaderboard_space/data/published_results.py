@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -34,8 +34,9 @@ from typing import Literal, cast
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import METRICS
-from eval_harness.records.result import Benchmark, Breakdown, Method, Model, Result, Score, Scores, Source
-from eval_harness.scores.intervals import METHOD, printed_interval, verdict
+from eval_harness.records.result import Benchmark, Breakdown, Method, Model, Result, Score, Scores, Source, Verdict
+from eval_harness.scores.intervals import LEVEL, METHOD, printed_interval, verdict
+from eval_harness.scores.unpaired import unpaired_difference
 from leaderboard_space.benchmarks import spec
 
 FOLDER = Path(__file__).parents[1] / "published"
@@ -210,7 +211,7 @@ def published_results() -> list[Result]:
     So every number has its own table in `source.table`; a number printed in two tables is there twice. `board_results` has one
     Result per model instead.
     """
-    return [_result([group]) for group in groups()]
+    return against_random_runs([_result([group]) for group in groups()])
 
 
 def board_results() -> list[Result]:
@@ -225,7 +226,7 @@ def board_results() -> list[Result]:
     for group in groups():
         if not group.table["ablation"]:
             merged.setdefault(group.key, []).append(group)
-    return [_on_board(_result(held)) for held in merged.values()]
+    return against_random_runs([_on_board(_result(held)) for held in merged.values()])
 
 
 def _result(held: list[Group]) -> Result:
@@ -310,11 +311,9 @@ def _tables_of_numbers() -> dict[tuple[Key, Place], str]:
     found: dict[tuple[Key, Place], str] = {}
     for group in groups():
         result = _on_board(_result([group]))
-        parts = [("", "", result.scores)]
-        parts += [(facet, value, held) for facet, values in result.breakdown.items() for value, held in values.items()]
-        for facet, value, held in parts:
-            for metric in held:
-                found.setdefault((group.key, (facet, value, metric)), group.table_name)
+        for place, scores in _parts(result):
+            for metric in scores:
+                found.setdefault((group.key, (*place, metric)), group.table_name)
     return found
 
 
@@ -346,15 +345,16 @@ def score_of(cell: Cell, group: Group) -> Score:
     interval = printed_interval(cell.value, n_cases, sharing)
     low, high = round(100 * interval.low, 10), round(100 * interval.high, 10)
     exact = spec(group.about["benchmark"]).chance.get(metric, spec(group.paper["paper"]).chance.get(metric))
+    worth = round(interval.n_effective, 10)
     return Score(
         value=cell.value,
         low=low,
         high=high,
         n=n,
         n_cases=n_cases,
-        n_effective=round(interval.n_effective, 10),
-        chance=exact if exact is not None else _printed_chance(cell, group.paper["paper"]),
-        verdict=verdict(low, high, exact, info.higher_is_better),
+        n_effective=worth,
+        chance=exact,
+        verdict=verdict(low, high, worth, exact, info.higher_is_better),
         interval_method=METHOD,
     )
 
@@ -388,12 +388,60 @@ def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, con
     return 0
 
 
-def _printed_chance(cell: Cell, paper: str) -> float | None:
-    if not spec(paper).prints_chance:
-        return None
-    return _random_rows(cell.table).get(cell.column)
+def is_random_run(result: Result) -> bool:
+    """True if a result is a paper's own run of random answers."""
+    return result.kind == "published" and result.model.kind == "baseline"
 
 
-@cache
-def _random_rows(table: str) -> dict[str, float]:
-    return {cell.column: cell.value for cell in cells(table) if cell.row == "Random"}
+def against_random_runs(results: Sequence[Result]) -> list[Result]:
+    """The results, with the verdicts of their numbers against the paper's random run where exact chance is not known (`tested`): the run's
+    first number of the same questions, place and metric."""
+    runs: dict[tuple[str, ...], Score] = {}
+    for result in filter(is_random_run, results):
+        for place, scores in _parts(result):
+            for metric, score in scores.items():
+                runs.setdefault((result.benchmark.name, result.benchmark.split, *place, metric), score)
+
+    def whole(result: Result, place: tuple[str, str], scores: Scores) -> Scores:
+        where = (result.benchmark.name, result.benchmark.split, *place)
+        return {metric: tested(score, runs.get((*where, metric)), metric) for metric, score in scores.items()}
+
+    return [
+        result
+        if is_random_run(result)
+        else result.model_copy(
+            update={
+                "scores": whole(result, ("", ""), result.scores),
+                "breakdown": {
+                    facet: {label: whole(result, (facet, label), scores) for label, scores in values.items()}
+                    for facet, values in result.breakdown.items()
+                },
+            }
+        )
+        for result in results
+    ]
+
+
+def tested(score: Score, run: Score | None, metric: str) -> Score:
+    """The score with its verdict against a random run, which is its `chance` then; as it is where exact chance is known, or there is no
+    number to test.
+
+    Two independent samples (Agresti and Caffo 2000), by itself, at 95 %. Both keep their own intervals: where these do not overlap, the
+    two always differ significantly (where they do, they may).
+    """
+    info = METRICS.get(metric) or ONLY_PRINTED[metric]
+    if run is None or run.value is None or run.low is None or run.high is None or score.chance is not None:
+        return score
+    if score.value is None or score.low is None or info.higher_is_better is None or score.is_small or run.is_small:
+        return score
+    verdict: Verdict = "no different"
+    if unpaired_difference(score, run)[2] < 1 - LEVEL:
+        verdict = "better" if (score.value > run.value) == info.higher_is_better else "worse"
+    return score.model_copy(update={"chance": run.value, "chance_interval": (run.low, run.high), "verdict": verdict})
+
+
+def _parts(result: Result) -> Iterator[tuple[tuple[str, str], Scores]]:
+    """The scores of a result by their place: (facet, facet value), both empty for overall scores."""
+    yield ("", ""), result.scores
+    for facet, values in result.breakdown.items():
+        yield from (((facet, value), scores) for value, scores in values.items())

@@ -151,7 +151,7 @@ def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
             n_cases=cases,
             n_effective=worth,
             chance=level,
-            verdict=intervals.verdict(low, high, level, higher_is_better),
+            verdict=intervals.verdict(low, high, worth, level, higher_is_better),
             interval_method=METHOD,
         )
         if of > 0

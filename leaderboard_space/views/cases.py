@@ -33,6 +33,7 @@ from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, Tree, TreePath, branch_name, selection_name, shown_label
 from leaderboard_space.export import Table, as_file, cited
 from leaderboard_space.html import count, options, plural, prose, text
+from leaderboard_space.query import selection_of
 from leaderboard_space.views.case import (
     MOST_SAID,
     answered_of,
@@ -60,7 +61,6 @@ from leaderboard_space.views.parts import (
     not_known,
     result_input,
     section_select,
-    selection_of,
     set_name,
 )
 

@@ -22,8 +22,10 @@ from leaderboard_space.data.cases import NO_ANSWER, Answer, answers_to
 from leaderboard_space.data.model_names import entry_mark, identity_of
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.export import Table, as_file, cited
-from leaderboard_space.html import count, interval, number, options, percent, prose, text
+from leaderboard_space.data.tree import selection_name
+from leaderboard_space.export import Table, as_file, cited, selection_in_words
+from leaderboard_space.html import interval, number, options, percent, prose, text
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.views.case import article, datasets_of, given_to, in_full
 from leaderboard_space.views.parts import (
     CITE_BOX,
@@ -32,6 +34,7 @@ from leaderboard_space.views.parts import (
     Request,
     acts,
     address_of,
+    compare_address,
     dots,
     files,
     framed,
@@ -48,12 +51,16 @@ from leaderboard_space.views.parts import (
 MOST_PAIRS = 28
 
 
-def page(board: Board, request: Request) -> str:
-    """The page for what `request` chooses: `set`, `metric`, and results under `first`, `second` ... `eighth`."""
-    found = compared(board, request)
+def page(memory: ViewCache, request: Request) -> str:
+    """The page for what `request` chooses: `set`, `branch`, `facet`, `metric`, and results under `first`, `second` ... `eighth`."""
+    found, board = compared(memory, request), memory.board
     if found is None:
         return _nothing("No set of questions has two results yet, so there is nothing to compare.")
-    form = _form(board, found) + not_known("Set of questions", request.get("set"), set_name(found.section))
+    form = (
+        _form(board, found)
+        + _selection(found)
+        + not_known("Set of questions", request.get("set"), set_name(found.section))
+    )
     if found.unknown:
         named = ", ".join(f"“{name}”" for name in found.unknown)
         return form + _nothing(f"There is no result named {named} on these questions. Choose one from the list.")
@@ -71,13 +78,13 @@ def page(board: Board, request: Request) -> str:
     return "".join([*parts, _every_score(found), _settings(found), _flips(board, found)])
 
 
-def file(board: Board, request: Request) -> dict[str, str]:
+def file(memory: ViewCache, request: Request) -> dict[str, str]:
     """A table of the page as a file (`name`, `text`, `type`). `of`: scores, pairs, settings or flips (all of them); `as`: csv or json,
     or cite: how to cite the page.
 
     Raises BadInput if there is nothing to compare.
     """
-    found = compared(board, request)
+    found = compared(memory, request)
     if found is None or len(found.chosen) < 2 or not found.metric:
         raise BadInput("there is nothing to compare here. Choose two different results.")
     tables = {
@@ -90,7 +97,8 @@ def file(board: Board, request: Request) -> dict[str, str]:
         section, named = found.section, "; ".join(found.name(entry) for entry in found.chosen)
         title = f"Comparison on {section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
         questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
-        return cited(title, f"Results: {named}.{questions}", found.chosen, request)
+        where = f" Selection: {selection_in_words(found.query.branches)}." if found.query.branches else ""
+        return cited(title, f"Results: {named}.{where}{questions}", found.chosen, request)
     of = str(request.get("of"))
     names = "-".join(found.name(entry) for entry in found.chosen[:2])
     table = tables.get(of, _score_rows)(found)
@@ -125,6 +133,21 @@ def _form(board: Board, found: Comparison) -> str:
     )
 
 
+def _selection(found: Comparison) -> str:
+    """Which of the set's questions are compared, where not all are."""
+    query = found.query
+    gone = f'<p class="note">Not in this question set, therefore ignored: {text(", ".join(query.dropped), 400)}.</p>'
+    if not query.branches:
+        return gone if query.dropped else ""
+    names = " and ".join(selection_name(query.branches))
+    slots = {SLOTS[at]: entry.key for at, entry in enumerate(found.chosen)}
+    every = compare_address(found.section, found.metric, **slots)
+    return (
+        f"{gone if query.dropped else ''}"
+        f'<p class="sub">Only questions on {prose(names, 300)}. <a class="link" href="{every}">All questions</a></p>'
+    )
+
+
 def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
     info = info_of(found.metric, found.section.family)
     silent = "".join(
@@ -139,14 +162,15 @@ def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
     if len(found.chosen) > 2:
         sure = sum(pair.is_sure for pair in pairs)
         paired = sum(pair.is_paired for pair in pairs)
+        tested = sentences.pairs_tested(paired, len(pairs) - paired, pairs[0].models)
         return (
             f'<h2 class="finding">{prose(sentences.pairs_apart(sure, len(pairs), info.label), 300)}</h2>'
-            f'<p class="sub">{text(sentences.pairs_tested(paired, len(pairs) - paired), 600)}</p>{silent}'
+            f'<p class="sub">{text(tested, 600)}</p>{silent}'
         )
     (pair,) = pairs
     upper, lower = found.name(pair.one), found.name(pair.other)
     label = f"{info.label} on {LABELS[found.section.family]}"
-    line = sentences.compared(upper, lower, label, info.higher_is_better, pair.value, pair.p)
+    line = sentences.compared(upper, lower, label, info.higher_is_better, pair.value, pair.p, pair.corrected)
     below = sentences.compared_unpaired(pair.value, pair.low, pair.high, pair.p)
     if pair.n is not None:
         won = pair.only_one or 0, pair.only_other or 0
@@ -156,7 +180,8 @@ def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
         below = sentences.compared_in_full(
             upper, lower, pair.value, pair.low, pair.high, pair.p, pair.method, alone, case
         )
-    return f'<h2 class="finding">{prose(line, 400)}</h2><p class="sub">{prose(below, 700)}</p>'
+    ranked = sentences.in_the_ranking(pair.corrected, pair.models)
+    return f'<h2 class="finding">{prose(line, 400)}</h2><p class="sub">{prose(f"{below} {ranked}", 900)}</p>{silent}'
 
 
 def _scores(found: Comparison) -> str:
@@ -175,7 +200,7 @@ def _scores(found: Comparison) -> str:
         rows += (
             f'<tr class="v-{TONE[score.verdict]}"><th scope="row">{name}</th>'
             f'<td class="num"><b>{percent(score.value)}</b></td>'
-            f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
+            f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score)}</td>'
             f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
         )
     chance = {round(score.chance, 6) for score in held.values() if score.chance is not None}
@@ -193,8 +218,8 @@ def _pairs(found: Comparison, pairs: Sequence[Difference]) -> str:
     """Every pair, significant ones first; each is a link to the comparison of the two alone."""
     rows = ""
     for pair in pairs[:MOST_PAIRS]:
-        alone = address_of(
-            "compare", set=set_name(found.section), metric=found.metric, first=pair.one.key, second=pair.other.key
+        alone = compare_address(
+            found.section, found.metric, found.query.branches, first=pair.one.key, second=pair.other.key
         )
         upper, lower = (pair.one, pair.other) if pair.value >= 0 else (pair.other, pair.one)
         sign = 1 if pair.value >= 0 else -1
@@ -208,7 +233,7 @@ def _pairs(found: Comparison, pairs: Sequence[Difference]) -> str:
             f" {text(sentences.p_value(pair.corrected))}</td><td>{'paired' if pair.is_paired else 'unpaired'}</td></tr>"
         )
     heads = (("pair", "Pair"), ("difference", "Difference (points)"), ("interval", "95% interval"), ("p", "p"),
-             ("different", f"Different? (corrected for {count(len(pairs))} comparisons)"), ("test", "Test"))  # fmt: skip
+             ("different", f"Different? ({sentences.corrected_for(len(pairs), pairs[0].models)})"), ("test", "Test"))  # fmt: skip
     return framed("Every pair", "pairs", heads, rows)
 
 
@@ -229,13 +254,12 @@ def _every_score(found: Comparison) -> str:
             pair = next(iter(found.differences(name)), None)
             more = "<td data-v=''>not comparable</td>"
             if pair is not None:
-                mark = "significant" if pair.is_sure else "not significant"
-                ends = sentences.difference_interval(pair.low, pair.high)
-                more = f"<td{sorted_by(pair.value)}><b>{number(pair.value)}</b> ({ends}), {mark}</td>"
+                ends, p = sentences.difference_interval(pair.low, pair.high), text(sentences.p_value(pair.p))
+                more = f"<td{sorted_by(pair.value)}><b>{number(pair.value)}</b> ({ends}), {p}</td>"
         rows += f'<tr><th scope="row">{text(info_of(name, found.section.family).label)}</th>{values}{more}</tr>'
     heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     if two:
-        heads.append(("difference", "First − second (95% interval)"))
+        heads.append(("difference", "First − second (95% interval), p of each score alone"))
     return framed("Every score (%)", "scores", heads, rows)
 
 
@@ -354,8 +378,10 @@ def _won_alone(found: Comparison, one: Entry, other: Entry) -> Iterator[tuple[En
     """The units that one of the two won alone: who, the case, and the positions of the questions of the unit."""
     assert found.outcomes is not None
     units, at = found.outcomes.metrics[found.metric], found.outcomes.unit_index[found.metric]
+    selected = found.outcomes.rows(found.metric, found.query.tree.mask(found.query.branches))
     left, right = (units.run(found.outcomes.row_of[entry.key])[0] for entry in (one, other))
-    for unit in np.flatnonzero(left != right):
+    differ = np.flatnonzero(left != right)
+    for unit in differ if selected is None else np.intersect1d(differ, selected):
         if at.question[unit] >= 0:
             where = [int(at.question[unit])]
         else:

@@ -13,8 +13,9 @@ from dataset_builders.errors import BadInput
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.model_names import Identity, entry_mark, identity, snapshot_of
+from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.sight import sights_of
-from leaderboard_space.data.ranks.standings import info_of, is_random_run
+from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, as_file, breakdown_table, cited, number_columns
 from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, plural, prose, score_text, text
@@ -255,7 +256,7 @@ def _verdict(line: Line, who: Identity) -> str:
         f'<tr class="v-{TONE[score.verdict]}"><th scope="row"><a href="{where}">{text(LABELS[section.family])}</a>'
         f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
         f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
-        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
+        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score)}</td>'
         f"<td>{text(verdict, 300)}</td>"
         f'<td class="num">{f"{ranks} of {count(line.ranked)}" if row.first else "–"}</td>'
         f"<td>{text(entry_mark(row.entry, line.metric), 60)}</td></tr>"

@@ -17,7 +17,7 @@ from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.html import interval, percent, plural, prose, score_text, text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import Ends, Line, Spot, ends_of, scores_by_metric, shares_of
-from leaderboard_space.sentences import FEW, MARK
+from leaderboard_space.sentences import FEW
 from leaderboard_space.views import cases
 from leaderboard_space.views.parts import (
     TONE,
@@ -117,13 +117,13 @@ def _small_table(rows: str, name: str) -> str:
 
 
 def _small_row(label: str, score: Score, address: str, where: str = "", cases: str = "") -> str:
-    few = " few" if score.n_cases < FEW else ""
+    few = " few" if score.n_cases < FEW or score.is_small else ""
     said = behind_with_chance(score)
     return (
         f'<tr class="v-{TONE[score.verdict]}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a>'
         f"{f'<small>{text(where, 120)}</small>' if where else ''}</th>"
-        f'<td class="num" title="{text(said, 200)}"><b>{percent(score.value)}</b> <i>{MARK[score.verdict]}</i></td>'
-        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score.low, score.high, score.chance)}</td>'
+        f'<td class="num" title="{text(said, 200)}"><b>{percent(score.value)}</b> <i>{sentences.mark(score)}</i></td>'
+        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score)}</td>'
         f"{f'<td>{cases}</td>' if cases else ''}</tr>"
     )
 
@@ -237,7 +237,7 @@ def badge(line: Line) -> str:
     guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
     right = f"{score_text(score.value, info.unit)}{sign} {sentences.in_short(score.verdict, guess, None)}"
     one, other = (round(LETTER * len(part)) + 14 for part in (left, right))
-    said = f"{left} {right}, 95% interval {interval(score.low, score.high, score.chance)}"
+    said = f"{left} {right}, 95% interval {interval(score)}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{one + other}" height="22" viewBox="0 0 {one + other} 22" role="img" '
         f'aria-label="{_in_svg(said)}">'
@@ -269,7 +269,7 @@ def markdown(who: Identity, lines: Sequence[Line]) -> str:
         cells = (
             line.questions,
             f"{info.label} {score_text(score.value, info.unit)}",
-            interval(score.low, score.high, score.chance),
+            interval(score),
             verdict,
             f"{line.section.title()}, {line.section.split}",
             source,

@@ -11,6 +11,7 @@ from leaderboard_space.data.topics import Topic, TopicLabel, counts, known_topic
 from leaderboard_space.export import Table, as_file, cited, number_columns
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.overview import Column, ModelRow, Overview, ScoreCell, selected
+from leaderboard_space.query import listed
 from leaderboard_space.views.parts import (
     CITE_BOX,
     FIRST_MODELS,
@@ -23,7 +24,6 @@ from leaderboard_space.views.parts import (
     benchmark_address,
     cell,
     column_head,
-    listed,
     model_address,
     no_cell,
     set_name,

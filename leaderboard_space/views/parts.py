@@ -56,15 +56,9 @@ def selection_address(selection: Sequence[TreePath]) -> dict[str, list[str]]:
     return named
 
 
-def selection_of(request: Request) -> list[TreePath]:
-    """The selection that an address names (`selection_address`)."""
-    named = [str(one) for key in ("branch", "facet") for one in listed(request.get(key))]
-    return [(facet, *labels.split(SEPARATOR)) for facet, _, labels in (one.partition(":") for one in named) if labels]
-
-
-def listed(value: Any) -> list[Any]:
-    """What an address says once or several times under a key."""
-    return value if isinstance(value, list) else [value] if value else []
+def compare_address(section: Section, metric: str | None, branches: Sequence[TreePath] = (), **results: str) -> str:
+    """The comparison of results (by the slots `first`, `second` ...) on a selection of a set of questions, by a metric."""
+    return address_of("compare", set=set_name(section), metric=metric, **selection_address(branches), **results)
 
 
 def model_address(name: str) -> str:
@@ -111,7 +105,8 @@ def sorted_by(value: float | None) -> str:
 def behind_with_chance(score: Score) -> str:
     """What a number rests on, and what guessing gets, as its tooltip says it."""
     chance = f", chance {number(score.chance)}" if score.chance is not None else ""
-    return f"{sentences.behind(score)}{chance}"
+    run = " (a random run, {} to {})".format(*map(number, score.chance_interval)) if score.chance_interval else ""
+    return f"{sentences.behind(score)}{chance}{run}"
 
 
 Axis = tuple[float, float]
@@ -127,7 +122,7 @@ def fitted(scores: Iterable[Score], unit: str = "percent") -> Axis:
     ends = [
         value
         for score in scores
-        for value in (score.value, score.low, score.high, score.chance)
+        for value in (score.value, score.low, score.high, score.chance, *(score.chance_interval or ()))
         if value is not None and math.isfinite(value)
     ]
     lowest, highest = min(ends, default=0.0), max(ends, default=0.0)
@@ -140,7 +135,8 @@ def fitted(scores: Iterable[Score], unit: str = "percent") -> Axis:
 
 
 def dots(score: Score, axis: Axis, rest: float | None = None) -> str:
-    """Interval bar, dot and chance line, positioned in percent of the axis; decoration for eyes, the numbers stand beside it.
+    """Interval bar, dot and chance, positioned in percent of the axis; decoration for eyes, the numbers stand beside it. Chance is a
+    line, or a band where it is a random run, which has an interval of its own.
 
     `rest`: what the score is to be seen against, a hollow mark."""
 
@@ -148,6 +144,9 @@ def dots(score: Score, axis: Axis, rest: float | None = None) -> str:
         return min(max(100 * (value - axis[0]) / (axis[1] - axis[0]), 0.0), 100.0)
 
     parts, narrow = "", ""
+    if score.chance_interval is not None:
+        start, end = map(at, score.chance_interval)
+        parts += f'<i class="band" style="left:{start:.2f}%;width:{end - start:.2f}%"></i>'
     if score.chance is not None and math.isfinite(score.chance):
         parts += f'<i class="chance" style="left:{at(score.chance):.2f}%"></i>'
     if score.low is not None and score.high is not None:
@@ -175,11 +174,11 @@ def cell(column: str, score: Score, verdict: Verdict | None, address: str, said:
     narrow screens; `said`: the basis of the number; `muted`: it ranks no model."""
     tone = "muted" if muted else f"v-{TONE[verdict]}"
     spoken = f'<span class="hear"> {text(said, 300)}</span>'
-    few = " few" if score.n_cases < sentences.FEW else ""
+    few = " few" if score.n_cases < sentences.FEW or score.is_small else ""
     return (
         f'<td class="{tone}{few}" data-b="{text(column)}" title="{text(said, 300)}"{sorted_by(score.value)}>'
         f'<a class="c" href="{address}"><b>{percent(score.value)}</b><span class="mark" aria-hidden="true">'
-        f"{'' if muted else sentences.MARK[verdict]}</span>{spoken}{dots(score, WHOLE)}</a></td>"
+        f"{'' if muted else sentences.mark(score)}</span>{spoken}{dots(score, WHOLE)}</a></td>"
     )
 
 

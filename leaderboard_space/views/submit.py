@@ -210,7 +210,7 @@ def _row(name: str, score: Score, family: str) -> str:
     )
     return (
         f'<tr><th scope="row">{text(info.label)}</th><td>{text(value)}</td>'
-        f"<td>{interval(score.low, score.high, score.chance)}</td><td>{number(score.chance)}</td><td>{n}</td>"
+        f"<td>{interval(score)}</td><td>{number(score.chance)}</td><td>{n}</td>"
         f"<td>{VERDICTS.get(score.verdict or '', 'no score' if score.nonresponse and score.value is None else '')}</td></tr>"
     )
 

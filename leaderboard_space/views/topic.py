@@ -26,6 +26,7 @@ from leaderboard_space.views.parts import (
     benchmark_address,
     cell,
     column_head,
+    compare_address,
     model_address,
     no_cell,
     set_name,
@@ -190,7 +191,10 @@ def _links(shown: LabelSummary) -> str:
     label, section = shown.label, shown.section
     links = [
         (benchmark_address(section, shown.ranking[0].metric if shown.ranking else None, [label.path]), "Leaderboard"),
-        (address_of("compare", set=set_name(section)), "Compare two models"),
+        (
+            compare_address(section, shown.ranking[0].metric if shown.ranking else None, [label.path]),
+            "Compare two models",
+        ),
     ]
     if any(entry.answers is not None for entry in section.entries):
         links.insert(1, (address_of("cases", set=set_name(section), label=f"{label.facet}:{label.value}"), "Cases"))

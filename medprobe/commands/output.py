@@ -64,6 +64,13 @@ def read_limits(given: Sequence[str]) -> dict[str, float]:
         metric = known_name(name, METRICS, "--fail-under: the metric")
         if not METRICS[metric].higher_is_better:
             raise BadInput(f"--fail-under {one}: a higher {metric} is not better, so it has no minimum.")
+        if (
+            METRICS[metric].unit == "percent" and not 1 < limit <= 100 and limit != 0
+        ):  # 1 is 100 % to some, and 1 % to others
+            raise BadInput(
+                f"--fail-under {one}: {metric} is in percent, so the value must be 0 or over 1, and at most 100. "
+                f"Write {metric}=25 for a quarter."
+            )
         limits[metric] = limit
     return limits
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from dataset_builders.benchmark_names import known_name
 from medprobe.commands.output import AllMetrics, Form
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer()
 
@@ -60,8 +63,7 @@ def results(
         typer.echo(f"medprobe: {warning.message}", err=True)
     for column, wanted in {"benchmark": benchmark, "model": model, "metric": metric}.items():
         if wanted:
-            there = list(dict.fromkeys(table[column]))
-            table = table[table[column].isin([known_name(each, there, f"--{column}") for each in wanted])]
+            table = _only(table, column, wanted)
     table = of_facets(table, facet or ())
     if form == "csv":
         typer.echo(harmless_table(table).to_csv(index=False), nl=False)
@@ -71,6 +73,14 @@ def results(
         shown = table if metric else table[table["headline"]]
         shown = shown if facet else shown[shown["facet"].isna()]
         typer.echo(FORMS[form](shown) if len(shown) else "no results")
+
+
+def _only(table: pd.DataFrame, column: str, wanted: list[str]) -> pd.DataFrame:
+    """The rows with one of the wanted names, in the order in which these are wanted. Raises BadInput for a name that no row has."""
+    there = list(dict.fromkeys(table[column]))
+    names = [known_name(name, there, f"--{column}") for name in wanted]
+    held = table[table[column].isin(names)]
+    return held.iloc[held[column].map(names.index).argsort(kind="stable")]
 
 
 @app.command(short_help="Show what differs between two results.", rich_help_panel="Results")

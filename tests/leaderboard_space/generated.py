@@ -14,10 +14,10 @@ import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.derive.files import read_question_file, read_readings
+from eval_harness.derive.metrics import HEADLINE
 from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import summarise
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
-from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.store.sections import Section
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
 
@@ -104,7 +104,7 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
 def printed(family: str, seed: int) -> list[Result]:
     """What a paper might print: rows with and without chance, with cells of some categories, with and without counts."""
     rng = np.random.default_rng(seed + 1)
-    metric = headline_of(family)
+    metric = HEADLINE[family]
     facets = [FACET[family]] if family in FACET else []
 
     def cell() -> dict[str, Score]:

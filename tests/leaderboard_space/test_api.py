@@ -32,9 +32,9 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
         ("leaderboard", {"benchmark": "probmed", "metric": "accurcy"}, "Available: overall"),
         ("leaderboard", {"benchmark": "probmed", "question_set": "nowhere"}, "`question_sets` names them"),
         ("leaderboard", {"benchmark": "probmed", "every_run": "maybe"}, "every_run: Input should be a valid boolean"),
-        ("leaderboard", {"benchmark": "probmed", "branches": ["organ: chest"], "metric": "overall"}, "given away by the selection"),
+        ("leaderboard", {"benchmark": "probmed", "branches": ["organ: chest"], "metric": "organ"}, "given away by the selection"),
         ("breakdown", {"benchmark": "probmed", "facet": "organs"}, "Available: image_type"),
-        ("breakdown", {"benchmark": "probmed", "facet": "image_type", "metric": "overall"}, "Available: modality"),
+        ("breakdown", {"benchmark": "probmed", "facet": "image_type", "metric": "overall"}, "Available: condition"),
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_one_clear_line(offered: Tools, tool: str, arguments: dict[str, Any], said: str) -> None:
@@ -54,8 +54,8 @@ def test_labels_may_be_written_as_the_board_shows_them(offered: Tools) -> None:
 
 def test_without_a_score_named_one_that_is_known_is_taken(offered: Tools) -> None:
     """No overall is printed by image type: an empty table would say that nothing is known."""
-    assert {row["metric"] for row in offered["leaderboard"]("probmed", ["chest_xray"])} == {"abnormality"}
-    assert {row["metric"] for row in offered["breakdown"]("probmed", "image_type")} == {"modality"}
+    assert {row["metric"] for row in offered["leaderboard"]("probmed", ["chest_xray"])} == {"condition"}
+    assert {row["metric"] for row in offered["breakdown"]("probmed", "image_type")} == {"condition"}
     assert {row["metric"] for row in offered["leaderboard"]("probmed")} == {"overall"}
 
 

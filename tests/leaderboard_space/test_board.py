@@ -13,6 +13,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.export import as_csv
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.checks.claims import check_words
@@ -162,7 +163,7 @@ def test_published_results_alone_make_a_board() -> None:
 
 def test_pages_without_any_answers_say_so() -> None:
     board = Board(None, [published(29.5)])
-    assert "nothing to compare" in compare.page(board, {}) and "No questions" in cases.page(board, {})
+    assert "nothing to compare" in compare.page(ViewCache(board), {}) and "No questions" in cases.page(board, {})
 
 
 def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> None:
@@ -170,10 +171,10 @@ def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> Non
     service = Service(Board(None, board_results()))
     asked = {"format": "probmed", "branches": [["organ", "chest"]]}
     shown = service.view(asked)
-    assert shown["state"]["metric"] == "modality"
+    assert shown["state"]["metric"] == "condition"
     assert "Known for parts" in shown["html"] and "chest X-ray" in service.breakdown({**asked, "metric": "modality"})
     one = service.view({**asked, "branches": [["image_type", "chest_xray"]], "metric": "overall"})
-    assert one["state"]["metric"] == "abnormality" and "published · T16" in one["html"]
+    assert one["state"]["metric"] == "condition" and "published · T16" in one["html"]
     whole = service.view({"format": "probmed", "branches": []})
     assert whole["state"]["metric"] == "overall" and "is not known" not in whole["html"]
 

@@ -6,7 +6,7 @@ See also: the mathematics (`scoring.py`, `eval_harness.scores.ranks`), sentences
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,13 +14,12 @@ import numpy as np
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.metrics import HEADLINE, METRICS
 from eval_harness.records.result import Result, Score, Scores
-from eval_harness.scores.intervals import LEVEL, METHOD, printed_interval
+from eval_harness.scores.intervals import METHOD, printed_interval
 from eval_harness.scores.ranks import rank_ranges
-from eval_harness.scores.unpaired import METHOD as UNPAIRED
-from eval_harness.scores.unpaired import unpaired_difference, unpaired_differences
-from leaderboard_space.benchmarks import headline_of
+from eval_harness.scores.unpaired import unpaired_differences
+from leaderboard_space.benchmarks import spec as board_spec
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.published_results import ONLY_PRINTED, errors_named
 from leaderboard_space.data.ranks.groups import (
@@ -36,54 +35,14 @@ from leaderboard_space.data.scoring import Bools, Floats, MetricUnits, p_values,
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Tree, TreePath, cells_in, groups_of
 
-ALPHA = 1 - LEVEL
-"""Every score is tested by itself, at 95 %, so that its mark agrees with its interval wherever it stands."""
-
-
-def is_random_run(result: Result) -> bool:
-    """True if a result is a paper's own run of random answers."""
-    return result.kind == "published" and result.model.kind == "baseline"
-
-
-def random_run(entries: Iterable[Entry], scores: Mapping[str, Score]) -> Score | None:
-    """The score of the paper's random run among these entries. `scores`: entry key -> score, all of one metric and selection."""
-    found = (scores.get(entry.key) for entry in entries if is_random_run(entry.result))
-    return next((score for score in found if score is not None and score.value is not None and score.n_cases > 0), None)
-
-
-def tested(score: Score, run: Score | None, info: MetricInfo) -> Score | None:
-    """The score with its verdict against a random run, which is its `chance` then; None where it is not tested so: exact chance is known,
-    there is no run, most of its responses say nothing, or neither end of the metric is good.
-
-    Two independent samples (Agresti and Caffo 2000), by itself, at 95 %. The interval is that of the tested difference, counted from the
-    run's score, so that it excludes the run exactly where the verdict does: both samples' uncertainty is in it.
-    """
-    if run is None or run.value is None or score.verdict is not None or score.value is None or score.n_cases <= 0:
-        return None
-    if score.nonresponse is not None:
-        return None
-    if info.unit != "percent" or info.higher_is_better is None:
-        return None
-    low, high, p = unpaired_difference(score, run)
-    found = "no different"
-    if p < ALPHA:
-        found = "better" if (score.value > run.value) == info.higher_is_better else "worse"
-    low, high = (
-        max(run.value + min(low, score.value - run.value), 0.0),
-        min(run.value + max(high, score.value - run.value), 100.0),
-    )
-    return score.model_copy(
-        update={"chance": run.value, "verdict": found, "low": low, "high": high, "interval_method": UNPAIRED}
-    )
-
-
 ALL, ONE = "all", "one"
 """Results to show: all, or one per model and account."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One result in the standings. `first`, `last`: the ranks it may hold among the models (None for a baseline or no value), as
+    """One result in the standings. `first`, `last`: the ranks it may hold among the models (None for a baseline, no value, too few
+    independent cases, or a metric of which neither end is the better one), as
     `eval_harness.scores.ranks.RankRanges` defines them; `ahead`, `behind`: how many of them are significantly better and worse.
 
     `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
@@ -104,8 +63,11 @@ class Row:
     """Percent of the responses that choose no option, and of the questions right where one was chosen, on the same selection."""
     ends: tuple[int, ...] = ()
     """How the responses to the selection ended (`nonresponse.COUNTS`), where the answers are known."""
-    run: Score | None = None
-    """The paper's random run, where chance and verdict are against it (`tested`) and not against exact chance."""
+
+    @property
+    def run(self) -> tuple[float, float] | None:
+        """The interval of the paper's random run, where chance and verdict are against it and not against exact chance."""
+        return self.score.chance_interval
 
     @property
     def is_baseline(self) -> bool:
@@ -121,10 +83,21 @@ class Standings:
     hidden: list[Entry] = field(default_factory=list)
     selected: int = 0
     one_per_model: bool = False
+    pairs: list[tuple[dict[str, int], Floats]] = field(default_factory=list, compare=False, repr=False)
+    """Of each group with ranks: entry key -> position, and the p-values of all pairs (M, M), corrected for the ranking."""
+
+    def corrected(self, keys: Sequence[str]) -> tuple[Floats, int] | None:
+        """The p-values of some results, corrected for the ranking that they stand in, and how many models it has; None where they are not
+        ranked together."""
+        for position, p in self.pairs:
+            if all(key in position for key in keys):
+                at = [position[key] for key in keys]
+                return p[np.ix_(at, at)], len(p)
+        return None
 
     @property
     def models(self) -> list[Row]:
-        """The rows that are ranked: no baselines, a value, read by today's reader, not withdrawn."""
+        """The rows of models: no baselines, a value, read by today's reader, not withdrawn. Those with ranks have a `first`."""
         return [
             row for row in self.rows if row.group == "ranked" and not row.is_baseline and row.score.value is not None
         ]
@@ -166,8 +139,8 @@ def info_of(metric: str, family: str = "") -> MetricInfo:
 
 
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
-    """The metrics that a section can be sorted by, the headline first, the others as in `METRICS`: those that papers print only by the
-    values of a facet among them. Where no model has a score of the whole, those of its parts."""
+    """The metrics that a section can be sorted by, the headline first, then the benchmark's aspects, the others as in `METRICS`: those that
+    papers print only by the values of a facet among them. Where no model has a score of the whole, those of its parts."""
     if "scores" not in section.memory:  # of hundreds of results, and asked for with every request
         whole = {name for entry in section.entries for name in entry.result.scores}
         parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not whole]
@@ -175,8 +148,8 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
         section.memory["scores"] = whole.union(*cells)
     there = section.memory["scores"] | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
-    headline = headline_of(section.family)
-    order = [headline, *(name for name in METRICS if name != headline)]
+    headline = HEADLINE[section.family]
+    order = dict.fromkeys((headline, *board_spec(section.family).aspects, *METRICS))
     known = [name for name in order if name in there]
     return known + sorted(there - set(known)) or [headline]
 
@@ -236,26 +209,18 @@ def standings(
                 ends=ends,
             )
         )
-    run = random_run(section.entries, {row.entry.key: row.score for row in rows if row.is_baseline})
-    rows = [_against_run(row, run, metric) for row in rows] if run is not None else rows
     rows = one_per_model(rows) if shown == ONE else rows
     rows = [replace(row, group="no score") if _says_nothing(row) else row for row in rows]
     ordered: list[Row] = []
+    pairs = []
     for group in GROUPS:
         part = [row for row in rows if row.group == group]
-        if group in WITH_RANKS:
-            part = _ranked(part, units, outcomes, higher, info.unit == "count")
+        if group in WITH_RANKS and info.higher_is_better is not None:  # no end is the better one: no ranks
+            part, *tested = _ranked(part, units, outcomes, higher, info.unit == "count")
+            pairs.append(tuple(tested))
         ordered += sorted(part, key=lambda row: _order(row, higher))
     selected = int(mask.sum()) if mask is not None else section.questions
-    return Standings(metric, ordered, hidden, selected, shown == ONE)
-
-
-def _against_run(row: Row, run: Score | None, metric: str) -> Row:
-    """The row with its verdict against the paper's random run, where exact chance is not known."""
-    if is_random_run(row.entry.result):
-        return row
-    score = tested(row.score, run, info_of(metric))
-    return row if score is None else replace(row, score=score, run=run)
+    return Standings(metric, ordered, hidden, selected, shown == ONE, pairs)
 
 
 def _says_nothing(row: Row) -> bool:
@@ -352,9 +317,10 @@ def _with_interval(score: Score, metric: str) -> Score:
 
 def _ranked(
     rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool, are_counts: bool
-) -> list[Row]:
-    """The rows with the ranks that the models among them may hold. Baselines neither hold ranks nor take part in the correction."""
-    models = [row for row in rows if not row.is_baseline and row.score.value is not None]
+) -> tuple[list[Row], dict[str, int], Floats]:
+    """The rows with the ranks that the models among them may hold, and what these follow from (`Standings.pairs`). Baselines neither hold
+    ranks nor take part in the correction."""
+    models = [row for row in rows if not row.is_baseline and row.score.value is not None and not row.score.is_small]
     here: list[int] = []
     if units is not None and outcomes is not None and not units.is_count:
         here = [number for number, row in enumerate(models) if row.recomputed]
@@ -370,14 +336,15 @@ def _ranked(
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
     ahead = (found.apart & above).sum(axis=1)
     behind = found.apart.sum(axis=1) - ahead
-    number = {id(row): at for at, row in enumerate(models)}
+    number = {row.entry.key: at for at, row in enumerate(models)}
 
     def ranked(row: Row, at: int) -> Row:
         return replace(
             row, first=int(found.first[at]), last=int(found.last[at]), ahead=int(ahead[at]), behind=int(behind[at])
         )
 
-    return [ranked(row, number[id(row)]) if id(row) in number else row for row in rows]
+    ordered = [ranked(row, number[row.entry.key]) if row.entry.key in number else row for row in rows]
+    return ordered, number, found.corrected
 
 
 def _order(row: Row, higher: bool) -> tuple[bool, float, str]:

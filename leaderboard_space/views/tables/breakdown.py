@@ -95,9 +95,8 @@ def legend(drawn: Sequence[tuple[Score | None, str]], metric: str | None, facet:
     """What the shades and signs of a heat map mean: of those that are in it. `drawn`: its cells with their columns."""
     known = [(score, name) for score, name in drawn if score is not None and score.value is not None]
     shaded = any(_shade(score, _metric_of(metric, name, facet)) is not None for score, name in known)
-    signs = sentences.legend_of_marks(
-        {score.verdict for score, _ in known}, any(score.n_cases < FEW for score, _ in known)
-    )
+    tested = {score.verdict for score, _ in known if not score.is_small}
+    signs = sentences.legend_of_marks(tested, any(score.n_cases < FEW for score, _ in known))
     said = [*([sentences.SHADES] if shaded else []), *(text(line) for line in signs), *([text(more)] if more else [])]
     return f'<p class="fine signs">{"".join(f"<span>{line}</span>" for line in said)}</p>' if said else ""
 
@@ -111,7 +110,7 @@ def _shade(score: Score, metric: str) -> float | None:
     """The colour of a cell, -1 to 1: how far it lies on the worse or the better side of guessing, full at FULL points; None where it has
     none: no chance is known, neither side is better, a count, or few cases stand behind it."""
     info = info_of(metric)
-    if score.value is None or score.chance is None or score.n_cases < FEW or info.unit != "percent":
+    if score.value is None or score.chance is None or score.n_cases < FEW or score.is_small or info.unit != "percent":
         return None
     if info.higher_is_better is None:
         return None
@@ -133,7 +132,9 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
     size = (count(n) if n == n_cases else f"{count(n)} from {plural(n_cases, spec(family).case)}") if n else "not known"
-    return column_head("", label, name, small=f"<small>n {size}</small>")
+    worth = sorted({score.worth for score in scores.values() if score.value is not None and score.worth is not None})
+    said = f", worth {count(worth[0])}{f' to {count(worth[-1])}' if len(worth) > 1 else ''}" if worth else ""
+    return column_head("", label, name, small=f"<small>n {size}{said}</small>")
 
 
 def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
@@ -155,19 +156,28 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     metric = _metric_of(metric, column, facet)
     info = info_of(metric)
     shade = _shade(score, metric)
-    mark = sentences.MARK[score.verdict]
+    mark = sentences.mark(score)
+    few = sentences.too_few(score, spec(entry.result.benchmark.family).case)
     mark = (
         mark if score.verdict in ("better", "worse") else f"\N{THIN SPACE}{mark}"
     )  # they would read as part of the number
     parts = (behind_with_chance(score), sentences.no_score(score, entry.result), entry_mark(entry, metric, cell))
     said = ", ".join(part for part in parts if part)
     style = "" if shade is None else f' style="--s:{abs(shade):.3f}"'
-    kind = "few" if score.n_cases < FEW else "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
+    kind = (
+        "few"
+        if score.n_cases < FEW or few
+        else "plain"
+        if shade is None
+        else "shade up"
+        if shade >= 0
+        else "shade down"
+    )
     shown = text(score_text(score.value, info.unit))
     shown = f'<a href="{link}">{shown}</a>' if link else shown
     return (
         f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(said, 400)}">'
-        f"{shown}<i>{mark}</i>{misprint_mark(entry, metric, cell)}</td>"
+        f"{shown}<i>{mark}</i>{misprint_mark(entry, metric, cell)}{f'<small>{few}</small>' if few else ''}</td>"
     )
 
 

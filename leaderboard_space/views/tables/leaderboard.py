@@ -10,6 +10,7 @@ from eval_harness.scores.sight import Sight
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.model_names import entry_mark, identity_of
+from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.groups import GROUPS as APART
 from leaderboard_space.data.ranks.groups import Group, display_names
 from leaderboard_space.data.ranks.sight import sights_of
@@ -19,7 +20,6 @@ from leaderboard_space.data.ranks.standings import (
     Row,
     Standings,
     info_of,
-    is_random_run,
     methods_of,
     own_cell,
     shown_method,
@@ -48,6 +48,7 @@ from leaderboard_space.views.parts import (
 from leaderboard_space.views.tables.breakdown import misprint_mark
 from leaderboard_space.views.tables.provenance import tables_title, tags
 
+NO_DIRECTION = "Neither end of this score is the better one: no ranks."
 NBSP = "\N{NO-BREAK SPACE}"
 COUNTED = "What the score divides by; in brackets how many independent ones it is worth, if fewer; hover over one for the cases"
 ABSTAINED = "Responses that choose no option, in percent of all requested; hover over one for the accuracy where an option was chosen"
@@ -215,7 +216,8 @@ def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     groups = [
         (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict]) for verdict, words in GROUPS
     ]
-    rest = [row for row in ranked if row.score.verdict is None]
+    groups.append((f"too few independent {spec(family).case}s", [row for row in ranked if row.score.is_small]))
+    rest = [row for row in ranked if row.score.verdict is None and not row.score.is_small]
     if tested:
         itself = [row for row in rest if is_random_run(row.entry.result)]
         groups.append((f"{sentences.RANDOM_RUN} itself", itself))
@@ -244,7 +246,7 @@ def _row(
     few = " few" if score.n_cases < FEW and score.value is not None else ""
     n = count(score.n) if score.worth is None else f"{count(score.n)} ({count(score.worth)})"
     behind = f' title="{text(sentences.behind_n(score), 100)}"' if score.value is not None else ""
-    ends = interval(score.low, score.high, score.chance)
+    ends = interval(score)
     known = score.value is not None
     cell = None if row.recomputed else own_cell(row.entry, branches)
     mark = entry_mark(row.entry, metric, cell)
@@ -319,7 +321,7 @@ def _unread(result: Result) -> list[str]:
 def rank_cell(row: Row, others: int, where: str) -> str:
     """The cell of a row's ranks, a control that says why. `others`: how many more are ranked with it; `where`: the table's name."""
     if row.first is None or row.last is None:
-        why = sentences.no_score(row.score, row.entry.result) or APART[row.group] or "Not ranked."
+        why = sentences.no_score(row.score, row.entry.result) or APART[row.group] or NO_DIRECTION
         why = "A baseline: shown for comparison, not ranked." if row.is_baseline else why
         return f'<td class="place" data-v="">{explained("ref" if row.is_baseline else "–", why, f"{where} {row.entry.key}")}</td>'
     said = sentences.ranks_in_words(row.first, row.last, row.ahead, row.behind, others - row.ahead - row.behind)

@@ -11,8 +11,9 @@ from leaderboard_space.data.model_names import entry_mark
 from leaderboard_space.data.ranks.groups import group_of, judge_of
 from leaderboard_space.data.ranks.standings import shown_method
 from leaderboard_space.data.store.sections import Entry, Section
+from leaderboard_space.data.tree import TreePath
 from leaderboard_space.html import count, number, plural, text
-from leaderboard_space.views.parts import address_of, set_name
+from leaderboard_space.views.parts import compare_address
 
 
 def tags(entries: Sequence[Entry]) -> dict[str, str]:
@@ -55,8 +56,8 @@ def tables_title(result: Result) -> str:
     return f' title="{text(result.source.table, 200)}"' if result.source and result.source.table else ""
 
 
-def detail(entry: Entry, section: Section) -> str:
-    """The provenance of one result, as a list of what was said and how."""
+def detail(entry: Entry, section: Section, metric: str | None = None, branches: Sequence[TreePath] = ()) -> str:
+    """The provenance of one result, as a list of what was said and how. `metric`, `branches`: what the page shows of it."""
     result = entry.result
     method, model, benchmark = result.method, result.model, result.benchmark
     pairs: list[tuple[str, object]] = [
@@ -91,7 +92,7 @@ def detail(entry: Entry, section: Section) -> str:
         for name, value in pairs
         if value not in (None, "")
     )
-    address = address_of("compare", set=set_name(section), first=entry.key)
+    address = compare_address(section, metric, branches, first=entry.key)
     return f'<p><a class="link" href="{address}">Compare with another result</a></p><dl class="detail">{items}</dl>'
 
 

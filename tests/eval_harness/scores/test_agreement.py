@@ -123,7 +123,7 @@ def test_sentences_of_a_difference_agree_with_themselves(
     half = float(student(df)) * error
     p = 2 * float(stats.t.sf(abs(difference) / error, df))
     assume(abs(p - 0.05) > 1e-7 and abs(difference) > 1e-6)
-    above = sentences.compared("A", "B", "Accuracy", up, difference, p)
+    above = sentences.compared("A", "B", "Accuracy", up, difference, p, p)
     ends = (difference - half, difference + half)
     below = sentences.compared_in_full("A", "B", difference, *ends, p, "t", (3, 4, 3), "question")
     low, high = (

@@ -251,8 +251,8 @@ def test_holm_agrees_with_statsmodels() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(2, 12), st.integers(0, 10**6), st.booleans())
 def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
-    """Exactly those share rank 1 whom the comparison with the best leaves in; who is told apart and behind has a later first rank than
-    1; no range of ranks is empty; two models alone are told apart exactly where one of them leads alone."""
+    """Ranks and pairs say the same: exactly those share rank 1 whom none beats; no range of ranks is empty; two models alone are told apart
+    exactly where one of them leads alone."""
     rng = np.random.default_rng(seed)
     value = np.round(rng.normal(size=models), 1)
     gap = np.abs(value[:, None] - value[None, :])
@@ -260,15 +260,16 @@ def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
     p = np.where(gap == 0, 1.0, np.minimum(p, p.T))
     found = ranks.rank_ranges(value, p, up)
     ahead = value[None, :] > value[:, None] if up else value[None, :] < value[:, None]
-    assert ((found.first == 1) == found.may_lead).all() and found.may_lead.any()
     assert (found.first <= found.last).all() and (found.last <= models).all()
-    level = min(0.05, 2 * 0.05 / (models - 1))  # one-sided p under .05 / (M - 1), never from .05 on
-    assert (found.apart == (ranks.holm(p) < 0.05)).all()
-    beats = found.apart | (p < level)
-    assert (found.may_lead == ~(ahead & beats).any(axis=1)).all()
-    assert found.may_lead[np.argmax(value if up else -value)]
+    level = min(
+        0.05, 2 * 0.05 / (models - 1)
+    )  # of the best with each: one-sided p under .05 / (M - 1), never from .05 on
+    best = value == (value.max() if up else value.min())
+    assert (found.apart == ((ranks.holm(p) < 0.05) | ((best[:, None] != best) & (p < level)))).all()
+    assert ((found.first == 1) == ~(ahead & found.apart).any(axis=1)).all()  # ranks and pairs say the same
+    assert found.first[np.argmax(value if up else -value)] == 1
     if models == 2:
-        assert found.apart[0, 1] == (found.may_lead.sum() == 1) == (p[0, 1] < 0.05)
+        assert found.apart[0, 1] == ((found.first == 1).sum() == 1) == (p[0, 1] < 0.05)
 
 
 def test_models_with_other_questions_are_not_compared() -> None:

@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.comparisons import paired_test, pairwise
+from eval_harness.scores.outcomes import pack
+from eval_harness.scores.ranks import corrected_for_ranks, holm_adjusted
 from leaderboard_space import comparing, sentences
 from leaderboard_space.comparing import SLOTS, Comparison
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import text
+from leaderboard_space.memory import ViewCache
+from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.checks.claims import check_words, plain
 from tests.leaderboard_space.generated import Raw, apart
@@ -28,7 +32,7 @@ from tests.leaderboard_space.generated import Raw, apart
 def check_comparison(board: Board, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """The finding of the page Compare, against the paired test of the two runs' own units."""
     key = f"{family}/{section.key}"
-    page = check_words(compare.page(board, {"set": key}))
+    page = check_words(compare.page(ViewCache(board), {"set": key}))
     found = cases.page(board, {"set": key, "order": "wrong"})
     if f'value="{key}" selected' in found and cases.UNREADABLE not in found:
         of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
@@ -40,7 +44,7 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
     if "no known score in common" in page:
         assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
         return
-    found = comparing.compared(board, {"set": key})
+    found = comparing.compared(ViewCache(board), {"set": key})
     assert found is not None
     chosen = [entry.key for entry in found.chosen]
     for entry in found.chosen:
@@ -53,11 +57,14 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
         return
     test = paired_test(one.units, other.units, metric)  # type: ignore[arg-type]
     assert test.difference >= 0, test  # who scored more stands first
+    corrected = found.differences(metric)[0].corrected
     if test.p >= 0.05:
         assert "do not differ significantly" in finding, (finding, test)
     else:
         word = {True: "better than", False: "worse than", None: "above"}[info_of(metric, family).higher_is_better]
-        assert re.match(rf"{one.result.model.name}( \(.*?\))?( · .*)? is significantly {word} ", finding), (
+        sure = "significantly " if corrected < 0.05 else ""
+        assert finding.endswith("but not significantly in the ranking.") == (not sure), finding
+        assert re.match(rf"{one.result.model.name}( \(.*?\))?( · .*)? is {sure}{word} ", finding), (
             finding,
             test,
         )
@@ -78,12 +85,15 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
                 "Two of 3 pairs differ",
                 "Three of 3 pairs differ",
             ]
-            assert f"{words[sure]} significantly in " in plain(compare.page(board, three))
+            assert f"{words[sure]} significantly in " in plain(compare.page(ViewCache(board), three))
 
 
 def check_saved(board: Board, request: dict[str, str], truth: dict[str, Raw], pairs: int) -> list[dict[str, Any]]:
     """Every score of every pair is its paired test, corrected for all pairs (Holm), and the page shows it; the rows of the chosen score."""
-    page, rows = compare.page(board, request), json.loads(compare.file(board, {**request, "as": "json"})["text"])
+    page, rows = (
+        compare.page(ViewCache(board), request),
+        json.loads(compare.file(ViewCache(board), {**request, "as": "json"})["text"]),
+    )
     metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
     for row in (row for row in rows if "difference" in row):
         one, other = (truth[row[side]].units for side in ("first_run", "second_run"))
@@ -98,10 +108,40 @@ def check_saved(board: Board, request: dict[str, str], truth: dict[str, Raw], pa
                 or row["difference"] < 0
             )
     chosen = [row for row in rows if row["metric"] == metric and "difference" in row]
-    in_order = sorted(chosen, key=lambda row: row["p"])
-    corrected = np.maximum.accumulate([min(row["p"] * (len(chosen) - at), 1.0) for at, row in enumerate(in_order)])
-    assert np.allclose([row["p_corrected"] for row in in_order], corrected)
+    check_corrected(board, request, chosen, truth, metric)
     return chosen
+
+
+def check_corrected(
+    board: Board, request: dict[str, str], pairs: list[dict[str, Any]], truth: dict[str, Raw], metric: str
+) -> None:
+    """Pairs are corrected as the leaderboard corrects its ranks, computed here from the raw files; where it does not rank these results
+    together, for the pairs alone. So who is significantly better stands ahead on the leaderboard, and who shares rank 1 is not beaten."""
+    family, _, key = request["set"].partition("/")
+    keys = {row[side] for row in pairs for side in ("first_run", "second_run")}
+    for shown in ("one", "all"):
+        asked = {"format": family, "section": key, "metric": metric, "shown": shown, "as": "json"}
+        table = json.loads(Service(board).export(asked)["text"])
+        ranked = {row["run"]: row for row in table if row["place_first"] is not None and row["group"] == "ranked"}
+        if not keys <= ranked.keys():
+            continue
+        for row in pairs:
+            one, other = (ranked[row[side]]["place_first"] for side in ("first_run", "second_run"))
+            behind = (
+                other if (row["difference"] > 0) == (info_of(metric, family).higher_is_better is not False) else one
+            )
+            assert row["p_corrected"] >= 0.05 or behind > 1, (row, one, other)
+        if all(truth[run].units is not None for run in ranked):
+            names = list(ranked)
+            matrix = pairwise(pack({run: truth[run].units for run in names}, metric))  # type: ignore[misc]
+            up = info_of(metric, family).higher_is_better is not False
+            expected = corrected_for_ranks(matrix.value, matrix.p, up)
+            for row in pairs:
+                at = names.index(row["first_run"]), names.index(row["second_run"])
+                assert abs(row["p_corrected"] - expected[at]) < 1e-4, (row, expected[at])
+        return
+    adjusted = holm_adjusted(np.array([row["p"] for row in pairs]))
+    assert all(any(abs(row["p_corrected"] - p) < 1e-9 for p in adjusted) for row in pairs) or len(pairs) < 1
 
 
 def check_default(found: Comparison, truth: dict[str, Raw], metric: str, page: str) -> None:

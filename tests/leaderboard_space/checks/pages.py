@@ -17,11 +17,10 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.benchmarks import spec
+from eval_harness.derive.metrics import HEADLINE, METRICS
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.submission import Submission
-from leaderboard_space.benchmarks import headline_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
@@ -118,18 +117,19 @@ def check_panel(
             for kind in ("place", "num val", "num ci", "num n")
         )
         known = score.value is not None
-        assert value.removesuffix("*") == score_text(score.value, info.unit) and ends == interval(
-            row["low"], row["high"], score.chance
-        )
+        assert value.removesuffix("*") == score_text(score.value, info.unit) and ends == interval(score)
         worth = "" if score.worth is None else f" ({score.worth:,})"
         assert n == (f"{score.n:,}{worth}" if known else "–"), (key, n, score)
         if truth[key].units is not None and score.verdict is not None:
             assert (score.low <= score.chance <= score.high) == (score.verdict == "no different"), score  # type: ignore[operator]
+        if score.is_small:
+            assert place in ("–", "ref") and score.verdict is None, (key, place, score)
         if key in stand_apart:
             assert groups[key].startswith(APART[stand_apart[key]]), (key, groups[key])
             assert place in ("–", "ref") or stand_apart[key] == "official", (key, place)
         else:
             word = WORDS.get(score.verdict or "", ("not compared with chance", "ranked", ""))
+            word = f"too few independent {CASES[family]}s" if score.is_small else word
             assert groups[key].startswith(word), (key, groups[key], score)  # type: ignore[arg-type]
     main = {key: score for key, score in held.items() if key not in stand_apart}
     models = [
@@ -144,16 +144,18 @@ def check_panel(
             saved[key]["place_first"],
         )
         for key in models
+        if not main[key].is_small
         for name, account in [(truth[key].result.model.name, truth[key].account)]
     ]
     up = info.higher_is_better is not False
     ranked.sort(key=lambda row: -row.value if up else row.value)
     headline, about = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1]), f"{info_of(metric, family).label}. "  # type: ignore[index]
-    assert headline.startswith(about) == (metric != spec(family).headline), headline
+    assert headline.startswith(about) == (metric != HEADLINE[family]), headline
     valued = [key for key, score in main.items() if score.value is not None]
     check_headline(
         headline.removeprefix(about), ranked, baselines=len(valued) - len(models),
-        uncounted=len(main) - len(valued), stand_apart=len(held) - len(main), partial=len(truth) - len(held), up=up,
+        uncounted=len(main) - len(valued), stand_apart=len(held) - len(main),
+        small=sum(main[key].is_small for key in models), partial=len(truth) - len(held), up=up,
         models=len({truth[key].result.model.name for key in models}) == len(models),
     )  # fmt: skip
     drawn = [
@@ -177,6 +179,9 @@ def check_places(saved: dict[str, Any], truth: dict[str, Raw], keys: list[str], 
     for key in keys:
         ahead = [other for other in keys if (value[other] - value[key]) * (1 if up else -1) > 1e-9]
         p = [paired_test(truth[key].units, truth[other].units, metric).p for other in ahead]  # type: ignore[arg-type]
+        if saved[key]["place_first"] is None:
+            assert truth[key].scores[metric].is_small or METRICS[metric].higher_is_better is None, (metric, key)
+            continue
         if saved[key]["place_first"] > 1 and all(one.units is not None for one in truth.values()):
             assert p and min(p) < 0.05, (metric, key, p)
         if saved[key]["place_first"] == 1:
@@ -200,7 +205,8 @@ def check_breakdown(service: Service, asked: dict[str, Any], truth: dict[str, Ra
         score = truth[row["run"]].cells[facet][row["facet_value"]][metric]  # type: ignore[index]
         is_saved(row, score)
         if score.value is not None and not truth[row["run"]].withdrawn:
-            cells[score.n_cases < FEW, percent(score.value), MARK[score.verdict]] += 1
+            sign = "" if score.is_small else MARK[score.verdict]
+            cells[score.n_cases < FEW or score.is_small, percent(score.value), sign] += 1
     shown = re.findall(r'<td class="([\w ]+)"[^>]*>(?:<a [^>]*>)?([^<]*)(?:</a>)?<i>(.*?)</i>', table[0])
     assert Counter((kind == "few", html.unescape(value), sign.strip()) for kind, value, sign in shown) == cells
     legend = plain(page[page.index(table[0]) :].partition('<p class="fine signs">')[2].partition("</p>")[0])
@@ -240,7 +246,7 @@ def check_submitted(found: Raw, family: str) -> None:
     for label, value, ends, chance, n, verdict in re.findall(rf'<tr><th scope="row">(.*?)</th>{cells}</tr>', page):
         score = named[html.unescape(label)]
         assert score.value is None or rounds_to(value.removesuffix(" %"), score.value), (label, value, score)
-        assert ends == interval(score.low, score.high, score.chance), (label, ends, score)
+        assert ends == interval(score), (label, ends, score)
         assert chance == "–" if score.chance is None else rounds_to(chance, score.chance), (label, chance, score)
         assert n == f"{score.n:,}" + (f" ({score.n_cases:,} cases)" if score.n != score.n_cases else ""), (label, n)
         words = WORDS.get(score.verdict or "", "no score" if score.nonresponse and score.value is None else "")
@@ -249,7 +255,7 @@ def check_submitted(found: Raw, family: str) -> None:
 
 def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
     """The first screen's matrix and sentence, and the first sentence and lines of models' own pages, by what the store holds."""
-    metric, rows = headline_of(family), [found for truth in sections for found in truth.values()]
+    metric, rows = HEADLINE[family], [found for truth in sections for found in truth.values()]
     page = check_words(OverviewPages(service).page({"all": "yes"}))
     marks: Counter[str] = Counter()
     for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', page, re.DOTALL):
@@ -283,11 +289,13 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
 
 def _is_line_of(score: Score, value: str, ends: str, verdict: str) -> bool:
     """True if a line of a model's page says this of a result."""
+    if score.is_small:
+        return verdict.startswith("too few independent ") and rounds_to(value, score.value or 0.0)
     sign = next(sign for sign, word in SIGNS.items() if word == score.verdict)
     level = re.search(r"([\d.]+)%", verdict)
     return (
         rounds_to(value, score.value or 0.0)
-        and (score.low is None or ends == interval(score.low, score.high, score.chance))
+        and (score.low is None or ends == interval(score))
         and verdict.startswith(f"{sign} {WORDS.get(score.verdict or '', 'not tested')}")
         and (rounds_to(level[1], score.chance or 0.0) if level else score.chance is None)
     )

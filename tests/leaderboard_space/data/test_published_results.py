@@ -179,6 +179,9 @@ def test_intervals():
                 assert score.interval_method == METHOD and 0 < score.n_effective <= score.n_cases
                 expected = proportion_confint(score.value * score.n_effective / 100, score.n_effective, method="beta")
                 assert (score.low, score.high) == pytest.approx([100 * end for end in expected], abs=1e-6)
+                if (band := score.chance_interval) is not None:  # the difference to the random run is tested
+                    assert (score.low <= band[1] and band[0] <= score.high) or score.verdict != "no different"
+                    continue
                 outside = score.chance is not None and not score.low <= score.chance <= score.high
                 assert score.verdict is None or (score.verdict != "no different") == outside
     cell = the_cell("Table 1", "Gemini 2.0 Flash", "set_accuracy", method="mc")
@@ -223,7 +226,7 @@ def test_verdicts():
     assert _score("Table 1", "RadFM", "set_accuracy", name="ps").verdict == "worse"
     assert _score("Table 1", "GPT-4o", "confusion", name="mc").verdict == "worse"  # confused more often than a guesser
     assert _score("Table 5", "GPT-4o", "modality").verdict == "better"
-    assert _score("Table 5", "GPT-4o", "position").verdict is None  # chance is not known
+    assert _score("Table 5", "GPT-4o", "position").verdict == "worse"  # than the paper's random run
     # 1 of 8, and 26 of 38 pairs
     shown = {
         (name, facet_value): result.breakdown[facet][facet_value][metric]
@@ -238,7 +241,7 @@ def test_verdicts():
     for score in shown.values():
         assert score.verdict == "no different"
     gmai = _score("Table 10", "MedDr", "accuracy")
-    assert gmai.chance in (25.70, 25.94) and gmai.verdict is None  # a random run of the authors, no exact figure
+    assert gmai.chance in (25.70, 25.94) and gmai.verdict == "better"  # than a random run of the authors
 
 
 def test_contradictions_are_noted():

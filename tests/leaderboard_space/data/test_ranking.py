@@ -65,7 +65,6 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
             up = METRICS[metric].higher_is_better is not False
             ahead = sum((value[other] > value[index]) == up and value[other] != value[index] for other in apart)
             assert (row.ahead, row.behind) == (ahead, len(apart) - ahead)
-            assert (row.first == 1) == found.may_lead[index]
 
 
 def test_counts_are_compared_as_shares_of_what_they_count() -> None:
@@ -105,7 +104,7 @@ def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
         assert found.low == pytest.approx(100 * expected.low, abs=1e-7)
         assert found.high == pytest.approx(100 * expected.high, abs=1e-7)
         assert found.n_effective == pytest.approx(expected.n_effective, rel=1e-6)
-        assert found.verdict == verdict(found.low, found.high, found.chance, up)
+        assert found.verdict == verdict(found.low, found.high, found.n_effective, found.chance, up)
 
 
 def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:

@@ -9,23 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.scoring import units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparisons import paired_test
+from eval_harness.scores.intervals import printed_interval
 from eval_harness.scores.unpaired import unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.comparing import compared
+from leaderboard_space.data import published_results
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks import standings
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.views import compare
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
-SHARES = st.builds(
-    lambda value, n: Score(value=value, n=n, n_cases=n), st.floats(0, 100), st.integers(1, 30_000)
-)  # fmt: skip
+
+def of_answers(value: float, n: int, sharing: float) -> Score:
+    """A printed score with its interval."""
+    interval = printed_interval(value, n, (1.0, sharing))
+    ends = {"low": 100 * interval.low, "high": 100 * interval.high, "n_effective": interval.n_effective}
+    return Score(value=value, n=n, n_cases=n, **ends)
 
 
 @pytest.fixture(scope="module")
@@ -33,43 +37,56 @@ def papers() -> Board:
     return Board(None, board_results())
 
 
+SHARES = st.builds(of_answers, st.floats(0, 100), st.integers(1, 30_000), st.floats(1, 9))
+
+
 @given(SHARES, SHARES, st.booleans())
 def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: Score, run: Score, up: bool) -> None:
-    found = standings.tested(score, run, MetricInfo("Accuracy", "", up))
-    p = unpaired_difference(score, run)[2]
-    assert found is not None and found.chance == run.value and (found.value, found.n) == (score.value, score.n)
+    """Each keeps its own interval; where the two do not overlap, the verdict is never "no different"."""
+    found, p = (
+        published_results.tested(score, run, "accuracy" if up else "confusion"),
+        unpaired_difference(score, run)[2],
+    )
+    own = ("value", "low", "high", "n", "n_effective", "interval_method")
+    assert all(getattr(found, name) == getattr(score, name) for name in own)
+    if score.is_small or run.is_small:
+        assert found == score
+        return
+    assert found.chance == run.value and found.chance_interval == (run.low, run.high)
     assert abs(p - 0.05) < 1e-6 or (found.verdict == "no different") == (p >= 0.05)
     assert found.verdict == "no different" or (found.verdict == "better") == ((score.value > run.value) == up)  # type: ignore[operator]
-    assert abs(p - 0.05) < 1e-6 or (found.low <= run.value <= found.high) == (found.verdict == "no different")  # type: ignore[operator]
-    assert found.low <= score.value <= found.high  # type: ignore[operator]
+    apart = score.low > run.high or score.high < run.low  # type: ignore[operator]
+    assert not (apart and found.verdict == "no different"), (score, run)
     exact = score.model_copy(update={"chance": 25.0, "verdict": "no different"})  # then nothing else is asked
-    assert standings.tested(exact, run, MetricInfo("Accuracy", "", up)) is None
+    assert published_results.tested(exact, run, "accuracy") == exact
 
 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     """The day of launch: two models of Table 1, and the sentence is about them."""
-    page = compare.page(papers, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"})
+    page = compare.page(
+        ViewCache(papers), {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
+    )
     said = plain(page)
     assert (
         "do not differ significantly in set accuracy" in said and "unpaired: only the printed scores are known" in said
     )
     rows = json.loads(
-        compare.file(papers, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"})[
-            "text"
-        ]
+        compare.file(
+            ViewCache(papers), {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"}
+        )["text"]
     )
     (row,) = rows
     assert (row["first_value"], row["second_value"]) == (53.96, 22.93) and math.isclose(row["difference"], 31.03)
     assert row["low"] < 31.03 < row["high"] and row["p"] < 0.001 and row["test"].startswith("unpaired")
     other_name = {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
-    assert plain(compare.page(papers, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
+    assert plain(compare.page(ViewCache(papers), {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
     for key, said in (
         ("set", "Set of questions no/where: not on this board"),
         ("metric", "Score no/where: not known of these results"),
     ):
-        assert said in compare.page(papers, {**other_name, key: "no/where"})
+        assert said in compare.page(ViewCache(papers), {**other_name, key: "no/where"})
     assert "Another one is shown" not in page
-    missing = compare.page(papers, {"first": "<i>nobody</i>"})
+    missing = compare.page(ViewCache(papers), {"first": "<i>nobody</i>"})
     assert "<i>nobody" not in missing and "There is no result named" in missing
 
 
@@ -85,7 +102,7 @@ def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> 
     (warm,) = (tmp_path / "results/halt-medvqa").glob("One/*")
     change(warm, lambda result: result["method"].update(generation={"temperature": 0.5}))
     board = Board(tmp_path)
-    found = compared(board, {"first": "One", "second": "Two", "third": "Three"})
+    found = compared(ViewCache(board), {"first": "One", "second": "Two", "third": "Three"})
     assert found is not None
     (row,) = compare.setting_rows(found)
     assert [row[name] for name in ("setting", "first", "second", "third")] == ["temperature", "0.5", None, None]
@@ -105,14 +122,14 @@ def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> N
     for name, skill in (("One", 0.1), ("Two", 0.9)):
         add_run(tmp_path, "gmai-mmbench", asked, answers(asked, skill, seed=3), name)
     board = Board(tmp_path)
-    rows = json.loads(compare.file(board, {"of": "flips", "as": "json"})["text"])
+    rows = json.loads(compare.file(ViewCache(board), {"of": "flips", "as": "json"})["text"])
     texts = {row.question_id: list(row.options) for row in asked.itertuples()}
     assert rows
     for row in rows:
         for answer in (row["key"], row["first_answer"], row["second_answer"]):
             letter, _, said = answer.partition(" ")
             assert answer in ("refused", "irrelevant") or texts[row["question_id"]][ord(letter) - 65] == said
-    page = compare.page(board, {})
+    page = compare.page(ViewCache(board), {})
     assert len(re.findall(r'href="#/cases/\w+\?set=[^"]*first=[^"]*second=', page)) == min(
         len(rows), compare.MOST_FLIPS
     )

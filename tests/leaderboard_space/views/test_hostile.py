@@ -9,6 +9,7 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space.data.board import Board
+from leaderboard_space.memory import ViewCache
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.stores import add_run, answers, change, questions
@@ -73,7 +74,7 @@ def pages(store: Path) -> dict[str, str]:
                 found[f"breakdown {place}"] = service.breakdown(asked)
             for entry in section.entries if section else []:
                 found[f"detail {entry.key}"] = service.detail({**asked, "key": entry.key})
-    found["compare"] = compare.page(board, {})
+    found["compare"] = compare.page(ViewCache(board), {})
     found["cases"] = cases.page(board, {}) + cases.page(board, {"find": TAGS, "page": "1e308", "order": TAGS})
     return found
 
