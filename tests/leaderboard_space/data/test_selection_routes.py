@@ -20,8 +20,9 @@ from eval_harness.records.selection import select_questions
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.tree import tree_of
+from leaderboard_space.query import selection_of
 from leaderboard_space.service import Service
-from leaderboard_space.views.parts import benchmark_address, selection_of
+from leaderboard_space.views.parts import benchmark_address
 from tests.commands import medprobe
 from tests.leaderboard_space.stores import add_run, answers, questions
 from tests.processes import made_once
