@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dataset_builders.errors import BadInput, Problems, clip
 
 ORIGIN_MARKER = "medprobe-origin.json"
@@ -65,6 +67,21 @@ def read_json(path: Path) -> Any:
         raise BadInput(f"{path}, line {error.lineno}: not valid JSON ({error.msg}). Is the file complete?") from None
     except RecursionError:
         raise BadInput(f"{path}: nested too deeply to be a file of questions.") from None
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key that a map names twice is an error, as in `read_json`."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise yaml.YAMLError(f"{clip(twice[0])} occurs twice in one map: keep one of them")
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path) -> Any:
+    """The YAML document in a file. Raises BadInput for bytes that are no text, yaml.YAMLError for what is no YAML or names a key twice."""
+    return yaml.load(read_text(path), _UniqueKeys)
 
 
 def read_records(path: Path) -> list[Any]:

@@ -115,8 +115,8 @@ def deidentify(
                     is_header = path.suffix.lower() not in SUFFIXES or is_dicom(path)
                     data = header(path, ignored) if is_header else None
                     with reading(USED):
-                        patient = str(data.get("PatientID", "") or "") if is_header else ""
-                        words = identifiers_of(data) if is_header else set[str]()
+                        patient = "" if data is None else str(data.get("PatientID", "") or "")
+                        words = set[str]() if data is None else identifiers_of(data)
                     entry = finished.get(key, {})
                     if entry.get("state") != state:
                         entry = {"id": key, "state": state}

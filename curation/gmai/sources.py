@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from curation.images.file_names import manifest_of
 from curation.readers.dataset import ExistingPath, SourceDataset, Strict
 from dataset_builders.errors import BadInput
-from dataset_builders.source_files import read_text
+from dataset_builders.source_files import read_yaml
 from dataset_builders.terms import terms
 
 TASKS = tuple(term.concept for term in terms("task"))
@@ -84,7 +84,7 @@ def read_sources(path: Path) -> Sources:
     if not path.is_file():
         raise BadInput(f"{path}: there is no such file. Write one as docs/gmai_pipeline.md shows.")
     try:
-        raw = yaml.safe_load(read_text(path))
+        raw = read_yaml(path)
         sources = Sources.model_validate(raw, context=path.parent)
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: is not YAML ({' '.join(str(error).split())}).") from None

@@ -21,7 +21,7 @@ from dataset_builders.errors import BadInput, Problems
 
 Box = tuple[float, float, float, float]
 """x, y, width, height in pixels."""
-EDGE_PX, EDGE_SHARE, AREA_SHARE = 2, 0.05, 0.1
+EDGE_PX, EDGE_SHARE, AREA_SHARE = 2, 0.05, 0.25
 """How far a stated box and area may be from the mask's own: programs round, count pixels or corners, and outline polygons."""
 
 
@@ -104,7 +104,7 @@ def listed_names(
             if names.setdefault(number, name) != name:
                 raise BadInput(f"{where}: {path} gives {number} two names, {names[number]!r} and {name!r}. {remedy}")
     if not lists:
-        raise NoNames(f"{where}: there is no {form} beside its files. {remedy}")
+        raise NoNames(f"{where}: nothing says what its classes are called ({form}). {remedy}")
     # Lists of which one is longer differ, too: nothing says which of them the numbers were written by.
     if len({frozenset((number, name.casefold()) for number, name in names.items()) for names in lists.values()}) > 1:
         raise BadInput(f"{where}: {', '.join(map(str, lists))} number the classes differently. {remedy}")

@@ -155,18 +155,20 @@ class SourceDataset(Strict):
             raise ValueError("reader wide needs `columns.labels`: the columns of 1, 0, -1 and blanks")
         if self.together and self.reader not in ("nifti", "dicom"):
             raise ValueError(f"reader {self.reader} reads no volumes, so it takes no `together`")
-        if self.listed_classes and self.reader != "masks":
+        if self.listed_classes and self.reader != "masks" and "{class}" not in (self.label or ""):
             raise ValueError(f"reader {self.reader} needs `classes` as number: name")
         return self
 
-    @staticmethod
-    def case_of(pattern: str | None, path: str) -> tuple[str, str] | None:
+    def case_of(self, pattern: str | None, path: str) -> tuple[str, str] | None:
         """(case, class or "") of a path by a pattern; None where the path has another form. Without a pattern the case is the path
         without its suffix."""
         if pattern is None:
             return without_suffix(path), ""
-        form = re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\{case\}", "(?P<case>.+?)", 1)
-        form = form.replace(r"\{case\}", "(?P=case)").replace(r"\{class\}", "(?P<label>[^/]+?)")
+        # Where classes are listed, the longest that fits is the class; else the case is as long as can be.
+        label = "|".join(map(re.escape, self.listed_classes)) or "[^/]+"
+        case = "(?P<case>.+?)" if self.listed_classes else "(?P<case>.+)"
+        form = re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\{case\}", case, 1)
+        form = form.replace(r"\{case\}", "(?P=case)").replace(r"\{class\}", f"(?P<label>{label})")
         match = re.fullmatch(form, path)
         return (match["case"], match.groupdict().get("label", "")) if match else None
 

@@ -163,7 +163,7 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
                 f"its mask has another size than its image ({segmentation.Columns} x {segmentation.Rows} and "
                 f"{slices[0].Columns} x {slices[0].Rows})"
             )
-        _check_positions(segmentation, slices)
+        _check_segmentation(segmentation, slices)
         planes = segmentation.get_pixels_by_source_instance(
             uids, ignore_spatial_locations=True, assert_missing_frames_are_empty=True
         )
@@ -179,9 +179,12 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
     return found
 
 
-def _check_positions(segmentation: Any, slices: list[Any]) -> None:
-    """Raise Contradiction if a frame of a SEG lies, or is turned, otherwise than the images that it refers to."""
+def _check_segmentation(segmentation: Any, slices: list[Any]) -> None:
+    """Raise Contradiction if segments share a number, or a frame lies, or is turned, otherwise than the images that it refers to."""
     images = {str(image.SOPInstanceUID): image for image in slices}
+    numbers = [segment.SegmentNumber for segment in segmentation.SegmentSequence]
+    if len(set(numbers)) < len(numbers):
+        raise Contradiction("a SEG gives several segments one number")
     shared = segmentation.get("SharedFunctionalGroupsSequence") or [{}]
     for groups in segmentation.PerFrameFunctionalGroupsSequence:
         sources = (
@@ -191,19 +194,10 @@ def _check_positions(segmentation: Any, slices: list[Any]) -> None:
         )
         referred = [images[uid] for source in sources if (uid := str(source.ReferencedSOPInstanceUID)) in images]
         for sequence, keyword, tolerance in PLANE:
-            own = groups.get(sequence) or shared[0].get(sequence)
-            stated = [image.get(keyword) for image in referred]
-            if (
-                own
-                and any(stated)
-                and not any(
-                    np.allclose(
-                        np.asarray(value, float), np.asarray(own[0].get(keyword), float), rtol=0, atol=tolerance
-                    )
-                    for value in stated
-                    if value
-                )
-            ):
+            plane = groups.get(sequence) or shared[0].get(sequence) or [{}]
+            stated = [(plane[0].get(keyword), image.get(keyword)) for image in referred]
+            pairs = [(np.asarray(own, float), np.asarray(other, float)) for own, other in stated if own and other]
+            if pairs and not any(np.allclose(own, other, rtol=0, atol=tolerance) for own, other in pairs):
                 raise Contradiction(f"a frame of a SEG has another {keyword} than the image it refers to")
 
 
@@ -227,6 +221,8 @@ def _of_structures(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.nda
         raise Contradiction("an RTSTRUCT gives several regions one number, or one that it does not list")
     index_of = {str(image.SOPInstanceUID): at for at, image in enumerate(slices)}
     to_image = [_transformer(image) for image in slices]
+    axes = np.asarray(slices[0].ImageOrientationPatient, float)
+    normal, planes = np.cross(axes[:3], axes[3:]), np.array([_along(image)[0] for image in slices])
     masks: dict[str, np.ndarray] = {}
     shape = (len(slices), int(slices[0].Rows), int(slices[0].Columns))
     left_out = 0
@@ -234,11 +230,13 @@ def _of_structures(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.nda
         contours: dict[int, list[np.ndarray]] = defaultdict(list)
         for contour in region.get("ContourSequence", []):
             corners = np.asarray(contour.ContourData, float).reshape(-1, 3)
+            heights = np.abs(corners[:1] @ normal - planes)
             if images := contour.get("ContourImageSequence", []):
                 at = index_of.get(str(images[0].ReferencedSOPInstanceUID))
+                if at is not None and heights.size and heights[at] > heights.min() + 1.0:
+                    raise Contradiction("a contour of an RTSTRUCT lies on another slice than the image it refers to")
             else:
-                heights = [abs(float(transform(corners[:1])[0, 2])) for transform in to_image]
-                at = int(np.argmin(heights)) if min(heights) < 1.0 else None
+                at = int(heights.argmin()) if min(heights, default=1.0) < 1.0 else None
             if at is None or not names[number] or len(corners) < 3 or contour.ContourGeometricType not in CLOSED:
                 left_out += 1
                 continue
@@ -257,16 +255,16 @@ def _nested(areas: list[np.ndarray]) -> np.ndarray:
     """The region of several closed contours on one slice: one inside another cuts a hole. Raises Contradiction where two cross or are the
     same: nothing says what they mean."""
     for one, other in combinations(areas, 2):
-        sizes, common = sorted((one.sum(), other.sum())), (one & other).sum()
-        is_apart, is_inside = common <= TOUCHING * sizes[0], common >= (1 - TOUCHING) * sizes[0]
-        if not is_apart and not (is_inside and sizes[0] < (1 - TOUCHING) * sizes[1]):
+        smaller, larger = sorted((int(one.sum()), int(other.sum())))
+        common, slack = int((one & other).sum()), TOUCHING * smaller + 2
+        if common > slack and not (smaller - common <= slack and larger - common > slack):
             raise Contradiction("contours of one region of an RTSTRUCT cross, or are there twice")
     region: np.ndarray = np.logical_xor.reduce(areas)
     return region
 
 
 TOUCHING = 0.05
-"""Share of a contour's pixels that one beside or around it may share: contours run through pixels."""
+"""Share of a contour's pixels, beside two of them, that one beside or around it may share: contours run through pixels."""
 
 
 def _transformer(data: Any) -> Any:

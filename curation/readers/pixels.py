@@ -156,6 +156,8 @@ def _mend(data: Any) -> list[str]:
         "PixelSpacing": (2, lambda spacing: min(spacing) > 0, None),
         "ImagerPixelSpacing": (2, lambda spacing: min(spacing) > 0, None),
         "ImageOrientationPatient": (6, lambda axes: np.linalg.norm(np.cross(axes[:3], axes[3:])) > 0.5, None),
+        "PixelRepresentation": (1, lambda number: number in (0, 1), 0),
+        "SamplesPerPixel": (1, lambda number: number > 0, 1),
         "BitsStored": (1, lambda bits: bits == stored, int(stored)),
         "HighBit": (1, lambda bit: stored - 1 <= bit < allocated, int(stored) - 1),
     }
@@ -240,7 +242,7 @@ def frame(data: Any, window: tuple[float, float] | None, ignored: list[str]) -> 
     if kind == "PALETTE COLOR":
         raise Skipped("is a palette picture")
     with reading("its pixels cannot be decoded"):
-        stored = _stored(data)
+        stored = _stored(data, ignored)
         if int(data.get("SamplesPerPixel", 1)) > 1:
             if stored.dtype != np.uint8 or stored.ndim != 3:
                 raise Skipped("is a colour picture of more than 8 bits")
@@ -250,7 +252,7 @@ def frame(data: Any, window: tuple[float, float] | None, ignored: list[str]) -> 
     return 255 - grey if kind == "MONOCHROME1" else grey
 
 
-def _stored(data: Any) -> np.ndarray:
+def _stored(data: Any, ignored: list[str]) -> np.ndarray:
     """The stored values, in RGB where they are colours. Bits that hold no value (overlays) are cleared, and values whose highest bit lies
     above `BitsStored` moved down, unless they lie low in spite of the header."""
     from pydicom.pixels import pixel_array
@@ -262,7 +264,8 @@ def _stored(data: Any) -> np.ndarray:
     stored, data.BitsStored = data.BitsStored, data.HighBit + 1
     array = pixel_array(data)
     data.BitsStored, data.HighBit = stored, stored - 1
-    lies_low = np.abs(array.astype(np.int64)).max() < 2**stored and (array & (2**above - 1)).any()
+    lies_low = bool(np.abs(array.astype(np.int64)).max() < 2**stored and (array & (2**above - 1)).any())
+    ignored += [IGNORED.format("HighBit")] * lies_low
     return array if lies_low else array >> above
 
 
@@ -277,17 +280,18 @@ def _by_voi(values: np.ndarray, data: Any, ignored: list[str]) -> np.ndarray:
         except Exception:  # many kinds, by what is wrong with it
             ignored.append(IGNORED.format("VOILUTSequence"))
     function = str(data.get("VOILUTFunction", ""))
-    for centre, width in zip(_numbers(data, "WindowCenter"), _numbers(data, "WindowWidth"), strict=False):
+    windows = list(zip(_numbers(data, "WindowCenter"), _numbers(data, "WindowWidth"), strict=False))
+    is_blank = not windows and ("WindowCenter" in data or "WindowWidth" in data)
+    for centre, width in windows or [(0.0, 0.0)] * is_blank:
         if function == "LINEAR_EXACT" or width < 1:  # black where the width is not above 0
             grey = to_grey(values, (centre, width))
         elif function == "SIGMOID":
             grey = (255 / (1 + np.exp(np.clip(-4 * (values - centre) / width, -500, 500)))).round().astype(np.uint8)
         else:  # PS3.3 C.11.2.1.2.1; a width of 1 parts the values in two
             grey = to_grey(values, (centre - 0.5, max(width - 1, 1e-6)))
-        if np.ptp(grey) or not np.ptp(values):
+        if np.ptp(grey) or (width > 0 and not np.ptp(values)):
             return grey
-    if "WindowCenter" in data or "WindowWidth" in data:
-        ignored.append(IGNORED.format("WindowCenter"))
+        ignored += [IGNORED.format("WindowCenter")] * (IGNORED.format("WindowCenter") not in ignored)
     return to_grey(values, window_for("", None) if data.get("Modality") == "CT" else None)
 
 

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from xml.etree import ElementTree
 
 import numpy as np
-import yaml
 from PIL import Image
 from pydantic import BaseModel, BeforeValidator, FiniteFloat, StrictInt, StrictStr, ValidationError
 
@@ -36,7 +35,7 @@ from curation.readers.pictures import Annotation, Files, PictureLabel, Targets, 
 from curation.readers.pixels import Skipped, cause, reading
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import SUFFIXES
-from dataset_builders.source_files import read_json, read_text
+from dataset_builders.source_files import read_json, read_text, read_yaml
 
 # COCO
 
@@ -243,10 +242,10 @@ def yolo(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
 def _yolo_list(path: Path) -> list[tuple[Any, Any]] | None:
     """(number, name) of the classes in a list; None for YAML about something else. Raises errors of many kinds for another form."""
     if path.suffix == ".json":
-        return [(category["id"], category["name"]) for category in read_json(path)["categories"]]
+        return [(int(category["id"]), category["name"]) for category in read_json(path)["categories"]]
     if path.suffix not in (".yaml", ".yml"):
         return list(enumerate(read_text(path).rstrip().splitlines()))
-    document = yaml.safe_load(read_text(path))
+    document = read_yaml(path)
     if not isinstance(document, dict) or "names" not in document:
         return None
     names: Any = None if "kpt_shape" in document else document["names"]  # keypoints mark no region

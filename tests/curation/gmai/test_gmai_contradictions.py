@@ -202,6 +202,11 @@ def dicom(base, rng):
         points = np.reshape(np.asarray(drawn[-1].ContourData, float), (-1, 3))
         drawn[-1].ContourData = (points + np.array([by, 0, 0])).ravel().tolist()
 
+    def lifted(data):
+        contour = data.ROIContourSequence[rng.randrange(4)].ContourSequence[0]
+        points = np.reshape(np.asarray(contour.ContourData, float), (-1, 3))
+        contour.ContourData = (points + np.array([0, 0, 3])).ravel().tolist()
+
     def segmentation(change):
         path = base / f"case{rng.randrange(2)}" / "seg.dcm"
         data = pydicom.dcmread(path)
@@ -219,7 +224,12 @@ def dicom(base, rng):
             one.ReferencedSOPInstanceUID,
         )
 
+    def numbered(data, frames):
+        data.SegmentSequence[rng.randrange(1, 4)].SegmentNumber = 1
+
     return {
+        "lifted": (lambda: structures(lifted), "another slice"),
+        "one segment number": (lambda: segmentation(numbered), "one number"),
         "one number": (lambda: structures(lambda data: number(data, 1)), "one number"),
         "unlisted": (lambda: structures(unlisted), "does not list"),
         "twice": (lambda: structures(lambda data: shifted(data, 0)), "twice"),
@@ -233,7 +243,7 @@ PLANTS = (yolo, coco, voc, masks, nifti, dicom)
 CASES = [
     (plants, name, seed)
     for seed in range(3)
-    for plants, names in zip(PLANTS, (8, 11, 4, 3, 5, 6), strict=True)
+    for plants, names in zip(PLANTS, (8, 11, 4, 3, 5, 8), strict=True)
     for name in range(names)
 ]
 
@@ -244,7 +254,7 @@ def check(base):
     refuse_contradictions(skips)
 
 
-@pytest.mark.parametrize(("plants", "at", "seed"), few(CASES, 37))
+@pytest.mark.parametrize(("plants", "at", "seed"), few(CASES, 39))
 def test_one_contradiction_refuses_the_data_set(tmp_path, plants, at, seed):
     write_all(tmp_path, only={plants.__name__})
     check(tmp_path)
